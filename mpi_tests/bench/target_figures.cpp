@@ -3,8 +3,10 @@
 //   target_figures fit SPACE.json TABLE.json ...         constants, fitted to all tables together
 //   target_figures judge SPACE.json TABLE.json ...       each table by the program's constants
 //   target_figures calibrate SPACE.json TABLE.json ...   beside runs of the user's own
-// TABLE is what scripts/deepspeed_fidelity.py has written for the experiments of the space. Runs to
-// calibrate with are drawn again and again; what is said is of the configurations left out.
+// With `--profile FILE` before the mode the constants are those that --profile-out wrote of a job
+// that measured them (dstune.target.measure), and not the program's. TABLE is what
+// scripts/deepspeed_fidelity.py has written for the experiments of the space. Runs to calibrate
+// with are drawn again and again; what is said is of the configurations left out.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,11 +14,14 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <set>
 #include <span>
 #include <utility>
 
+#include "dstune/base/archive.hpp"
+#include "dstune/predict/device_profile.hpp"
 #include "dstune/ranking/answer.hpp"
 #include "dstune/ranking/scoreboard.hpp"
 #include "fidelity_table.hpp"
@@ -204,9 +209,9 @@ void print_constants(const std::vector<Table>& tables) {
 
 // Judging.
 
-void judge(const Table& table) {
+void judge(const Table& table, const TargetConstants& target) {
   const Configurations& all = table.all;
-  const TimeCalibration& constants = target_constants(false).time;
+  const TimeCalibration& constants = target.time;
   const auto odd = [](const Configuration& one) { return one.throughput(0, 2); };
   const auto even = [](const Configuration& one) { return one.throughput(1, 2); };
   const auto best = *std::ranges::max_element(all, {}, odd);
@@ -237,6 +242,18 @@ void judge(const Table& table) {
   std::printf("\n");
 }
 
+/// Of a file of --profile-out. Throws Error where nothing of the target was measured.
+TargetConstants constants_in(const std::string& path) {
+  const DeviceProfile profile = device_profile_from_json(json::Document::read(path).node());
+  if (!profile.target)
+    throw Error(path +
+                " has no \"target\": write it by a job with dstune.target.measure, or with verify");
+  std::printf("Constants measured by %d tiny engines, off by %.1f %% of their times:\n%s\n\n",
+              profile.target->num_engines, 100 * profile.target->fit_error,
+              json::write(*profile.target).dump().c_str());
+  return *profile.target;
+}
+
 // Runs of the user's own.
 
 struct Draw {
@@ -256,9 +273,10 @@ Draw draw(Configurations all, std::size_t num_runs, bool stages_differ, std::mt1
   }
 }
 
-void print_calibrated(const Configurations& all, std::size_t num_runs, bool stages_differ) {
+void print_calibrated(const Configurations& all, std::size_t num_runs, bool stages_differ,
+                      const TargetConstants& constants) {
   std::mt19937 random(1);
-  const CalibrationPrior known = prior_of(target_constants(false));
+  const CalibrationPrior known = prior_of(constants);
   Figures none, without, with;
   std::vector<double> correlations;
   const auto add = [](Figures& sum, const Figures& one) {
@@ -284,7 +302,7 @@ void print_calibrated(const Configurations& all, std::size_t num_runs, bool stag
   std::printf(" | %.3f |\n", correlations[correlations.size() / 20]);
 }
 
-void calibrate(const Configurations& all) {
+void calibrate(const Configurations& all, const TargetConstants& constants) {
   std::set<int> stages;
   for (const Configuration& one : all) stages.insert(one.stage);
   std::printf(
@@ -292,8 +310,8 @@ void calibrate(const Configurations& all) {
       "| runs | constants alone | runs alone | constants and runs | correlation, 5 %% of the draws "
       "below |\n| --- | --- | --- | --- | --- |\n",
       all.size());
-  for (const std::size_t num_runs : {1U, 2U, 4U}) print_calibrated(all, num_runs, false);
-  if (stages.size() > 1) print_calibrated(all, 2, true);
+  for (const std::size_t num_runs : {1U, 2U, 4U}) print_calibrated(all, num_runs, false, constants);
+  if (stages.size() > 1) print_calibrated(all, 2, true, constants);
   std::printf("\n");
 }
 
@@ -302,22 +320,31 @@ void calibrate(const Configurations& all) {
 
 int main(int argc, char** argv) {
   using namespace dstune;
+  const char* const program = argv[0];
+  std::optional<std::string> profile;
+  if (argc > 2 && std::string(argv[1]) == "--profile") {
+    profile = argv[2];
+    argc -= 2;
+    argv += 2;
+  }
   const std::string mode = argc > 1 ? argv[1] : "";
   const std::set<std::string> modes = {"counts", "fit", "judge", "calibrate"};
   if (!modes.contains(mode) || argc < 4 || argc % 2 != 0) {
     std::fprintf(stderr,
-                 "usage: %s counts|fit|judge|calibrate SPACE.json TABLE.json [SPACE TABLE ...]\n",
-                 argv[0]);
+                 "usage: %s [--profile FILE] counts|fit|judge|calibrate SPACE.json TABLE.json "
+                 "[SPACE TABLE ...]\n",
+                 program);
     return 2;
   }
   try {
+    const TargetConstants constants = profile ? constants_in(*profile) : target_constants(false);
     std::vector<Table> tables;
     for (int at = 2; at < argc; at += 2) tables.push_back(read_table(argv[at], argv[at + 1]));
     if (mode == "fit") print_constants(tables);
     for (const Table& table : tables) {
       if (mode == "counts") print_counts(table.all);
-      if (mode == "judge") judge(table);
-      if (mode == "calibrate") calibrate(table.all);
+      if (mode == "judge") judge(table, constants);
+      if (mode == "calibrate") calibrate(table.all, constants);
     }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -53,6 +53,7 @@ class TwoInstrumentsTest : public testing::Test {
     space["dstune"]["training_command"] = "deepspeed train.py --deepspeed_config $CONFIG";
     space["dstune"]["verify"] = {{"python", python_}};
     space["dstune"]["verify"].update(verify);
+    space["dstune"]["target"] = {{"measure", false}};
     space["optimizer"] = {{"type", "AdamW"}, {"params", {{"lr", 1e-4}, {"torch_adam", true}}}};
     space["zero_optimization"] = {{"stage", stages}};
     return space;
@@ -138,6 +139,54 @@ TEST_F(TwoInstrumentsTest, AStopInTheEngineIsResumed) {
   for (const Json& event : journal(job_))
     if (event["kind"] == "finished") ++finished_by_key[event["key"].get<std::string>()];
   for (const auto& [key, count] : finished_by_key) EXPECT_EQ(count, 1) << key;
+}
+
+TEST_F(TwoInstrumentsTest, TinyEnginesMeasureTheTargetFirst) {
+  Json written = space(Json::object(), {0, 1});
+  written["dstune"].erase("target");
+  written["train_micro_batch_size_per_gpu"] = {1};
+  const Ended ended = run(written, {"--profile-out", "profile.json"});
+  ASSERT_EQ(ended.exit_code, 0) << ended;
+  EXPECT_NE(ended.err.find("tiny engines have measured DeepSpeed's work"), std::string::npos)
+      << ended;
+  const Json target = job_.read_json("profile.json")["target"];
+  EXPECT_GE(target["engines"], 5);
+  EXPECT_GT(target["costs_s"]["optimizer_step"], 0);
+  EXPECT_GT(target["scale"]["fp32"], 0);
+  EXPECT_LT(target["fit_error"], 0.5);
+  const Json optimal = job_.read_json(results + "optimal.json");
+  EXPECT_EQ(optimal["label"], "verified");
+  const Json own = job_.read_json(results + optimal["name"].get<std::string>() + "/metrics.json");
+  EXPECT_NE(own["target"]["source"].get<std::string>().find("measured here by "),
+            std::string::npos);
+
+  // A job that goes on knows them.
+  written["train_micro_batch_size_per_gpu"] = {1, 2};
+  std::filesystem::remove(job_.folder() / "profile.json");
+  const Ended again = run(written, {"--profile-out", "profile.json"});
+  ASSERT_EQ(again.exit_code, 0) << again;
+  EXPECT_EQ(again.err.find("tiny engines"), std::string::npos) << again;
+  EXPECT_EQ(job_.read_json("profile.json")["target"], target);
+  int measured = 0;
+  for (const Json& event : journal(job_)) measured += event["kind"] == "target" ? 1 : 0;
+  EXPECT_EQ(measured, 1);
+}
+
+/// Without `verify`: Python is there for the tiny engines alone, and our own step answers.
+TEST_F(TwoInstrumentsTest, ATargetIsMeasuredForOurOwnStep) {
+  Json written = space(Json::object(), {0, 1, 2});
+  written["dstune"].erase("verify");
+  written["dstune"].erase("training_command");
+  written["dstune"]["target"] = {{"measure", true}, {"python", python_}};
+  const Ended ended = run(written);
+  ASSERT_EQ(ended.exit_code, 0) << ended;
+  const Json optimal = job_.read_json(results + "optimal.json");
+  EXPECT_EQ(optimal["label"], "proxy");
+  EXPECT_GE(optimal["target"]["measured_here"]["engines"], 5);
+  EXPECT_NE(optimal["target"]["source"].get<std::string>().find("measured here by "),
+            std::string::npos);
+  EXPECT_NE(ended.out.find("tiny engines"), std::string::npos) << ended;
+  EXPECT_TRUE(verified().empty());
 }
 
 TEST(VerifyTest, RefusesWhatCanNotBeVerified) {

@@ -116,7 +116,8 @@ class World:
         self.prepared = [rank.receive() for rank in self.ranks]
 
     def begin(self, members, ds_config, arguments=(), memory_limit_bytes=0, folder="", timeout_s=60.0, seed=42,
-              recompute="none", sequence_length=32, steps_hint=10, name="z", missing=()):
+              recompute="none", sequence_length=32, steps_hint=10, name="z", missing=(),
+              own_model=None):
         """Sends "build" to the group of these ranks but `missing`; their replies are awaited elsewhere."""
         group = [self.ranks[number] for number in members]
         self.attempt_ += 1
@@ -124,6 +125,7 @@ class World:
         port = group[0].receive()["port"]
         micro = ds_config["train_micro_batch_size_per_gpu"]
         steps = ds_config.get("gradient_accumulation_steps", 1)
+        others = {"own_model": own_model} if own_model else {}
         for number, rank in enumerate(group):
             if members[number] in missing:
                 continue
@@ -132,7 +134,8 @@ class World:
                       group_size=len(group), group_local_rank=number, group_local_size=len(group), group_node=0,
                       group_nodes=1, store={"host": "127.0.0.1", "port": port}, timeout_s=timeout_s, backend="gloo",
                       seed=seed, sequence_length=sequence_length, recompute=recompute, steps_hint=steps_hint,
-                      memory_limit_bytes=memory_limit_bytes, arguments=list(arguments), folder=folder)
+                      memory_limit_bytes=memory_limit_bytes, arguments=list(arguments), folder=folder,
+                      **others)
         return group
 
     @staticmethod

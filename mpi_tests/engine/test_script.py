@@ -29,6 +29,17 @@ class ScriptTest(EngineTest):
             for one, other in zip(first, losses(result)):
                 self.assertAlmostEqual(one, other, delta=1e-5 * abs(one))
 
+    def test_a_tiny_model_of_ours_trains_in_place_of_the_script(self):
+        shape = {"hidden_size": 64, "num_layers": 2, "num_heads": 4, "intermediate_size": 256, "vocab_size": 512,
+                 "max_positions": 32}
+        layer = 12 * 64 * 64 + 13 * 64
+        for stage in (0, 1, 2, 3):
+            result = self.world.experiment([0, 1], config(stage, micro=1), 8, own_model=shape, folder=self.folder)
+            self.assertOk(result)
+            self.assertEqual(result["build"][0]["parameters"], 2 * layer + (512 + 32 + 2) * 64)
+            self.assertLess(losses(result)[-1], 8)
+        self.good()
+
     def test_the_reply_to_build_has_what_the_engine_has(self):
         result = self.run_case("plain", config(3, micro=4, accumulation=2))
         reply = result["build"][0]

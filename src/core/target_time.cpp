@@ -1,11 +1,10 @@
 #include "dstune/core/target_time.hpp"
 
 #include <algorithm>
-#include <string_view>
-#include <vector>
+
+#include <fmt/format.h>
 
 #include "dstune/base/error.hpp"
-#include "dstune/base/json.hpp"
 #include "embedded/target_constants.hpp"
 
 namespace dstune {
@@ -59,81 +58,64 @@ double TimeCalibration::measured_s(double target_s, Precision precision,
   return (is_hidden ? left_s : left_s - host_s) / scale_of(precision);
 }
 
+std::string source_text(const TargetConstants& constants) {
+  if (constants.num_engines == 0) return constants.source;
+  return fmt::format("measured here by {} tiny engines, beginning with {}", constants.num_engines,
+                     constants.source);
+}
+
 namespace {
 
-/// Reads the members of an object, each of which has to be there.
-class StrictObject {
- public:
-  StrictObject(const json::Node& node, json::Problems& problems,
-               const std::vector<std::string_view>& names)
-      : node_(node), problems_(problems) {
-    if (!node.expect_object(problems)) problems.check();
-    node.refuse_unknown_keys(problems, names);
-  }
-  [[nodiscard]] json::Node at(std::string_view name) const {
-    const auto found = node_.find(std::string(name));
-    if (!found) problems_.add(node_.problem("has no \"" + std::string(name) + "\""));
-    problems_.check();
-    return *found;
-  }
-  [[nodiscard]] double amount(std::string_view name) const {
-    const auto value = at(name).number(problems_, 0);
-    problems_.check();
-    return *value;
-  }
-  [[nodiscard]] std::string text(std::string_view name) const {
-    const auto value = at(name).string(problems_);
-    problems_.check();
-    return *value;
-  }
-  [[nodiscard]] bool flag(std::string_view name) const {
-    const auto value = at(name).boolean(problems_);
-    problems_.check();
-    return *value;
-  }
-
- private:
-  const json::Node& node_;
-  json::Problems& problems_;
-};
-
 /// One amount for each enumerator, by their texts.
-template <class Enum, std::size_t size>
-void read_amounts(const json::Node& node, json::Problems& problems,
-                  std::array<double, size>& amounts) {
-  std::vector<std::string_view> names;
-  for (const EnumText& row : texts_of(Enum{}).all) names.push_back(row.text);
-  require(names.size() == size, "an amount for each enumerator");
-  const StrictObject object(node, problems, names);
-  for (std::size_t each = 0; each < size; ++each) amounts[each] = object.amount(names[each]);
+template <class Archive, class Amounts>
+void amounts(Archive& archive, const EnumTexts& texts, Amounts& amounts) {
+  require(texts.all.size() == amounts.size(), "an amount for each enumerator");
+  for (std::size_t each = 0; each < amounts.size(); ++each)
+    archive(texts.all[each].text, amounts[each], json::amount);
 }
 
-TargetConstants constants_of(const json::Node& node, json::Problems& problems) {
-  const StrictObject object(
-      node, problems, {"scale", "costs_s", "device_behind_host", "error", "source", "machine"});
-  TargetConstants constants;
-  read_amounts<Precision>(object.at("scale"), problems, constants.time.scale);
-  for (const double scale : constants.time.scale) require(scale > 0, "a scale above 0");
-  read_amounts<Overhead>(object.at("costs_s"), problems, constants.time.costs_s);
-  constants.time.is_device_behind_host = object.flag("device_behind_host");
-  constants.error = object.amount("error");
-  constants.source = object.text("source");
-  constants.machine = object.text("machine");
-  return constants;
+}  // namespace
+
+template <class Archive>
+void members(Archive& archive, json::Of<Archive, TargetConstants>& constants) {
+  auto& time = constants.time;
+  archive.section("scale", [&](auto& inner) { amounts(inner, texts_of(Precision{}), time.scale); });
+  archive.section("costs_s",
+                  [&](auto& inner) { amounts(inner, texts_of(Overhead{}), time.costs_s); });
+  archive("device_behind_host", time.is_device_behind_host);
+  archive("error", constants.error, json::amount);
+  archive("source", constants.source);
+  archive("machine", constants.machine);
+  constexpr json::Form of_engines{
+      .low = 0, .nothing = json::Nothing::omitted, .may_be_missing = true};
+  archive("engines", constants.num_engines, of_engines);
+  archive("fit_error", constants.fit_error, of_engines);
+  if constexpr (Archive::is_reading) {
+    for (const double scale : time.scale)
+      if (!(scale > 0)) return archive.refuse("a scale is above 0", "/scale");
+  }
 }
+
+template void members(json::Writer&, const TargetConstants&);
+template void members(json::Reader&, TargetConstants&);
+
+namespace {
 
 /// Of processors, then of GPUs.
-std::array<TargetConstants, 2> embedded_constants() {
+struct EmbeddedConstants {
+  std::array<TargetConstants, 2> all;
+};
+template <class Archive>
+void members(Archive& archive, json::Of<Archive, EmbeddedConstants>& constants) {
+  archive("cpu", constants.all[0]);
+  archive("gpu", constants.all[1]);
+}
+
+EmbeddedConstants embedded_constants() {
   try {
     const auto document =
         json::Document::parse(embedded::target_constants, "target_constants.json");
-    const json::Node root = document.node();
-    json::Problems problems;
-    const StrictObject object(root, problems, {"cpu", "gpu"});
-    std::array<TargetConstants, 2> constants{constants_of(object.at("cpu"), problems),
-                                             constants_of(object.at("gpu"), problems)};
-    problems.check();
-    return constants;
+    return json::read<EmbeddedConstants>(document.node());
   } catch (const InputError& error) {
     // The data is a part of the program.
     throw LogicError(error.what());
@@ -143,8 +125,8 @@ std::array<TargetConstants, 2> embedded_constants() {
 }  // namespace
 
 const TargetConstants& target_constants(bool is_on_gpus) {
-  static const std::array<TargetConstants, 2> constants = embedded_constants();
-  return constants[is_on_gpus ? 1 : 0];
+  static const EmbeddedConstants constants = embedded_constants();
+  return constants.all[is_on_gpus ? 1 : 0];
 }
 
 }  // namespace dstune

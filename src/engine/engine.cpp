@@ -97,7 +97,7 @@ const Loaded& Engine::prepare(const WorkloadSpec& workload, const std::vector<in
                          {"device_index", place_.device_index},
                          {"threads", place_.threads},
                          {"foreign_ports", foreign_ports},
-                         {"imports_only", false}};
+                         {"imports_only", workload.options.value("imports_only", false)}};
   if (!workload.model_config.empty()) command["model"] = workload.model_config;
   const json::Value reply = channel_.call(command, waiter, prepare_drain);
   loaded_.versions = texts_in(reply, "versions");
@@ -236,28 +236,30 @@ class EngineWorkload : public Workload {
 
   json::Value build_command() const {
     const TrainingConfig& config = *context_.config;
-    return {{"command", "build"},
-            {"experiment", *context_.experiment_name},
-            {"attempt", assignment_.attempt},
-            {"ds_config", ds_config()},
-            {"micro_batch", config.micro_batch},
-            {"accumulation_steps", config.accumulation_steps},
-            {"global_batch", global_batch(config, context_.group->size())},
-            {"group_rank", context_.group->group_rank()},
-            {"group_size", context_.group->size()},
-            {"group_local_rank", assignment_.group_local_rank},
-            {"group_local_size", assignment_.group_local_size},
-            {"group_node", assignment_.group_node},
-            {"group_nodes", assignment_.group_nodes},
-            {"store", {{"host", assignment_.leader_host}, {"port", port_}}},
-            {"timeout_s", assignment_.timeout_s},
-            {"backend", engine_.place_.on_gpu ? "nccl" : "gloo"},
-            {"seed", context_.seed},
-            {"sequence_length", config.sequence_length},
-            {"recompute", to_text(config.recompute)},
-            {"steps_hint", 0},
-            {"memory_limit_bytes", context_.device->budget().limit_bytes()},
-            {"arguments", assignment_.arguments}};
+    json::Value command = {{"command", "build"},
+                           {"experiment", *context_.experiment_name},
+                           {"attempt", assignment_.attempt},
+                           {"ds_config", ds_config()},
+                           {"micro_batch", config.micro_batch},
+                           {"accumulation_steps", config.accumulation_steps},
+                           {"global_batch", global_batch(config, context_.group->size())},
+                           {"group_rank", context_.group->group_rank()},
+                           {"group_size", context_.group->size()},
+                           {"group_local_rank", assignment_.group_local_rank},
+                           {"group_local_size", assignment_.group_local_size},
+                           {"group_node", assignment_.group_node},
+                           {"group_nodes", assignment_.group_nodes},
+                           {"store", {{"host", assignment_.leader_host}, {"port", port_}}},
+                           {"timeout_s", assignment_.timeout_s},
+                           {"backend", engine_.place_.on_gpu ? "nccl" : "gloo"},
+                           {"seed", context_.seed},
+                           {"sequence_length", config.sequence_length},
+                           {"recompute", to_text(config.recompute)},
+                           {"steps_hint", 0},
+                           {"memory_limit_bytes", context_.device->budget().limit_bytes()},
+                           {"arguments", assignment_.arguments}};
+    if (!assignment_.own_model.is_null()) command["own_model"] = assignment_.own_model;
+    return command;
   }
 
   /// Of one optimizer step on this rank.

@@ -35,7 +35,13 @@ std::optional<EngineRequest> engine_request(const std::string& space_path, bool 
         if (type && is_engine(*type)) return with_python_of(*workload);
       }
     }
-    return verify ? std::optional(request) : std::nullopt;
+    if (verify) return request;
+    if (section && section->is_object()) {
+      const auto target = section->find("target");
+      const auto measure = target && target->is_object() ? target->find("measure") : std::nullopt;
+      if (measure && measure->value() == true) return with_python_of(*target);
+    }
+    return std::nullopt;
   } catch (const Error&) {
     return std::nullopt;
   }

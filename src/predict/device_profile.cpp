@@ -252,6 +252,8 @@ void members(Archive& archive, Of<Archive, DeviceProfile>& profile) {
   archive("kernels", profile.kernels);
   if constexpr (Archive::is_reading) check(archive, "kernels", profile.kernels, false);
   archive("groups", profile.groups);
+  // Earlier releases did not measure it.
+  archive("target", profile.target);
 }
 
 template void members(json::Writer&, const DeviceProfile&);

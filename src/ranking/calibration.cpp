@@ -1,6 +1,10 @@
 // What the user's own runs say of the target's time, beside what was believed before them.
 #include <algorithm>
 #include <array>
+#include <cmath>
+
+#include <Eigen/Cholesky>
+#include <Eigen/Core>
 
 #include "dstune/base/error.hpp"
 #include "dstune/ranking/scoreboard.hpp"
@@ -18,6 +22,12 @@ constexpr Overheads likely_costs_s{20e-3,  0.1e-3, 0.1e-3, 1e-3,   1e-3,   0.1e-
 constexpr double doubt = 0.2;
 /// Relative, of one run's time over another's.
 constexpr double noise = 0.03;
+/// Likewise, of a tiny engine's step.
+constexpr double noise_of_tiny = 0.05;
+/// The scale of another machine may be off by such a share, …
+constexpr double doubt_of_scale = 0.05;
+/// … and so may what all costs of the host are dearer there, or all of the network.
+constexpr double doubt_of_machine = 2;
 /// Sweeps over the unknowns, one at a time.
 constexpr int num_sweeps = 1000;
 
@@ -67,6 +77,24 @@ Vector row_of(const CalibrationPoint& point, const TimeCalibration& prior) {
   return row;
 }
 
+/// What minimises x' left x / 2 - right' x with nothing below 0, from `start` on.
+Eigen::VectorXd least_above_0(const Eigen::MatrixXd& left, const Eigen::VectorXd& right,
+                              const Eigen::VectorXd& start) {
+  constexpr int max_sweeps = 100'000;
+  constexpr double settled = 1e-10;
+  Eigen::VectorXd x = start;
+  for (int sweep = 0; sweep < max_sweeps; ++sweep) {
+    double change = 0;
+    for (Eigen::Index i = 0; i < x.size(); ++i) {
+      const double better = std::max(0.0, x[i] + (right[i] - left.row(i).dot(x)) / left(i, i));
+      change = std::max(change, std::abs(better - x[i]));
+      x[i] = better;
+    }
+    if (change < settled) break;
+  }
+  return x;
+}
+
 }  // namespace
 
 CalibrationPrior unknown_target() {
@@ -78,6 +106,54 @@ CalibrationPrior prior_of(const TargetConstants& constants) {
   for (std::size_t each = 0; each < num_overheads; ++each)
     prior.deviations_s[each] = doubt * std::max(constants.time.costs_s[each], likely_costs_s[each]);
   return prior;
+}
+
+TargetConstants fit_machine(const std::vector<CalibrationPoint>& points,
+                            const TargetConstants& constants) {
+  require(!points.empty(), "there is something to fit to");
+  const CalibrationPrior prior = prior_of(constants);
+  // The scale's factor, then the costs, each in units of what is likely: numbers of one order.
+  constexpr auto size = static_cast<Eigen::Index>(num_unknowns);
+  Eigen::VectorXd mean = Eigen::VectorXd::Zero(size);
+  Eigen::VectorXd host = mean;
+  Eigen::VectorXd network = mean;
+  Eigen::MatrixXd covariance = Eigen::MatrixXd::Zero(size, size);
+  mean[0] = 1;
+  covariance(0, 0) = doubt_of_scale * doubt_of_scale;
+  for (std::size_t each = 0; each < num_overheads; ++each) {
+    const auto i = static_cast<Eigen::Index>(each + 1);
+    mean[i] = prior.mean.costs_s[each] / likely_costs_s[each];
+    (is_of_network(static_cast<Overhead>(each)) ? network : host)[i] = mean[i];
+    covariance(i, i) = std::pow(prior.deviations_s[each] / likely_costs_s[each], 2);
+  }
+  covariance += doubt_of_machine * doubt_of_machine *
+                (host * host.transpose() + network * network.transpose());
+  Eigen::MatrixXd left = covariance.llt().solve(Eigen::MatrixXd::Identity(size, size));
+  Eigen::VectorXd right = left * mean;
+  for (const CalibrationPoint& point : points) {
+    const Vector relative = row_of(point, prior.mean);
+    Eigen::VectorXd row(size);
+    row[0] = relative[0] / noise_of_tiny;
+    for (std::size_t each = 0; each < num_overheads; ++each)
+      row[static_cast<Eigen::Index>(each + 1)] =
+          relative[each + 1] * likely_costs_s[each] / noise_of_tiny;
+    left += row * row.transpose();
+    right += row / noise_of_tiny;
+  }
+  const Eigen::VectorXd fitted = least_above_0(left, right, mean);
+  TargetConstants result = constants;
+  for (double& scale : result.time.scale) scale *= fitted[0];
+  for (std::size_t each = 0; each < num_overheads; ++each)
+    result.time.costs_s[each] = fitted[static_cast<Eigen::Index>(each + 1)] * likely_costs_s[each];
+  result.error = 0;  // Nobody has judged them.
+  result.fit_error = 0;
+  for (const CalibrationPoint& point : points)
+    result.fit_error +=
+        std::abs(result.time.target_s(point.measured_s, point.precision, point.overheads) /
+                     point.target_s -
+                 1) /
+        static_cast<double>(points.size());
+  return result;
 }
 
 TimeCalibration fit_time(const std::vector<CalibrationPoint>& points,

@@ -171,6 +171,11 @@ std::optional<TargetTime> Scoreboard::target_time(std::size_t index) const {
   target.throughput = samples / calibration_->target_s(step_s, precision, row.overheads);
   target.scale = calibration_->scale_of(precision);
   target.costs_s = calibration_->added_s(step_s, precision, row.overheads);
+  const std::string constants = setup_.target ? source_text(*setup_.target) : "";
+  const bool is_fitted = !setup_.target || *calibration_ != setup_.target->time;
+  target.source = is_fitted ? "fitted to runs in DeepSpeed" +
+                                  (constants.empty() ? "" : ", beginning with " + constants)
+                            : constants;
   return target;
 }
 

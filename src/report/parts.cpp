@@ -199,13 +199,20 @@ std::string target_text(const Recommendation& recommendation) {
   const Precision precision = recommendation.standing.row->planned.experiment.config.precision;
   const std::string scaled =
       fmt::format("measured times x {:.2f}", constants.time.scale_of(precision));
-  const std::string error =
-      constants.error > 0
-          ? fmt::format("off by {:.1f} % on average, but for one common factor, where {} judged",
-                        100 * constants.error, recommendation.calibration ? "they were" : "it was")
-          : "not judged yet";
-  const std::string judged =
-      fmt::format("{}; fitted to {} on {}", error, constants.source, constants.machine);
+  const bool is_calibrated = recommendation.calibration.has_value();
+  const std::string recorded = fmt::format("{} on {}", constants.source, constants.machine);
+  std::string judged;
+  if (constants.num_engines > 0)
+    judged = fmt::format(
+        "measured here by {} tiny engines, off by {:.1f} % of their times; what these do not tell "
+        "is as fitted to {}",
+        constants.num_engines, 100 * constants.fit_error, recorded);
+  else if (constants.error > 0)
+    judged = fmt::format(
+        "off by {:.1f} % on average, but for one common factor, where {} judged; fitted to {}",
+        100 * constants.error, is_calibrated ? "they were" : "it was", recorded);
+  else
+    judged = "not judged yet; fitted to " + recorded;
   if (recommendation.calibration)
     return "fitted to your own runs, beginning with constants that were " + judged;
   if (!constants.time.is_device_behind_host)

@@ -154,7 +154,9 @@ json::Value time_json(double scale, const Overheads& costs_s) {
 json::Value constants_json(const TargetConstants& constants, Precision precision) {
   json::Value out = time_json(constants.time.scale_of(precision), constants.time.costs_s);
   out["error"] = constants.error > 0 ? json::Value(constants.error) : json::Value();
-  out["source"] = constants.source;
+  if (constants.num_engines > 0)
+    out["measured_here"] = {{"engines", constants.num_engines}, {"error", constants.fit_error}};
+  out["source"] = source_text(constants);
   out["machine"] = constants.machine;
   return out;
 }
@@ -341,6 +343,7 @@ json::Value metrics_json(const Record& record, Metric metric,
   if (target) {
     json::Value& out = value["target"] = {{"throughput", finite_or_null(target->throughput)}};
     out.update(time_json(target->scale, target->costs_s));
+    out["source"] = target->source;
   }
   value["group"] = {{"world_ranks", measurement.world_ranks}, {"hosts", measurement.hosts}};
   value["rank_forward_s"] = measurement.rank_forward_s;

@@ -254,10 +254,38 @@ void decide_verify(const Overrides& overrides, SectionTarget& target) {
         "or the other workload"));
 }
 
+/// Whether the costs of the target's time are measured, and by which engine.
+void decide_measuring(const json::Node& root, SectionTarget& target) {
+  JobSpec& job = *target.job;
+  const bool can_measure = job.workload.kind == WorkloadKind::transformer &&
+                           job.target.framework != TargetFramework::self;
+  const auto problem = [&](const char* message) {
+    const auto section = root.find("dstune");
+    const auto place = section ? section->find("target") : std::nullopt;
+    target.problems->add(place.value_or(root).problem(message));
+  };
+  if (job.target.measure == true && !can_measure)
+    problem(
+        "measure is for the workload transformer and a target other than \"self\": leave it out, "
+        "or change that");
+  job.target.measure = can_measure && job.target.measure.value_or(job.verify.has_value());
+  if (job.measuring && job.verify)
+    problem("the engine of verify measures, in its own python: leave python out here");
+  else if (job.measuring && !job.measures_target())
+    problem("python is where measure needs one: add \"measure\": true, or leave it out");
+  if (!job.measures_target() || job.verify) {
+    job.measuring.reset();
+    return;
+  }
+  if (!job.measuring) job.measuring.emplace();
+  job.measuring->kind = WorkloadKind::deepspeed;
+  if (job.measuring->options.is_null()) job.measuring->options = json::Value::object();
+}
+
 /// What DeepSpeed's engine is to train.
 void check_engine(SectionTarget& target) {
   const WorkloadSpec* const engine = target.job->engine();
-  if (engine == nullptr) return;
+  if (engine == nullptr || target.job->measuring) return;
   const char* const name = target.job->verify ? "verify" : "workload";
   const bool has_script =
       engine->options.contains("script") || target.job->training_command.has_value();
@@ -277,7 +305,8 @@ void check_engine(SectionTarget& target) {
 
 const WorkloadSpec* JobSpec::engine() const {
   if (workload.kind == WorkloadKind::deepspeed) return &workload;
-  return verify ? &*verify : nullptr;
+  if (verify) return &*verify;
+  return measuring ? &*measuring : nullptr;
 }
 
 WorkloadSpec* JobSpec::engine() {
@@ -311,7 +340,9 @@ std::string Machine::refusal(const GroupShape& shape) const {
 
 Problem engine_problem(const JobSpec& job, const std::string& message) {
   if (!job.verify_option.empty()) return {job.verify_option, "", 0, message};
-  const std::string pointer = job.verify ? "/dstune/verify" : "/dstune/workload";
+  const std::string pointer = job.verify      ? "/dstune/verify"
+                              : job.measuring ? "/dstune/target"
+                                              : "/dstune/workload";
   return {job.document->file(), pointer, job.document->line(pointer), message};
 }
 
@@ -385,6 +416,7 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   const auto section = given(root, "dstune");
   if (section) read_dstune(*section, target);
   decide_verify(overrides, target);
+  decide_measuring(root, target);
   const auto resources = section ? given(*section, "resources") : std::nullopt;
   decide_shapes(resources ? &*resources : nullptr, default_ranks, target);
   decide_model(overrides, root, section ? &*section : nullptr, target);

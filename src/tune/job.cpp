@@ -175,9 +175,9 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
       world, input.workload,
       {.on_own_thread = thread_multiple,
        .timeout_s = options.trial_timeout_s.value_or(PluginLoading().timeout_s)});
-  const WorkloadSpec* const verify = input.verify ? &*input.verify : nullptr;
+  const WorkloadSpec* const beside = input.beside ? &*input.beside : nullptr;
   LoadedEngine loaded =
-      load_engine_everywhere(world, verify != nullptr ? *verify : input.workload,
+      load_engine_everywhere(world, beside != nullptr ? *beside : input.workload,
                              {.world_rank = topology.world_rank,
                               .local_rank = local_rank_of(topology),
                               .on_gpu = !found.gpu.name.empty(),
@@ -201,7 +201,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
       if (const auto other = engine_release_violation(ready.job, ready.engine); !other.empty())
         throw InputError({engine_problem(ready.job, other)});
       // A GPU's memory is for Python alone.
-      if (loaded.engine && !input.verify && is_planned(ready.job) && found.gpu.name.empty())
+      if (loaded.engine && beside == nullptr && is_planned(ready.job) && found.gpu.name.empty())
         predict_engine_members(ready, device);
       open_results(ready, decided, topology, devices);
       watchdog.set_exit_status_path(ready.results->exit_status_path());
@@ -219,7 +219,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
   const Communicator to_workers = world.duplicate();
   const Communicator to_controller = world.duplicate();
   // PyTorch brings communicators of its own. Beside it our step takes the library that is loaded.
-  const bool is_engine_alone = loaded.engine && verify == nullptr;
+  const bool is_engine_alone = loaded.engine && beside == nullptr;
   GroupTable groups(world, node, topology, input.groups,
                     {.device = is_engine_alone ? std::nullopt : device_groups(found)});
   if (options.verbose)
@@ -240,7 +240,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
   MpiMailbox worker_mailbox(to_workers, to_controller, MpiMailbox::Side::worker);
   Worker worker({.model = &input.model,
                  .workload = &input.workload,
-                 .verify = verify,
+                 .beside = beside,
                  .measure = input.measure,
                  .seed = reference_seed,
                  .topology = &topology,

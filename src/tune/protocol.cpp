@@ -84,7 +84,7 @@ void members(Archive& archive, Of<Archive, JobInput>& input) {
   if (!input.run) return;
   archive("model", input.model);
   archive("workload", input.workload);
-  archive("verify", input.verify);
+  archive("beside", input.beside);
   archive("measure", input.measure);
   archive("device_memory_bytes", input.device_memory_bytes);
   archive("host_memory_bytes", input.host_memory_bytes);
@@ -93,6 +93,11 @@ void members(Archive& archive, Of<Archive, JobInput>& input) {
 
 namespace message {
 
+template <class Archive>
+void members(Archive& archive, Of<Archive, Tiny>& tiny) {
+  archive("model", tiny.model);
+  archive("measure", tiny.measure);
+}
 template <class Archive>
 void members(Archive& archive, Of<Archive, Assign>& m) {
   archive("experiment", m.experiment);
@@ -104,6 +109,7 @@ void members(Archive& archive, Of<Archive, Assign>& m) {
   archive("in_engine", m.in_engine);
   archive("risky", m.is_risky);
   archive("rest", m.drain_timeout_s);
+  archive("tiny", m.tiny);
 }
 template <class Archive>
 void members(Archive& archive, Of<Archive, Incumbent>& m) {

@@ -68,6 +68,9 @@ struct TargetSpec {
   /// Trains on a GPU: its context, its libraries and its caching allocator count too.
   bool on_gpu = false;
   TargetCheckpointing checkpointing = TargetCheckpointing::torch;
+  /// Whether what DeepSpeed's work costs on this machine is measured first; nothing: where there is
+  /// an engine beside our own step.
+  std::optional<bool> measure{};
 };
 
 /// The tuner where nobody says, unless files of experiments are run: all of those are.

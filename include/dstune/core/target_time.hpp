@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "dstune/base/archive.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/core/training_config.hpp"
 
@@ -76,9 +77,18 @@ struct TargetConstants {
   TimeCalibration time;
   double error = 0;  ///< relative, of times after one common scale: the mean over what was judged;
                      ///< 0: nothing was
-  std::string source;   ///< what was recorded
-  std::string machine;  ///< and where
+  std::string source;    ///< what was recorded
+  std::string machine;   ///< and where
+  int num_engines = 0;   ///< tiny ones that this machine's costs were measured by; 0: none were
+  double fit_error = 0;  ///< … the mean of what their times are off by, relative
+  bool operator==(const TargetConstants&) const = default;
 };
+/// What they rest on: "measured here by 9 tiny engines, beginning with …", or what was recorded.
+[[nodiscard]] std::string source_text(const TargetConstants& constants);
+/// The list of members (base/archive.hpp).
+template <class Archive>
+void members(Archive& archive, json::Of<Archive, TargetConstants>& constants);
+
 /// Of trainings on the host's processors (with gloo) or on GPUs (with NCCL): src/core has the data.
 [[nodiscard]] const TargetConstants& target_constants(bool is_on_gpus);
 

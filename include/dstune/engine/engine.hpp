@@ -44,6 +44,8 @@ struct Assignment {
   std::string leader_host{};  ///< as the group's hosts name it
   double timeout_s = 0;
   double drain_timeout_s = 0;  ///< that Python may take to come back from what was aborted
+  /// The sizes of a model of ours, in place of what the workload trains; null: there is none.
+  json::Value own_model{};
 };
 
 class Engine {

@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "dstune/base/json.hpp"
 #include "dstune/core/experiment.hpp"
+#include "dstune/core/target_time.hpp"
 #include "dstune/plan/step_plan.hpp"
 #include "dstune/predict/work.hpp"
 
@@ -57,6 +59,8 @@ struct DeviceProfile {
   double step_constant_s = 0;  ///< of a step beside its operations
   std::vector<TimeCurve> kernels;
   std::vector<GroupProfile> groups;  ///< rising shapes
+  /// What DeepSpeed's work costs there; nothing where it was not measured.
+  std::optional<TargetConstants> target{};
   bool operator==(const DeviceProfile&) const = default;
 
   [[nodiscard]] bool empty() const { return kernels.empty(); }

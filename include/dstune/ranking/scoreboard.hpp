@@ -100,6 +100,14 @@ struct CalibrationPrior {
 TimeCalibration fit_time(const std::vector<CalibrationPoint>& points,
                          const CalibrationPrior& prior);
 
+/// The constants of the machine on which the points ran; these are of tiny engines, whose kernels
+/// say little of larger ones. So the scales stay near the constants'. All costs of the host may be
+/// dearer by a common factor, and all of the network by another; beside that each is drawn to the
+/// constants as strongly as in prior_of(). What the points do not tell stays as it was, but for
+/// that factor. At least one point; as fit_time()'s.
+TargetConstants fit_machine(const std::vector<CalibrationPoint>& points,
+                            const TargetConstants& constants);
+
 /// What is known before anything is measured.
 struct ScoreboardSetup {
   Metric metric = Metric::throughput;
@@ -125,6 +133,7 @@ struct TargetTime {
   double throughput = 0;  ///< samples/s
   double scale = 1;       ///< of the step's time here
   Overheads costs_s{};    ///< what each adds to this experiment's step
+  std::string source{};   ///< who says so
 };
 
 /// Rank 0's account of a search. A row is named by its place in the space. What costs time in

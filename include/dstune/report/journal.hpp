@@ -99,6 +99,8 @@ json::Value repeat_started(const std::string& key, const std::string& name, Repe
 json::Value repeated(const std::string& key, const std::string& name, const Repeat& repeat);
 /// What the machine was measured to take, and the key of what was to be measured.
 json::Value profile(const std::string& key, const json::Value& profile);
+/// What DeepSpeed's work was measured to cost here, and the key of what was measured.
+json::Value target(const std::string& key, const json::Value& constants);
 /// A search is over that another one follows in the same job; `search_key`: its own.
 json::Value search_finished(const std::string& search_key, Time time = now());
 json::Value job_finished(int exit_code, const std::string& reason, Time time = now());
@@ -118,6 +120,8 @@ struct History {
   int num_jobs = 0;
   std::string profile_key;  ///< of the last profile; empty where there is none
   json::Value profile;
+  std::string target_key;  ///< of the last measured constants of the target; likewise
+  json::Value target;
 };
 
 /// An experiment that was started and neither finished nor followed by job_finished before the next

@@ -65,6 +65,9 @@ struct JobSpec {
   /// DeepSpeed's engine as a second instrument beside the workload; of the kind deepspeed.
   std::optional<WorkloadSpec> verify;
   std::string verify_option;  ///< "--verify=train.py" where only the command line asks for it
+  /// DeepSpeed's engine only to measure what its work costs, where no other engine is there to; of
+  /// the kind deepspeed, with `python` and nothing to train.
+  std::optional<WorkloadSpec> measuring;
   TargetSpec target;
   std::int64_t sequence_length = 1024;
   /// What "auto" of bf16 and fp16 stands for; nothing: their defaults.
@@ -87,6 +90,8 @@ struct JobSpec {
   /// What DeepSpeed's engine runs, be it the workload or beside it; null: there is no engine.
   [[nodiscard]] const WorkloadSpec* engine() const;
   [[nodiscard]] WorkloadSpec* engine();
+  /// Whether tiny engines measure the costs of the target's time (docs/trust.md). Once it is read.
+  [[nodiscard]] bool measures_target() const { return target.measure.value_or(false); }
 
   /// The keys of that version.
   [[nodiscard]] const KnobTable& knobs() const { return knob_table(deepspeed_version); }

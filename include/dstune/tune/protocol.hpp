@@ -27,6 +27,12 @@
 
 namespace dstune::message {
 
+/// A tiny model of ours in place of the job's, and how its steps are measured.
+struct Tiny {
+  ModelSpec model;
+  MeasureOptions measure;
+};
+
 struct Assign {
   std::uint64_t attempt = 0;
   std::string experiment;  ///< its name
@@ -38,6 +44,7 @@ struct Assign {
   bool in_engine = false;                ///< DeepSpeed's engine runs it
   bool is_risky = false;                 ///< an earlier attempt lost a rank, its device, or the job
   double drain_timeout_s = 0;            ///< that its device may take to drain after a failure
+  std::optional<Tiny> tiny{};            ///< of what measures the target's time
 };
 /// A message that says nothing but what it is.
 struct Signal {
@@ -116,7 +123,7 @@ struct JobInput {
   // Only where something runs:
   ModelSpec model;
   WorkloadSpec workload;
-  std::optional<WorkloadSpec> verify;  ///< the engine beside it
+  std::optional<WorkloadSpec> beside;  ///< what the engine runs beside it
   MeasureOptions measure;
   std::int64_t device_memory_bytes = 0;
   std::int64_t host_memory_bytes = 0;

@@ -28,7 +28,7 @@ namespace dstune {
 struct WorkerContext {
   const ModelSpec* model;
   const WorkloadSpec* workload;
-  const WorkloadSpec* verify = nullptr;  ///< what the engine runs beside it; null: nothing
+  const WorkloadSpec* beside = nullptr;  ///< what the engine runs beside it; null: nothing
   MeasureOptions measure;
   std::int64_t seed = 0;
   const Topology* topology;
@@ -69,10 +69,10 @@ class Worker {
   [[nodiscard]] std::unique_ptr<Workload> make_workload(const message::Assign& assign,
                                                         ProcessGroup& group, const Waiter& waiter);
   [[nodiscard]] const WorkloadSpec& workload_of(const message::Assign& assign) const {
-    return assign.in_engine && context_.verify != nullptr ? *context_.verify : *context_.workload;
+    return assign.in_engine && context_.beside != nullptr ? *context_.beside : *context_.workload;
   }
   /// Before the engine runs beside our own step: what that holds is given back.
-  void make_room_for_engine();
+  void make_room_for_engine(bool is_tiny);
   /// What an experiment needs of DeepSpeed's engine beside the workload's context.
   [[nodiscard]] engine::Assignment engine_assignment(const message::Assign& assign) const;
   /// After a failure: Python frees what the experiment held. The group knows of the failure.

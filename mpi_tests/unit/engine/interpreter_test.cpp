@@ -55,6 +55,18 @@ TEST_F(InterpreterTest, VerifyAsksForPythonBesideAnyWorkload) {
   EXPECT_EQ(python("[1", true), "none");
 }
 
+TEST_F(InterpreterTest, ATargetThatMeasuresAsksForPython) {
+  const auto python = [&](const std::string& text) {
+    const auto request = engine_request(space(text));
+    return request ? request->python : "none";
+  };
+  EXPECT_EQ(python(R"({"dstune": {"target": {"measure": true, "python": "venv"}}})"), "venv");
+  EXPECT_EQ(python(R"({"dstune": {"target": {"measure": true}}})"), "");
+  EXPECT_EQ(python(R"({"dstune": {"target": {"measure": false}}})"), "none");
+  EXPECT_EQ(python(R"({"dstune": {"target": "self"}})"), "none");
+  EXPECT_EQ(python(R"({"dstune": {"verify": {"python": "a"}, "target": {"measure": true}}})"), "a");
+}
+
 TEST_F(InterpreterTest, ARequestNamesPythonAndItsFolder) {
   const auto request =
       engine_request(space(R"({"dstune": {"workload": {"type": "deepspeed", "python": "venv"}}})"));

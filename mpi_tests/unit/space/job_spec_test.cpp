@@ -31,6 +31,43 @@ TEST_F(ReadJobTest, DefaultsAreTheDocumentedOnes) {
   EXPECT_THAT(read.warnings, testing::IsEmpty());
 }
 
+TEST_F(ReadJobTest, VerifyMeasuresTheTargetUnlessItIsToldNotTo) {
+  EXPECT_FALSE(job("{}").measures_target());
+  overrides_.verify = true;
+  const std::string command = R"("training_command": "train.py $CONFIG")";
+  EXPECT_TRUE(job(R"({"dstune": {)" + command + "}}").measures_target());
+  EXPECT_FALSE(
+      job(R"({"dstune": {)" + command + R"(, "target": {"measure": false}}})").measures_target());
+  EXPECT_FALSE(job(R"({"dstune": {)" + command + R"(, "target": "self"}})").measures_target());
+  EXPECT_FALSE(job(R"({"dstune": {)" + command + "}}").measuring) << "verify has an engine";
+}
+
+TEST_F(ReadJobTest, ATargetThatMeasuresHasAnEngineOfItsOwn) {
+  const auto read = job(R"({"dstune": {"target": {"measure": true, "python": "venv"}}})");
+  EXPECT_TRUE(read.measures_target());
+  ASSERT_TRUE(read.measuring);
+  EXPECT_EQ(read.measuring->kind, WorkloadKind::deepspeed);
+  EXPECT_EQ(read.measuring->options["python"], "venv");
+  EXPECT_EQ(read.engine(), &*read.measuring);
+}
+
+TEST_F(ReadJobTest, MeasuringTheTargetNeedsOne) {
+  const auto message = [&](const std::string& text) {
+    const auto found = problems(text);
+    return found.empty() ? "" : found.front().pointer + ": " + found.front().message;
+  };
+  EXPECT_THAT(message(R"({"dstune": {"target": {"measure": true, "framework": "self"}}})"),
+              HasSubstr("/dstune/target: measure is for the workload transformer"));
+  EXPECT_THAT(message(R"({"dstune": {"target": {"measure": true},
+                          "workload": {"type": "synthetic", "step_time_s": 0}}})"),
+              HasSubstr("/dstune/target: measure is for the workload transformer"));
+  EXPECT_THAT(message(R"({"dstune": {"target": {"python": "venv"}}})"),
+              HasSubstr("add \"measure\": true"));
+  EXPECT_THAT(message(R"({"dstune": {"target": {"measure": true, "python": "venv"}, "verify": {},
+                          "training_command": "train.py $CONFIG"}})"),
+              HasSubstr("leave python out"));
+}
+
 TEST_F(ReadJobTest, ReadsTheWholeOfBothSections) {
   const auto read = job(R"({
     "dstune": {"model": {"family": "gpt2", "hidden_size": 64, "num_layers": 2, "num_heads": 2,

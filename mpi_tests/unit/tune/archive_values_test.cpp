@@ -61,8 +61,10 @@ inline auto fields(TimeCurve& value) {
   return std::tie(kind, type, out_type, flags, width, depth, points);
 }
 DSTUNE_FIELDS(GroupProfile, shape, slowdown, collectives)
+DSTUNE_FIELDS(TimeCalibration, scale, costs, is_device_behind_host)
+DSTUNE_FIELDS(TargetConstants, time, error, source, machine, num_engines, fit_error)
 DSTUNE_FIELDS(DeviceProfile, machine, model, concurrent_streams, overlap_slowdown, step_constant,
-              kernels, groups)
+              kernels, groups, target)
 DSTUNE_FIELDS(ProfilingRun, num_layers, config, cost)
 /// Of its use of a disk the timing needs the folder and what reading it takes.
 inline auto fields(DiskTiming& value) {
@@ -92,8 +94,9 @@ DSTUNE_FIELDS(RankDevice, description, threads, memory, host, backend, gpu, cont
 DSTUNE_FIELDS(IncumbentEstimate, step, standard_error, spread, degrees_of_freedom)
 
 namespace message {
+DSTUNE_FIELDS(Tiny, model, measure)
 DSTUNE_FIELDS(Assign, attempt, experiment, config, ranks, timeout, ds_config, arguments, in_engine,
-              is_risky, rest)
+              is_risky, rest, tiny)
 DSTUNE_FIELDS(Incumbent, attempt, incumbent)
 DSTUNE_FIELDS(Go, attempt)
 DSTUNE_FIELDS(Stop, attempt)
@@ -164,8 +167,17 @@ TEST(ArchiveValuesTest, EveryMemberSurvivesTextAndCbor) {
 
 TEST(ArchiveValuesTest, EveryMemberOfMessagesSurvives) {
   using namespace message;
-  expect_message_survives(Assign{
-      9, "z3", test::full_config(), {1, 4, 6}, 12.5, "{\"a\": 1}", {"--length"}, true, true, 7.5});
+  expect_message_survives(Assign{9,
+                                 "z3",
+                                 test::full_config(),
+                                 {1, 4, 6},
+                                 12.5,
+                                 "{\"a\": 1}",
+                                 {"--length"},
+                                 true,
+                                 true,
+                                 7.5,
+                                 Tiny{test::full_model(), {4, 9, 0.75}}});
   expect_message_survives(Incumbent{4, {0.5, 0.01, 0.02, 7.5}});
   expect_message_survives(Go{1});
   expect_message_survives(Stop{2});
@@ -257,7 +269,9 @@ TEST(ArchiveValuesTest, ReadingIsStrict) {
                               "/rank_forward_s", "/energy_j", "/gpu", "/not_comparable"}});
   expect_strict(test::full_config(), {});
   expect_strict(test::full_device(), {});
-  expect_strict(test::full_profile(), {.free = {"/machine"}});
+  expect_strict(
+      test::full_profile(),
+      {.free = {"/machine"}, .optional = {"/target", "/target/engines", "/target/fit_error"}});
   std::set<std::string> all;
   const Value model = json::write(test::full_model());
   for (const char* section : {"rope", "architecture"})

@@ -108,6 +108,9 @@ inline DeviceProfile full_profile() {
   profile.kernels = {{full_work(), {{100, 0.5}, {200, 2.0 / 3}}}, {Work{}, {{7, 1}}}};
   profile.groups = {{{2, 3}, 1.25, {{full_work(WorkKind::all_gather), {{100, 0.5}}}}},
                     {{4, 1}, 1.5, {}}};
+  profile.target = TargetConstants{{{1, 2, 3}, {}, true}, 0.03, "runs", "a machine", 7, 0.04};
+  for (std::size_t each = 0; each < num_overheads; ++each)
+    profile.target->time.costs_s[each] = 1e-3 * static_cast<double>(each + 1);
   return profile;
 }
 
@@ -149,7 +152,7 @@ inline JobInput full_input() {
                        .library_path = "/there/libmine.so",
                        .library_hash = "0123",
                        .model_config = "{}"},
-          .verify = WorkloadSpec{WorkloadKind::deepspeed,
+          .beside = WorkloadSpec{WorkloadKind::deepspeed,
                                  0.25,
                                  "other.json",
                                  {{"z2", nullptr}},

@@ -2,9 +2,11 @@
 /// Every member of values that are written and read, for tests of their lists of members: a member
 /// that is new does not compile here before it is named. And what such tests do with them.
 
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <concepts>
+#include <cstddef>
 #include <limits>
 #include <map>
 #include <optional>
@@ -101,6 +103,10 @@ class LeafChange {
     } else {
       for (T& each : values) visit(each);
     }
+  }
+  template <class T, std::size_t size>
+  void visit_plain(std::array<T, size>& values) {
+    for (T& each : values) visit(each);
   }
   template <class T>
   void visit_plain(std::map<std::string, T>& values) {

@@ -107,6 +107,15 @@ struct Profile {
   }
 };
 
+struct Target {
+  static constexpr std::string_view kind = "target";
+  std::string key;
+  json::Value constants;
+  static void add(auto& archive, auto& event) {
+    archive("constants", event.constants, {.missing = "the event has no \"constants\""});
+  }
+};
+
 struct SearchFinished {
   static constexpr std::string_view kind = "search_finished";
   Time time;
@@ -187,6 +196,10 @@ json::Value profile(const std::string& key, const json::Value& profile) {
   return json::write(Profile{key, profile});
 }
 
+json::Value target(const std::string& key, const json::Value& constants) {
+  return json::write(Target{key, constants});
+}
+
 json::Value search_finished(const std::string& search_key, Time time) {
   return json::write(SearchFinished{time, search_key});
 }
@@ -213,9 +226,10 @@ class Reading {
     const bool is_known =
         is<JobStarted>(*kind, node, problems) || is<Started>(*kind, node, problems) ||
         is<Finished>(*kind, node, problems) || is<Lost>(*kind, node, problems) ||
-        is<Profile>(*kind, node, problems) || is<Verified>(*kind, node, problems) ||
-        is<RepeatStarted>(*kind, node, problems) || is<Repeated>(*kind, node, problems) ||
-        is<SearchFinished>(*kind, node, problems) || is<JobFinished>(*kind, node, problems);
+        is<Profile>(*kind, node, problems) || is<Target>(*kind, node, problems) ||
+        is<Verified>(*kind, node, problems) || is<RepeatStarted>(*kind, node, problems) ||
+        is<Repeated>(*kind, node, problems) || is<SearchFinished>(*kind, node, problems) ||
+        is<JobFinished>(*kind, node, problems);
     if (!is_known) {
       problems.add(kind_node->problem(
           fmt::format("the event \"{}\" is not known to this release: use the release that wrote "
@@ -275,6 +289,10 @@ class Reading {
   void take(Profile event) {
     history_.profile_key = std::move(event.key);
     history_.profile = std::move(event.profile);
+  }
+  void take(Target event) {
+    history_.target_key = std::move(event.key);
+    history_.target = std::move(event.constants);
   }
   void take(Verified event) { history_.verified[event.key] = std::move(event.measurement); }
 

@@ -99,11 +99,12 @@ void keep_plugin_options(SectionTarget& target, const Readings& readings) {
   if (target.job->workload.kind == WorkloadKind::plugin)
     target.job->workload.options = readings.front().node.value();
 }
-/// The object that the node is a member of: the workload, or the engine beside it.
+/// Of the object that the node is a member of: the workload, or an engine beside it.
 WorkloadSpec& engine_of(SectionTarget& target, const json::Node& node) {
-  if (!node.pointer().starts_with("/dstune/verify")) return target.job->workload;
-  std::optional<WorkloadSpec>& verify = target.job->verify;
-  return verify ? *verify : verify.emplace();
+  const bool measures = node.pointer().starts_with("/dstune/target");
+  if (!measures && !node.pointer().starts_with("/dstune/verify")) return target.job->workload;
+  std::optional<WorkloadSpec>& beside = measures ? target.job->measuring : target.job->verify;
+  return beside ? *beside : beside.emplace();
 }
 void keep_engine_option(SectionTarget& target, const Readings& readings) {
   const json::Node& node = readings.front().node;
@@ -315,6 +316,13 @@ std::span<const SectionRow> dstune_rows() {
                    "torch|deepspeed", inert,
                    "whose checkpointing computes activations again; `deepspeed`: the training "
                    "calls deepspeed.checkpointing, and `activation_checkpointing` acts")),
+      sets<&JobSpec::target, &TargetSpec::measure>(
+          "/dstune/target/measure",
+          "whether tiny engines of DeepSpeed measure first what its work costs on this machine "
+          "(docs/trust.md); absent: where there is `verify`"),
+      applied(keep_engine_option,
+              any_text("/dstune/target/python",
+                       "with `measure` and without `verify`: as `verify.python`")),
       within(0.001, 1e9,
              sets<&JobSpec::tuning, &TuningOptions::measure, &MeasureOptions::trial_budget_s>(
                  "/dstune/trial_budget_s",

@@ -19,6 +19,7 @@
 #include "dstune/tune/watchdog.hpp"
 #include "profile/prediction.hpp"
 #include "start/rank_devices.hpp"
+#include "target/target_measuring.hpp"
 
 namespace dstune {
 namespace {
@@ -104,10 +105,12 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
   TrialLimits limits{ready.job, options.trial_timeout_s, is_on_gpus, time.abort_grace_s()};
   ProcessMemoryPredictor memory = memory_predictor(ready, devices, bytes);
   MeasuredMachine machine;
+  const auto is_to_be_ended = [&] { return !end.reason(driver.now()).empty(); };
+  // First, so that what engines leave in the processes is in what is measured of these.
+  measure_target(ready, driver, is_to_be_ended);
   if (is_predictable(ready)) {
-    machine = measure_machine(
-        ready, driver, [&] { return !end.reason(driver.now()).empty(); }, options.profile_path,
-        is_on_gpus ? min_drain_timeout_s : 0);
+    machine = measure_machine(ready, driver, is_to_be_ended, options.profile_path,
+                              is_on_gpus ? min_drain_timeout_s : 0);
     memory.start_again(machine.bytes_after);
     leave_out_what_does_not_fit(ready,
                                 free_gpu_memory(devices, bytes.gpu, machine.bytes_after.gpu));

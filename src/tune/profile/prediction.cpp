@@ -290,6 +290,7 @@ MeasuredMachine measure_machine(const Preparation& ready, AttemptDriver& driver,
     log::info("measured the machine in " + format_duration(seconds(SteadyClock::now() - began)));
     ready.journal->add(event::profile(key, to_json(profile)));
   }
+  if (ready.target && ready.target->num_engines > 0) profile.target = ready.target;
   if (profile_path) write_file_atomically(*profile_path, to_json(profile).dump(1) + "\n");
   result.predictor = std::make_unique<JobPredictor>(ready, std::move(profile));
   return result;

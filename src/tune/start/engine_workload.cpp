@@ -94,6 +94,10 @@ void complete_engine_workload(JobSpec& job) {
   json::Value& options = engine->options;
   options["type"] = "deepspeed";
   options["folder"] = (fs::current_path() / job.folder).lexically_normal().string();
+  if (job.measuring) {
+    options["imports_only"] = true;
+    return;
+  }
   job.is_script_named = options.contains("script");
   if (job.is_script_named || !job.training_command) return;
   const auto command = script_command(*job.training_command, json::Value::object(), {});

@@ -7,6 +7,7 @@
 #include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
 #include "start/preparation.hpp"
+#include "target/target_measuring.hpp"
 
 namespace dstune {
 namespace {
@@ -105,6 +106,8 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
                     tuning.early_stopping.value_or(-1)};
   // Other constants may have another order.
   if (ready.target) searched.push_back(ready.target->source);
+  if (ready.target && ready.job.measures_target() && ready.space.planned > 0)
+    searched.push_back(ready.target_key = key_of_target(ready));
   ready.screening_key = record_key(Value{searched, "step"});
   // A changed script has another answer.
   if (ready.job.verify) searched.push_back(ready.verify_keys);

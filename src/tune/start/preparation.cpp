@@ -215,7 +215,7 @@ JobInput job_input(const Preparation& ready) {
   input.run = true;
   input.model = ready.job.model;
   input.workload = ready.job.workload;
-  input.verify = ready.job.verify;
+  input.beside = ready.job.verify ? ready.job.verify : ready.job.measuring;
   input.measure = ready.job.tuning.measure;
   input.device_memory_bytes = ready.device_memory_bytes;
   input.host_memory_bytes = ready.host_memory_bytes;

@@ -208,7 +208,8 @@ void Worker::run_assignment(const message::Assign& assign) {
     const auto group =
         context_.groups->join(assign.world_ranks, assign.attempt, waiter, assign.is_risky);
     const MemoryFault memory(*context_.device, injection.fault);
-    if (assign.in_engine && context_.verify != nullptr) make_room_for_engine();
+    if (assign.in_engine && context_.beside != nullptr)
+      make_room_for_engine(assign.tiny.has_value());
     auto workload = make_workload(assign, *group, waiter);
     workload = with_fault(std::move(workload), injection, waiter);
     SteadyClock::time_point last_progress = SteadyClock::now();
@@ -242,7 +243,8 @@ void Worker::run_assignment(const message::Assign& assign) {
       const std::lock_guard lock(mailbox_mutex_);
       return incumbent_;
     };
-    Measurement measurement = measure(*workload, *group, context_.measure, hooks);
+    Measurement measurement =
+        measure(*workload, *group, assign.tiny ? assign.tiny->measure : context_.measure, hooks);
     std::vector<std::string> notes;
     if (workload_of(assign).takes_any_key()) {
       // One that hangs while it frees what it holds is this experiment's, not the next one's.
@@ -282,7 +284,7 @@ void Worker::run_assignment(const message::Assign& assign) {
 std::unique_ptr<Workload> Worker::make_workload(const message::Assign& assign, ProcessGroup& group,
                                                 const Waiter& waiter) {
   const WorkloadContext context{.spec = &workload_of(assign),
-                                .model = context_.model,
+                                .model = assign.tiny ? &assign.tiny->model : context_.model,
                                 .config = &assign.config,
                                 .experiment_name = &assign.experiment,
                                 .seed = context_.seed,
@@ -295,10 +297,11 @@ std::unique_ptr<Workload> Worker::make_workload(const message::Assign& assign, P
   return context_.engine->make_workload(context, engine_assignment(assign));
 }
 
-void Worker::make_room_for_engine() {
+void Worker::make_room_for_engine(bool is_tiny) {
   context_.device->arena().free();
   context_.device->host_arena().free();
-  // What our own step's libraries keep is none of the engine's.
+  // What our own step's libraries keep is none of the engine's, nor are tiny ones' leftovers.
+  if (is_tiny) return;
   if (!has_run_engine_) context_.engine->note_resident_bytes(process_resident_bytes());
   has_run_engine_ = true;
 }
@@ -313,6 +316,7 @@ engine::Assignment Worker::engine_assignment(const message::Assign& assign) cons
                            .arguments = assign.arguments,
                            .timeout_s = assign.timeout_s,
                            .drain_timeout_s = assign.drain_timeout_s};
+  if (assign.tiny) place.own_model = to_json(assign.tiny->model);
   place.group_local_size = 0;
   std::vector<int> nodes;
   for (const int rank : assign.world_ranks) {

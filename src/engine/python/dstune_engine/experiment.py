@@ -21,7 +21,8 @@ class Experiment:
     def __init__(self, order, job):
         self.order_ = order
         self.job_ = job
-        self.workload_ = job.prepared["workload"]
+        # What the user trains is of no matter where the model is ours.
+        self.workload_ = {} if order.get("own_model") else job.prepared["workload"]
         order.setdefault("device_index", job.prepared.get("device_index", 0))
         self.order_["ds_config"] = without_monitors(order["ds_config"])
         self.device_ = job.prepared["device"]
@@ -99,7 +100,9 @@ class Experiment:
 
     def user_code_(self):
         path = self.workload_.get("script")
-        if not path:
+        if self.order_.get("own_model"):
+            own_loop.run_own_model(self.order_)
+        elif not path:
             own_loop.run_random_tokens(self.job_.prepared["model"], self.order_)
         elif self.workload_.get("function"):
             own_loop.run_made(path, self.workload_["function"], self.order_)

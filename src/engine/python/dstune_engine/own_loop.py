@@ -1,6 +1,6 @@
 """Training without a script's loop: a function `make` of the user's, or random tokens.
 
-Both end in one loop over the engine, whose methods are watched as a script's are.
+All end in one loop over the engine, whose methods are watched as a script's are.
 """
 
 import itertools
@@ -8,7 +8,7 @@ import json
 import os
 import sys
 
-from . import script
+from . import own_model, script
 from .errors import Refused
 
 
@@ -124,19 +124,36 @@ def language_model(text, order):
     return model, config
 
 
-def run_random_tokens(text, order):
-    """Random tokens through a model of config.json; the loss is the model's own."""
+def token_batches(order, engine, vocabulary):
+    """A function that makes this rank's next batch of random tokens."""
     torch = sys.modules["torch"]
-    model, config = language_model(text, order)
-    engine = engine_for(model, order)
     rank, size = data_rank(engine, order)
-    length = order["sequence_length"]
-    vocabulary = getattr(config, "vocab_size", None) or config.get_text_config().vocab_size
     count = itertools.count()
 
-    def loss_of_next():
+    def next_batch():
         generator = torch.Generator().manual_seed(order["seed"] * 1_000_003 + next(count) * size + rank)
-        tokens = torch.randint(vocabulary, (order["micro_batch"], length), generator=generator).to(engine.device)
+        return torch.randint(vocabulary, (order["micro_batch"], order["sequence_length"]),
+                             generator=generator).to(engine.device)
+
+    return next_batch
+
+
+def run_random_tokens(text, order):
+    """Random tokens through a model of config.json; the loss is the model's own."""
+    model, config = language_model(text, order)
+    engine = engine_for(model, order)
+    vocabulary = getattr(config, "vocab_size", None) or config.get_text_config().vocab_size
+    next_batch = token_batches(order, engine, vocabulary)
+
+    def loss_of_next():
+        tokens = next_batch()
         return loss_in(engine(input_ids=tokens, labels=tokens))
 
     train(engine, order, loss_of_next)
+
+
+def run_own_model(order):
+    """Random tokens through a model of ours."""
+    engine = engine_for(own_model.make(order["own_model"]), order)
+    next_batch = token_batches(order, engine, order["own_model"]["vocab_size"])
+    train(engine, order, lambda: engine(next_batch()))

@@ -16,6 +16,7 @@ class Losses:
         keep = {key: order[key] for key in ("ds_config", "group_size", "group_rank", "seed", "sequence_length",
                                             "recompute", "micro_batch", "accumulation_steps")}
         keep["arguments"] = order.get("arguments")
+        keep["own_model"] = order.get("own_model")
         key = json.dumps(keep, sort_keys=True)
         before = self.known_.setdefault(key, losses)
         if before is losses:
