@@ -147,6 +147,10 @@ TEST_F(TwoInstrumentsTest, TinyEnginesMeasureTheTargetFirst) {
   written["train_micro_batch_size_per_gpu"] = {1};
   const Ended ended = run(written, {"--profile-out", "profile.json"});
   ASSERT_EQ(ended.exit_code, 0) << ended;
+  if (ended.err.find("keeps the machine busy") != std::string::npos) {
+    EXPECT_FALSE(job_.read_json("profile.json").contains("target"));
+    GTEST_SKIP() << "something else runs on this machine";
+  }
   EXPECT_NE(ended.err.find("tiny engines have measured DeepSpeed's work"), std::string::npos)
       << ended;
   const Json target = job_.read_json("profile.json")["target"];
@@ -182,6 +186,10 @@ TEST_F(TwoInstrumentsTest, ATargetIsMeasuredForOurOwnStep) {
   ASSERT_EQ(ended.exit_code, 0) << ended;
   const Json optimal = job_.read_json(results + "optimal.json");
   EXPECT_EQ(optimal["label"], "proxy");
+  if (ended.err.find("keeps the machine busy") != std::string::npos) {
+    EXPECT_FALSE(optimal["target"].contains("measured_here"));
+    GTEST_SKIP() << "something else runs on this machine";
+  }
   EXPECT_GE(optimal["target"]["measured_here"]["engines"], 5);
   EXPECT_NE(optimal["target"]["source"].get<std::string>().find("measured here by "),
             std::string::npos);

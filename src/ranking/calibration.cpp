@@ -28,6 +28,8 @@ constexpr double noise_of_tiny = 0.05;
 constexpr double doubt_of_scale = 0.05;
 /// … and so may what all costs of the host are dearer there, or all of the network.
 constexpr double doubt_of_machine = 2;
+/// Of fits, each with weights by the one before.
+constexpr int num_rounds = 10;
 /// Sweeps over the unknowns, one at a time.
 constexpr int num_sweeps = 1000;
 
@@ -128,31 +130,41 @@ TargetConstants fit_machine(const std::vector<CalibrationPoint>& points,
   }
   covariance += doubt_of_machine * doubt_of_machine *
                 (host * host.transpose() + network * network.transpose());
-  Eigen::MatrixXd left = covariance.llt().solve(Eigen::MatrixXd::Identity(size, size));
-  Eigen::VectorXd right = left * mean;
-  for (const CalibrationPoint& point : points) {
-    const Vector relative = row_of(point, prior.mean);
-    Eigen::VectorXd row(size);
-    row[0] = relative[0] / noise_of_tiny;
-    for (std::size_t each = 0; each < num_overheads; ++each)
-      row[static_cast<Eigen::Index>(each + 1)] =
-          relative[each + 1] * likely_costs_s[each] / noise_of_tiny;
-    left += row * row.transpose();
-    right += row / noise_of_tiny;
-  }
-  const Eigen::VectorXd fitted = least_above_0(left, right, mean);
+  const Eigen::MatrixXd precision = covariance.llt().solve(Eigen::MatrixXd::Identity(size, size));
   TargetConstants result = constants;
-  for (double& scale : result.time.scale) scale *= fitted[0];
-  for (std::size_t each = 0; each < num_overheads; ++each)
-    result.time.costs_s[each] = fitted[static_cast<Eigen::Index>(each + 1)] * likely_costs_s[each];
+  std::vector<double> weights(points.size(), 1);
+  // Steps that something disturbed are much too long: a point counts for less the farther it is off
+  // (Huber's weights: Robust Statistics, 1981, section 7.8).
+  for (int round = 0; round < num_rounds; ++round) {
+    Eigen::MatrixXd left = precision;
+    Eigen::VectorXd right = precision * mean;
+    for (std::size_t place = 0; place < points.size(); ++place) {
+      const Vector relative = row_of(points[place], prior.mean);
+      Eigen::VectorXd row(size);
+      row[0] = relative[0];
+      for (std::size_t each = 0; each < num_overheads; ++each)
+        row[static_cast<Eigen::Index>(each + 1)] = relative[each + 1] * likely_costs_s[each];
+      const double strength = weights[place] / (noise_of_tiny * noise_of_tiny);
+      left += strength * row * row.transpose();
+      right += strength * row;
+    }
+    const Eigen::VectorXd fitted = least_above_0(left, right, mean);
+    for (std::size_t each = 0; each < num_precisions; ++each)
+      result.time.scale[each] = constants.time.scale[each] * fitted[0];
+    for (std::size_t each = 0; each < num_overheads; ++each)
+      result.time.costs_s[each] =
+          fitted[static_cast<Eigen::Index>(each + 1)] * likely_costs_s[each];
+    result.fit_error = 0;
+    for (std::size_t place = 0; place < points.size(); ++place) {
+      const CalibrationPoint& point = points[place];
+      const double fitted_s =
+          result.time.target_s(point.measured_s, point.precision, point.overheads);
+      const double off = std::abs(fitted_s / point.target_s - 1);
+      weights[place] = std::min(1.0, 2 * noise_of_tiny / std::max(off, noise_of_tiny));
+      result.fit_error += off / static_cast<double>(points.size());
+    }
+  }
   result.error = 0;  // Nobody has judged them.
-  result.fit_error = 0;
-  for (const CalibrationPoint& point : points)
-    result.fit_error +=
-        std::abs(result.time.target_s(point.measured_s, point.precision, point.overheads) /
-                     point.target_s -
-                 1) /
-        static_cast<double>(points.size());
   return result;
 }
 

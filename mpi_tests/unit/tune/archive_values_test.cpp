@@ -160,7 +160,7 @@ TEST(ArchiveValuesTest, EveryMemberSurvivesTextAndCbor) {
   expect_every_member_survives(test::full_config());
   expect_every_member_survives(test::full_record());
   expect_every_member_survives(test::full_repeat());
-  expect_every_member_survives(test::full_profile());
+  expect_every_member_survives(test::measured_profile());
   expect_every_member_survives(test::full_model());
   expect_every_member_survives(test::full_device());
 }

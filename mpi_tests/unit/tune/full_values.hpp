@@ -108,6 +108,12 @@ inline DeviceProfile full_profile() {
   profile.kernels = {{full_work(), {{100, 0.5}, {200, 2.0 / 3}}}, {Work{}, {{7, 1}}}};
   profile.groups = {{{2, 3}, 1.25, {{full_work(WorkKind::all_gather), {{100, 0.5}}}}},
                     {{4, 1}, 1.5, {}}};
+  return profile;
+}
+
+/// Of a job that has measured the target's constants, too.
+inline DeviceProfile measured_profile() {
+  DeviceProfile profile = full_profile();
   profile.target = TargetConstants{{{1, 2, 3}, {}, true}, 0.03, "runs", "a machine", 7, 0.04};
   for (std::size_t each = 0; each < num_overheads; ++each)
     profile.target->time.costs_s[each] = 1e-3 * static_cast<double>(each + 1);

@@ -17,6 +17,9 @@ namespace {
 /// Changes whenever the engines, or what is made of them, do.
 constexpr int target_version = 1;
 
+/// Where times are off by more, on the mean, something disturbed them.
+constexpr double max_fit_error = 0.15;
+
 /// Of the groups that most members of the space run on; of these the largest.
 GroupShape usual_shape(const PlannedSpace& space) {
   std::map<GroupShape, int> counts;
@@ -27,10 +30,11 @@ GroupShape usual_shape(const PlannedSpace& space) {
       ->first;
 }
 
-double median_s(std::vector<double> times_s) {
-  const auto middle = times_s.begin() + static_cast<std::ptrdiff_t>(times_s.size() / 2);
-  std::ranges::nth_element(times_s, middle);
-  return *middle;
+/// Not their mean: whatever disturbs a step makes it longer.
+double lower_quartile_s(std::vector<double> times_s) {
+  const auto place = times_s.begin() + static_cast<std::ptrdiff_t>(times_s.size() / 4);
+  std::ranges::nth_element(times_s, place);
+  return *place;
 }
 
 }  // namespace
@@ -83,8 +87,9 @@ std::optional<double> TargetMeasuring::step_s(const TinyEngine& engine, bool in_
                            driver_.now());
   const Measurement measurement = await();
   const std::vector<double> times_s = timed_steps_s(measurement);
-  if (measurement.status == Status::ok && !times_s.empty()) return median_s(times_s);
-  if (failure_.empty()) failure_ = fmt::format("{}: {}", experiment.name, measurement.reason);
+  if (measurement.status == Status::ok && !times_s.empty()) return lower_quartile_s(times_s);
+  if (failure_.empty() && !is_cut_short_)
+    failure_ = fmt::format("{}: {}", experiment.name, measurement.reason);
   return std::nullopt;
 }
 
@@ -150,8 +155,17 @@ void measure_target(Preparation& ready, AttemptDriver& driver,
   }
   if (!measuring.failure().empty())
     log::info("of the tiny engines one failed at least: " + measuring.failure());
-  ready.target = fit_machine(points, *ready.target);
-  ready.target->num_engines = static_cast<int>(points.size());
+  TargetConstants fitted = fit_machine(points, *ready.target);
+  fitted.num_engines = static_cast<int>(points.size());
+  if (fitted.fit_error > max_fit_error) {
+    log::warning(fmt::format(
+        "what DeepSpeed's work costs here is not known, since times of {} tiny engines are off by "
+        "{:.0f} %: something else keeps the machine busy; the constants that come with the program "
+        "stay",
+        points.size(), 100 * fitted.fit_error));
+    return;
+  }
+  ready.target = std::move(fitted);
   log::info(fmt::format(
       "{} tiny engines have measured DeepSpeed's work in {}: times off by {:.1f} %", points.size(),
       format_duration(seconds(SteadyClock::now() - began)), 100 * ready.target->fit_error));
