@@ -135,6 +135,15 @@ TEST(HistoryTest, EmptyJournalHasNone) {
   EXPECT_TRUE(history.deaths.empty());
 }
 
+TEST(HistoryTest, RemembersTheLastConstantsOfTheTarget) {
+  const json::Value first = event::target("one", {{"error", 1}});
+  const json::Value last = event::target("two", {{"error", 2}});
+  const History history = history_of({start_job, first, last});
+  EXPECT_EQ(history.target_key, "two");
+  EXPECT_EQ(history.target, last["constants"]);
+  EXPECT_TRUE(history_of({start_job}).target_key.empty());
+}
+
 TEST(HistoryTest, RemembersTheLastProfile) {
   const json::Value first = event::profile("one", {{"version", 1}});
   const json::Value last = event::profile("two", {{"version", 1}, {"groups", {1, 2}}});

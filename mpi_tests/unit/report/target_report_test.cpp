@@ -69,6 +69,29 @@ TEST_F(TargetReportTest, TheSummarySaysWhereTheDeviceWorksBehindTheHost) {
                         "DeepSpeed's work on the host, + the network's, off by"));
 }
 
+TEST_F(TargetReportTest, ConstantsThatWereMeasuredAreNamedSo) {
+  TargetConstants& constants = *answer_.recommendation->constants;
+  constants.num_engines = 9;
+  constants.fit_error = 0.042;
+  constants.error = 0;
+  EXPECT_THAT(
+      summary_text(answer_),
+      HasSubstr("measured here by 9 tiny engines, off by 4.2 % of their times; what these do "
+                "not tell is as fitted to GPT-2 and LLaMA on two cores\n"));
+  const json::Value target = optimal_json(recommendation(), "train")["target"];
+  EXPECT_EQ(target["measured_here"].dump(), R"({"engines":9,"error":0.042})");
+  EXPECT_EQ(target["source"], "measured here by 9 tiny engines, beginning with GPT-2 and LLaMA");
+  EXPECT_TRUE(target["error"].is_null());
+}
+
+TEST_F(TargetReportTest, TheTargetsTimeOfARowNamesItsSource) {
+  ASSERT_TRUE(board_.target_time(0));
+  EXPECT_EQ(board_.target_time(0)->source, "GPT-2 and LLaMA");
+  board_.calibrate(test::calibration_of(5));
+  EXPECT_EQ(board_.target_time(0)->source,
+            "fitted to runs in DeepSpeed, beginning with GPT-2 and LLaMA");
+}
+
 TEST_F(TargetReportTest, TheSummarySaysWhatTheUsersRunsMadeOfIt) {
   answer_.recommendation->calibration = CalibrationSummary{sample_constants().time};
   EXPECT_THAT(summary_text(answer_),
