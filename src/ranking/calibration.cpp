@@ -126,7 +126,8 @@ TargetConstants fit_machine(const std::vector<CalibrationPoint>& points,
     const auto i = static_cast<Eigen::Index>(each + 1);
     mean[i] = prior.mean.costs_s[each] / likely_costs_s[each];
     (is_of_network(static_cast<Overhead>(each)) ? network : host)[i] = mean[i];
-    covariance(i, i) = std::pow(prior.deviations_s[each] / likely_costs_s[each], 2);
+    // Many recorded runs told the costs that they have; of the others only the order is known.
+    covariance(i, i) = std::pow(doubt * (mean[i] > 0 ? mean[i] : 1), 2);
   }
   covariance += doubt_of_machine * doubt_of_machine *
                 (host * host.transpose() + network * network.transpose());
