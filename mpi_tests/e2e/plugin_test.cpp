@@ -1,6 +1,8 @@
 // A workload of the user's own: measured as ours is, and what goes wrong in it costs an experiment.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -190,6 +192,59 @@ TEST_F(PluginTest, AnotherLibraryOrOptionIsMeasuredAnew) {
   std::ofstream(job_.folder() / "libmine.so", std::ios::app) << "the same functions, another file";
   expect_exit(job_, job_.run({.ranks = 2, .args = {"space.json"}}), 0);
   EXPECT_EQ(names_of(journal(job_), "started", third).size(), 2U);
+}
+
+/// 1,000 bytes a sample of 30,100, and steps of a millisecond whatever their size.
+class PluginSizesTest : public PluginTest {
+ protected:
+  std::vector<std::string> run_sizes(const std::string& tuner, std::vector<std::string> args = {}) {
+    bring("good");
+    Json space = synthetic_space({2}, {1});
+    space["dstune"]["workload"] = {
+        {"type", "plugin"}, {"library", "libmine.so"}, {"do", "nothing"}};
+    space["dstune"]["device_memory"] = 30100;
+    space["autotuning"]["max_train_micro_batch_size_per_gpu"] = 64;
+    space["train_micro_batch_size_per_gpu"] = "auto";
+    space["zero_optimization"]["stage"] = {0, 1};
+    job_.write("space.json", space);
+    const bool resumes = args != std::vector<std::string>{"--overwrite"};
+    const std::size_t before =
+        resumes && job_.exists(results + "journal.jsonl") ? journal(job_).size() : 0;
+    for (const char* const each : {"--trial-timeout", "5s", "--tuner", tuner.c_str(), "space.json"})
+      args.emplace_back(each);
+    expect_exit(job_, job_.run({.ranks = 2, .args = args, .limit_s = 120}), 0);
+    return names_of(journal(job_), "started", before);
+  }
+  Json answer() { return job_.read_json(results + "optimal.json"); }
+};
+
+TEST_F(PluginSizesTest, SizesGrowUntilMemoryIsUsedUp) {
+  for (const std::string tuner : {"race", "gridsearch", "random", "model_based"}) {
+    const auto started = run_sizes(tuner, {"--overwrite"});
+    const std::set<std::string> ran(started.begin(), started.end());
+    ASSERT_GE(started.size(), 5U) << tuner;
+    for (std::size_t place = 0; place < 5; ++place)
+      EXPECT_EQ(started[place], short_name(0, 1 << place)) << tuner;
+    // 32 is known not to fit the user's own stage, and what is larger nobody tries.
+    EXPECT_FALSE(ran.contains(short_name(0, 32))) << tuner;
+    for (const int size : {36, 40, 48, 56, 64}) {
+      EXPECT_FALSE(ran.contains(short_name(0, size))) << tuner << ' ' << size;
+      EXPECT_FALSE(ran.contains(short_name(1, size))) << tuner << ' ' << size;
+    }
+    EXPECT_EQ(answer()["name"].get<std::string>().substr(2), short_name(0, 30).substr(2)) << tuner;
+    // What the answer is compared with is the largest size of the user's own stage that ran.
+    EXPECT_EQ(answer()["baseline"]["name"], short_name(0, 30)) << tuner;
+    EXPECT_GE(count_of(job_.read(results + "results.csv"), "needs about"), 1) << tuner;
+  }
+}
+
+TEST_F(PluginSizesTest, TheSameCommandGoesOnWithoutRepeating) {
+  const auto first = run_sizes("race", {"--num-trials", "7"});
+  EXPECT_EQ(std::set<std::string>(first.begin(), first.end()).size(), 7U);
+  const auto second = run_sizes("race");
+  for (const std::string& name : second)
+    EXPECT_EQ(std::ranges::count(first, name), 0) << name << " ran again";
+  EXPECT_EQ(answer()["name"].get<std::string>().substr(2), short_name(0, 30).substr(2));
 }
 
 TEST_F(PluginTest, ADryRunRunsNothingOfIt) {

@@ -57,6 +57,52 @@ std::vector<Column> columns_of(std::span<const Experiment* const> experiments) {
   return columns;
 }
 
+/// Pointers at which members differ that are the same by all columns: keys that the tables do not
+/// know, on which somebody else's code acts.
+std::set<std::string> unknown_pointers(std::span<const Experiment* const> experiments,
+                                       const std::vector<Column>& columns) {
+  std::map<std::vector<double>, json::Value> first_of;  // its config, flat
+  std::set<std::string> pointers;
+  std::set<std::vector<double>> rows;
+  std::vector<std::vector<double>> row_of(experiments.size());
+  bool is_any_alike = false;
+  for (std::size_t member = 0; member < experiments.size(); ++member) {
+    for (const Column& column : columns) row_of[member].push_back(column.values[member]);
+    is_any_alike |= !rows.insert(row_of[member]).second;
+  }
+  if (!is_any_alike) return pointers;
+  for (std::size_t member = 0; member < experiments.size(); ++member) {
+    if (!experiments[member]->ds_config.is_object()) continue;
+    json::Value flat = experiments[member]->ds_config.flatten();
+    const auto [found, is_new] = first_of.try_emplace(row_of[member], flat);
+    if (is_new) continue;
+    const json::Value& first = found->second;
+    for (const auto& [pointer, value] : flat.items())
+      if (!first.contains(pointer) || first[pointer] != value) pointers.insert(pointer);
+    for (const auto& [pointer, value] : first.items())
+      if (!flat.contains(pointer)) pointers.insert(pointer);
+  }
+  return pointers;
+}
+
+/// Amounts where all are numbers, else words; what is absent is one, too.
+Column column_of(const std::string& pointer, std::span<const Experiment* const> experiments) {
+  Column column{pointer, false, {}};
+  std::vector<json::Value> values;
+  const json::Value::json_pointer place(pointer);
+  for (const Experiment* const experiment : experiments) {
+    const json::Value& config = experiment->ds_config;
+    values.push_back(config.is_object() && config.contains(place) ? config[place] : json::Value());
+    column.is_word |= !values.back().is_number();
+  }
+  std::map<std::string, double> words;
+  for (const json::Value& value : values)
+    column.values.push_back(column.is_word
+                                ? words.try_emplace(value.dump(), words.size()).first->second
+                                : amount_of(value.get<double>()));
+  return column;
+}
+
 }  // namespace
 
 std::vector<KnobValues> knob_values(const Points& points) {
@@ -101,7 +147,10 @@ Features features_of(std::span<const Experiment* const> experiments) {
     auto& values = of_feature.emplace_back();
     for (const double value : column.values) values.push_back(feature_of(value));
   };
-  for (const Column& column : columns_of(experiments)) {
+  std::vector<Column> columns = columns_of(experiments);
+  for (const std::string& pointer : unknown_pointers(experiments, columns))
+    columns.push_back(column_of(pointer, experiments));
+  for (const Column& column : columns) {
     const std::set<double> levels(column.values.begin(), column.values.end());
     if (levels.size() < 2) continue;
     const double low = *levels.begin();

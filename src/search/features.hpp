@@ -38,14 +38,15 @@ std::vector<KnobValues> knob_values(const Points& points);
 /// Members as points of numbers.
 struct Features {
   Points points;
-  std::vector<std::string> names;  ///< of the feature: TrainingConfig's member, or the group's
+  /// Of the feature: TrainingConfig's member, or the group's, or a key's pointer.
+  std::vector<std::string> names;
   /// The share of features in which two members are equal; 1 where nothing differs.
   [[nodiscard]] double similarity(std::size_t one, std::size_t other) const;
 };
 
 /// One point a member, in the same order: what differs between them, by TrainingConfig's members
-/// and the group's shape. Amounts count by their logarithm, words and switches as one feature a
-/// value; all from 0 to 1.
+/// and the group's shape, and by keys of the DeepSpeed config that alone tell some apart. Amounts
+/// count by their logarithm, words and switches as one feature a value; all from 0 to 1.
 Features features_of(std::span<const Experiment* const> experiments);
 
 }  // namespace dstune

@@ -52,6 +52,8 @@ class ModelBasedTuner : public Tuner {
     is_trained_ = false;
   }
 
+  void withdraw(std::size_t /*index*/) override { ++trials_left_; }
+
   void revise(std::size_t index, const Observation& observation) override {
     const std::size_t place = place_of_member_.at(index);
     early_stopping_.revise(index, observation.result());

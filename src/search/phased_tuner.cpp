@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "dstune/base/error.hpp"
+#include "measured_memory.hpp"
 #include "size_search.hpp"
 #include "tuners.hpp"
 
@@ -53,6 +54,7 @@ class PhasedTuner : public Tuner {
       : type_(type),
         space_(space),
         options_(options),
+        memory_(space),
         failures_(options.metric, options.early_stopping.value_or(0)),
         trials_left_(options.num_trials ? static_cast<std::size_t>(*options.num_trials)
                                         : SIZE_MAX) {
@@ -68,7 +70,12 @@ class PhasedTuner : public Tuner {
         tell(*index, known->second);
         continue;
       }
-      --trials_left_;
+      if (std::string refusal = refusal_of(*index); !refusal.empty()) {
+        reasons_[*index] = std::move(refusal);
+        withdraw(*index);
+        continue;
+      }
+      if (*index != space_.baseline) --trials_left_;  // of which the cap knows already
       running_.push_back(*index);
       return index;
     }
@@ -78,8 +85,10 @@ class PhasedTuner : public Tuner {
   void observe(std::size_t index, const Observation& observation) override {
     require(index < space_.members.size(), "an index of the planned space");
     known_[index] = observation;
-    if (std::erase(running_, index) == 0) return;  // from the journal: told when it is asked for
-    tell(index, observation);
+    memory_.observe(index, observation);
+    if (std::erase(running_, index) > 0) tell(index, observation);
+    // From the journal: told when it is asked for.
+    refuse_sizes();
   }
 
   void revise(std::size_t index, const Observation& observation) override {
@@ -151,13 +160,39 @@ class PhasedTuner : public Tuner {
     failures_.observe(index,
                       observation.value ? std::optional(observation.value->value) : std::nullopt);
     if (score && (!best_score_ || *score > *best_score_)) best_score_ = score;
-    const auto& members = grid_ ? grid_members_ : chain();
-    const auto place =
-        static_cast<std::size_t>(std::ranges::find(members, index) - members.begin());
+    const auto place = place_in(grid_ ? grid_members_ : chain(), index);
     if (grid_)
       grid_->observe(place, observation);
     else
       sizes_->observe(place, score);
+  }
+
+  /// It was asked for, and is known to run out of memory.
+  void withdraw(std::size_t index) {
+    const auto place = place_in(grid_ ? grid_members_ : chain(), index);
+    if (grid_)
+      grid_->withdraw(place);
+    else
+      sizes_->observe(place, std::nullopt);
+  }
+
+  static std::size_t place_in(const std::vector<std::size_t>& members, std::size_t index) {
+    return static_cast<std::size_t>(std::ranges::find(members, index) - members.begin());
+  }
+
+  /// Why it surely runs out of memory, by what was measured; empty where a plan says so, or nobody.
+  [[nodiscard]] std::string refusal_of(std::size_t index) const {
+    return space_.is_unplanned ? memory_.refusal(index) : "";
+  }
+
+  /// The chain's sizes that surely run out of memory are not tried.
+  void refuse_sizes() {
+    if (!space_.is_unplanned || grid_ || !sizes_ || stage_ == stages_.size()) return;
+    for (std::size_t place = 0; place < chain().size(); ++place) {
+      const std::string refusal = known_.contains(chain()[place]) ? "" : refusal_of(chain()[place]);
+      if (refusal.empty()) continue;
+      return sizes_->refuse_from(place);
+    }
   }
 
   [[nodiscard]] const Chain& chain() const { return stages_[stage_].chains[chain_]; }
@@ -170,7 +205,9 @@ class PhasedTuner : public Tuner {
       sizes.push_back(micro_batch(chain()[place]));
       if (stages_[stage_].shape == largest_shape_ && sizes.back() <= largest_) start = place;
     }
-    sizes_.emplace(std::move(sizes), options_.num_tuning_micro_batch_sizes, start);
+    sizes_.emplace(std::move(sizes), options_.num_tuning_micro_batch_sizes, start,
+                   space_.is_unplanned);
+    refuse_sizes();
   }
 
   /// The configuration's sizes are known: the stage's other configurations are tried with the best
@@ -187,9 +224,12 @@ class PhasedTuner : public Tuner {
 
   void leave_chain() {
     const auto failed = sizes_->smallest_failed();
-    for (const std::size_t index : chain())
-      reasons_[index] = fmt::format("the smaller micro-batch {} did not run",
-                                    micro_batch(chain()[failed.value_or(0)]));
+    for (const std::size_t index : chain()) {
+      const std::string refusal = refusal_of(index);
+      reasons_[index] = !refusal.empty() ? refusal
+                                         : fmt::format("the smaller micro-batch {} did not run",
+                                                       micro_batch(chain()[failed.value_or(0)]));
+    }
     if (++chain_ < stages_[stage_].chains.size())
       begin_sizes();
     else
@@ -202,6 +242,8 @@ class PhasedTuner : public Tuner {
     std::vector<std::int64_t> candidates;
     for (const std::size_t place : sizes_->candidates())
       candidates.push_back(micro_batch(chain()[place]));
+    std::optional<std::size_t> failed;
+    if (const auto place = sizes_->smallest_failed()) failed = chain()[*place];
     grid_members_.clear();
     for (const std::size_t index : chain())
       if (known_.contains(index)) grid_members_.push_back(index);
@@ -210,7 +252,9 @@ class PhasedTuner : public Tuner {
     for (std::size_t at = chain_ + 1; at < chains.size(); ++at) {
       for (const std::size_t index : chains[at]) {
         // What has more room is worth a larger size.
-        const bool has_more_room = index == chains[at].back() && micro_batch(index) > largest;
+        const bool has_more_room = space_.is_unplanned
+                                       ? failed && micro_batch(index) == micro_batch(*failed)
+                                       : index == chains[at].back() && micro_batch(index) > largest;
         const auto tried = std::ranges::find(candidates, micro_batch(index));
         if (has_more_room || tried != candidates.end())
           grid_members_.push_back(index);
@@ -270,14 +314,17 @@ class PhasedTuner : public Tuner {
     const auto failed = sizes_->smallest_failed();
     for (std::size_t place = 0; place < chain().size(); ++place) {
       const std::size_t index = chain()[place];
-      if (known_.contains(index)) continue;
-      reasons_[index] =
-          failed && place > *failed
-              ? fmt::format("the smaller micro-batch {} ended as {}", micro_batch(chain()[*failed]),
-                            to_text(known_.at(chain()[*failed]).status))
-              : fmt::format("micro-batch {} was the best of those tried around it",
-                            micro_batch(chain()[*sizes_->best()]));
+      if (!known_.contains(index)) reasons_[index] = reason_of_size(place, failed);
     }
+  }
+  [[nodiscard]] std::string reason_of_size(std::size_t place,
+                                           std::optional<std::size_t> failed) const {
+    if (std::string refusal = refusal_of(chain()[place]); !refusal.empty()) return refusal;
+    if (failed && place > *failed && known_.contains(chain()[*failed]))
+      return fmt::format("the smaller micro-batch {} ended as {}", micro_batch(chain()[*failed]),
+                         to_text(known_.at(chain()[*failed]).status));
+    return fmt::format("micro-batch {} was the best of those tried around it",
+                       micro_batch(chain()[*sizes_->best()]));
   }
 
   [[nodiscard]] std::string reason_of(const Stage& stage, std::size_t index) const {
@@ -294,6 +341,7 @@ class PhasedTuner : public Tuner {
   std::unordered_map<std::size_t, Observation> known_;
   std::vector<std::size_t> running_;
   std::unordered_map<std::size_t, std::string> reasons_;  ///< of those that are not run
+  MeasuredMemory memory_;
   EarlyStopping failures_;
   std::size_t trials_left_;
   std::optional<double> best_score_;

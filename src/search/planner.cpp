@@ -168,11 +168,14 @@ void keep_within_cap(PlannedSpace& planned, std::size_t baseline) {
 void settle_baseline(const JobSpec& job, std::uint64_t number, PlannedSpace& planned) {
   if (!planned.baseline) return;
   const auto micro_batch = job.ds_config.find("train_micro_batch_size_per_gpu");
-  // Where nobody knows how large a size may be, the search begins at the smallest.
-  const bool has_lowest = (micro_batch != job.ds_config.end() && micro_batch->is_number()) ||
-                          (job.workload.kind == WorkloadKind::deepspeed && !is_planned(job));
-  if (planned.members[*planned.baseline].micro_batch_chain && !has_lowest)
-    planned.baseline = largest_size(planned, *planned.baseline);
+  const bool has_lowest = micro_batch != job.ds_config.end() && micro_batch->is_number();
+  if (planned.members[*planned.baseline].micro_batch_chain && !has_lowest) {
+    // Where nobody knows how large a size may be, the search begins at the smallest.
+    if (planned.is_unplanned)
+      planned.baseline_grows = true;
+    else
+      planned.baseline = largest_size(planned, *planned.baseline);
+  }
   keep_within_cap(planned, *planned.baseline);
   if (number > 0)
     planned.warnings.push_back(fmt::format(
@@ -187,6 +190,8 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
                         const WorkspaceSizes& workspaces, const PlannerOptions& options) {
   PlannedSpace planned;
   planned.total = space.size();
+  planned.is_unplanned = !is_planned(job);
+  planned.device_memory_bytes = options.device_memory_bytes;
   const bool is_large = planned.total > options.max_members;
   Selection selection =
       is_large ? select_some(job, space, options) : select_all(job, space, options);
@@ -360,6 +365,8 @@ PlannedSpace plan_experiments(const JobSpec& job, const WorkspaceSizes& workspac
                               const PlannerOptions& options) {
   json::Problems problems;
   PlannedSpace space;
+  space.is_unplanned = !is_planned(job);
+  space.device_memory_bytes = options.device_memory_bytes;
   std::vector<Experiment> experiments;
   std::set<std::string> names;
   for (const auto& path : job.experiment_files) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <random>
 #include <set>
 #include <unordered_map>
@@ -8,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "features.hpp"
+#include "measured_memory.hpp"
 #include "neighbours.hpp"
 #include "surrogate.hpp"
 #include "tuners.hpp"
@@ -26,6 +28,11 @@ constexpr std::size_t num_explored = 8;
 /// What is predicted to be so many times slower than the best is run for neither, only for what it
 /// promises.
 constexpr double hopeless_factor = 4;
+/// … where predictions were made of what this search has measured of sizes.
+constexpr double hopeless_size_factor = 1.5;
+/// Of members that differ from what was run, those that do so by this share of the most are taken
+/// for alike.
+constexpr double as_different = 0.75;
 /// A value of a knob counts as tried next to the best one by a member that differs in so many
 /// knobs.
 constexpr int near = 3;
@@ -53,7 +60,11 @@ constexpr double no_precision = 0.2;
 class RaceTuner : public Tuner {
  public:
   RaceTuner(const PlannedSpace& space, const TuningOptions& options, const Begun& begun)
-      : space_(space), metric_(options.metric), seed_(static_cast<std::uint64_t>(options.seed)) {
+      : space_(space),
+        metric_(options.metric),
+        seed_(static_cast<std::uint64_t>(options.seed)),
+        memory_(space),
+        fitted_(begun.fitted) {
     if (options.num_trials) trials_left_ = static_cast<std::size_t>(*options.num_trials);
     choose_candidates();
     std::vector<const PlannedExperiment*> members;
@@ -82,7 +93,7 @@ class RaceTuner : public Tuner {
   std::optional<std::size_t> next() override {
     if (trials_left_ == 0 || waiting_.empty() || is_enough()) return std::nullopt;
     const auto untried = are_beliefs_enough() ? untried_next_to_best() : std::nullopt;
-    const std::size_t begun = observed_.size() + running_.size();
+    const std::size_t begun = observed_.size() - num_fitted_ + running_.size();
     const bool explores = begun < num_explored && begun % 2 == 1;
     const std::size_t chosen = untried            ? *untried
                                : explores         ? most_different()
@@ -101,7 +112,9 @@ class RaceTuner : public Tuner {
     if (found == place_of_member_.end()) return;  // known, but none of those that are told apart
     const std::size_t place = found->second;
     // Known from the journal: what would have been believed.
-    if (observation.value && !running_.contains(place) && samples_.size() >= min_believed) {
+    if (fitted_.contains(index)) {
+      ++num_fitted_;
+    } else if (observation.value && !running_.contains(place) && samples_.size() >= min_believed) {
       condition();
       note_belief(place);
     }
@@ -203,6 +216,51 @@ class RaceTuner : public Tuner {
     note_value(place, observation);
     for (const auto& [excluded, reason] : failures_->observe(place, observation.status))
       if (waiting_.erase(excluded) > 0) candidates_[excluded].reason = reason;
+    learn_memory(candidates_[place].member, observation);
+  }
+
+  /// Where nothing was planned, what was measured says what surely runs out of memory.
+  void learn_memory(std::size_t index, const Observation& observation) {
+    if (!space_.is_unplanned) return;
+    memory_.observe(index, observation);
+    if (const auto chain = space_.members[index].micro_batch_chain) {
+      Room& room = rooms_[*chain];
+      const std::int64_t size = micro_batch(index);
+      if (observation.value) {
+        room.ran = std::max(room.ran, size);
+        std::int64_t& with_recompute = ran_with_[recompute_of(index)];
+        with_recompute = std::max(with_recompute, size);
+      }
+      if (observation.status == Status::out_of_memory) room.ran_out = std::min(room.ran_out, size);
+    }
+    std::erase_if(waiting_, [&](std::size_t place) {
+      std::string& reason = candidates_[place].reason;
+      reason = memory_.refusal(candidates_[place].member);
+      return !reason.empty();
+    });
+  }
+
+  [[nodiscard]] std::int64_t micro_batch(std::size_t member) const {
+    return space_.members[member].planned.experiment.config.micro_batch;
+  }
+
+  [[nodiscard]] Recompute recompute_of(std::size_t member) const {
+    return space_.members[member].planned.experiment.config.recompute;
+  }
+
+  /// Another size of the chain says more. Of one of which nothing has run that is what ran of
+  /// others; between a size that ran and one that ran out of memory it is the middle.
+  [[nodiscard]] bool is_beyond_middle(std::size_t place) const {
+    const std::size_t member = candidates_[place].member;
+    const auto chain = space_.members[member].micro_batch_chain;
+    if (!chain || !space_.is_unplanned) return false;
+    const auto found = rooms_.find(*chain);
+    const Room room = found == rooms_.end() ? Room{} : found->second;
+    const auto of_others = ran_with_.find(recompute_of(member));
+    if (room.ran == 0 && of_others != ran_with_.end() && micro_batch(member) > of_others->second)
+      return true;
+    return room.ran_out != INT64_MAX &&
+           micro_batch(member) > room.ran + (room.ran_out - room.ran + 1) / 2;
   }
 
   void note_value(std::size_t place, const Observation& observation) {
@@ -282,7 +340,10 @@ class RaceTuner : public Tuner {
   [[nodiscard]] std::size_t most_promising(const Score& score_of) const {
     std::size_t chosen = candidates_.size();
     double best_score = 0;
+    const bool bisects =
+        !std::ranges::all_of(waiting_, [&](std::size_t place) { return is_beyond_middle(place); });
     for (const std::size_t place : waiting_) {
+      if (bisects && is_beyond_middle(place)) continue;
       const double score = score_of(place);
       if (chosen != candidates_.size() && score <= best_score) continue;
       chosen = place;
@@ -306,14 +367,31 @@ class RaceTuner : public Tuner {
   /// Least like what was run before, so that beliefs are tested everywhere.
   [[nodiscard]] std::size_t most_different() const {
     condition();
-    return most_promising([&](std::size_t place) {
+    const auto score_of = [&](std::size_t place) {
       if (is_hopeless(place)) return candidates_[place].prior - candidates_.front().prior;
       double nearest = HUGE_VAL;
       for (const auto* const others : {&running_, &observed_})
         for (const std::size_t other : *others)
           nearest = std::min(nearest, neighbours_->difference(place, other));
       return nearest;
+    };
+    const std::size_t chosen = most_promising(score_of);
+    if (!space_.is_unplanned || !(score_of(chosen) > 0)) return chosen;
+    // Of those that teach as much the one whose steps take least.
+    const double enough = as_different * score_of(chosen);
+    return most_promising([&](std::size_t place) {
+      return score_of(place) >= enough ? -expected_step(place) : -HUGE_VAL;
     });
+  }
+
+  /// How long a step is likely to take: a logarithm, up to a constant.
+  [[nodiscard]] double expected_step(std::size_t place) const {
+    const Experiment& experiment = space_.members[candidates_[place].member].planned.experiment;
+    const double score =
+        candidates_[place].prior + (samples_.empty() ? 0 : surrogate_->at(place).mean);
+    if (metric_ == Metric::latency) return -score;
+    const int size = metric_ == Metric::throughput ? experiment.shape.size() : 1;
+    return std::log(static_cast<double>(global_batch(experiment.config, size))) - score;
   }
 
   [[nodiscard]] std::size_t best_choice() const {
@@ -343,7 +421,8 @@ class RaceTuner : public Tuner {
 
   /// It is predicted to be many times slower than the best.
   [[nodiscard]] bool is_hopeless(std::size_t place) const {
-    return candidates_[place].prior < candidates_.front().prior - std::log(hopeless_factor);
+    const double factor = fitted_.empty() ? hopeless_factor : hopeless_size_factor;
+    return candidates_[place].prior < candidates_.front().prior - std::log(factor);
   }
 
   /// It would be better than the best if the most favourable of all measured corrections held of
@@ -406,7 +485,8 @@ class RaceTuner : public Tuner {
     int least = 0;
     // The first of equal ones promises most.
     for (const std::size_t place : waiting_) {
-      if (!neighbours_->has(place, values) || is_hopeless(place)) continue;
+      if (!neighbours_->has(place, values) || is_hopeless(place) || is_beyond_middle(place))
+        continue;
       if (!neighbours_->is_of_knob(values) && !could_win(place)) continue;
       if (const int far = neighbours_->distance(place, *best_); !nearest || far < least) {
         nearest = place;
@@ -487,6 +567,15 @@ class RaceTuner : public Tuner {
   std::unordered_map<std::size_t, std::size_t> place_of_member_;
   Features features_;
   std::optional<FailureRules> failures_;
+  MeasuredMemory memory_;
+  /// Micro-batches of a chain: the largest that ran, the smallest that ran out of memory.
+  struct Room {
+    std::int64_t ran = 0, ran_out = INT64_MAX;
+  };
+  std::unordered_map<std::uint64_t, Room> rooms_;       ///< by chain
+  std::map<Recompute, std::int64_t> ran_with_;          ///< the largest micro-batch, of all chains
+  std::set<std::size_t> fitted_;                        ///< members
+  std::size_t num_fitted_ = 0;                          ///< of these, that were observed
   std::set<std::size_t> waiting_, running_, observed_;  ///< places
   std::vector<Sample> samples_;
   std::optional<std::size_t> best_;

@@ -12,13 +12,24 @@ namespace {
 constexpr double min_gain = 0.05;
 /// … and a finer one as much as differs from run to run.
 constexpr double min_fine_gain = 0.01;
+/// Where nothing is planned and nothing has run, so many sizes are tried.
+constexpr std::ptrdiff_t max_failing_sizes = 3;
 
 }  // namespace
 
-SizeSearch::SizeSearch(std::vector<std::int64_t> sizes, int num_candidates, std::size_t start)
+std::optional<std::size_t> step_up(const std::vector<std::int64_t>& sizes, std::size_t place) {
+  const auto above = std::ranges::upper_bound(sizes, 2 * sizes[place]);
+  const auto last = static_cast<std::size_t>(above - sizes.begin()) - 1;
+  const std::size_t higher = std::max(last, place + 1);
+  return higher < sizes.size() ? std::optional(higher) : std::nullopt;
+}
+
+SizeSearch::SizeSearch(std::vector<std::int64_t> sizes, int num_candidates, std::size_t start,
+                       bool grows)
     : sizes_(std::move(sizes)),
       num_candidates_(num_candidates),
       start_(start),
+      grows_(grows),
       trials_(sizes_.size()) {
   require(!sizes_.empty() && start < sizes_.size(), "sizes to search, and one to start from");
 }
@@ -34,6 +45,16 @@ std::optional<std::size_t> SizeSearch::next() {
 void SizeSearch::observe(std::size_t place, std::optional<double> score) {
   trials_.at(place) = {false, true, score};
   advance();
+}
+
+void SizeSearch::refuse_from(std::size_t place) {
+  bool is_news = false;
+  for (; place < trials_.size(); ++place) {
+    if (!is_untried(place)) continue;
+    trials_[place].is_over = true;
+    is_news = true;
+  }
+  if (is_news) advance();
 }
 
 void SizeSearch::revise(std::size_t place, std::optional<double> score) {
@@ -79,6 +100,17 @@ std::optional<std::size_t> SizeSearch::next_probe() {
   const auto failed = smallest_failed();
   const auto runs = largest();
   if (!runs && failed && is_untried(0)) return take(0);
+  if (!runs && failed && grows_) {
+    // With one sample a norm over the batch fails, say.
+    std::optional<std::size_t> place = 0;
+    while (place && !is_untried(*place)) place = step_up(sizes_, *place);
+    return place && !is_any_running() ? take(*place) : std::nullopt;
+  }
+  if (!failed && grows_) {
+    // One step at a time: nobody knows what the next one takes.
+    const auto higher = runs && !is_any_running() ? step_up(sizes_, *runs) : std::nullopt;
+    return higher ? take(*higher) : std::nullopt;
+  }
   if (!failed && is_untried(trials_.size() - 1)) return take(trials_.size() - 1);
   if (!failed || !runs) return std::nullopt;
   std::size_t widest = 1;
@@ -97,7 +129,11 @@ std::optional<std::size_t> SizeSearch::next_probe() {
 
 bool SizeSearch::is_largest_known() const {
   const auto runs = largest();
-  if (!runs) return trials_.front().is_over;
+  if (!runs) {
+    const auto num_over = std::ranges::count_if(trials_, &Trial::is_over);
+    return trials_.front().is_over &&
+           (!grows_ || num_over >= std::min(max_failing_sizes, std::ssize(trials_)));
+  }
   if (*runs + 1 == trials_.size()) return true;
   return trials_[*runs + 1].is_over;
 }

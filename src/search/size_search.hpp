@@ -1,7 +1,8 @@
 #pragma once
 /// DeepSpeed's search for the micro-batch of one configuration, on sizes that fit by the plan: what
 /// runs at all, the largest that runs (by bisection, where the plan's largest does not), some sizes
-/// between half of it and it, and finer ones around the best of them. Local.
+/// between half of it and it, and finer ones around the best of them. Where nothing is planned
+/// sizes double until one does not run, or brings too little. Local.
 
 #include <cstdint>
 #include <optional>
@@ -9,11 +10,17 @@
 
 namespace dstune {
 
+/// The largest of rising sizes that is at most twice as large as the one at a place, or else the
+/// next one; nothing where there is none.
+[[nodiscard]] std::optional<std::size_t> step_up(const std::vector<std::int64_t>& sizes,
+                                                 std::size_t place);
+
 class SizeSearch {
  public:
   /// `sizes` rise, at least one. `start`: the place of a size that is likely to run, from which the
-  /// search starts instead of the smallest.
-  SizeSearch(std::vector<std::int64_t> sizes, int num_candidates, std::size_t start);
+  /// search starts instead of the smallest. `grows`: nothing is planned of them.
+  SizeSearch(std::vector<std::int64_t> sizes, int num_candidates, std::size_t start,
+             bool grows = false);
 
   /// The place of a size to run now; nothing where the search is done or waits for what is running.
   std::optional<std::size_t> next();
@@ -22,13 +29,15 @@ class SizeSearch {
   /// One that has ended has another score by now; nothing where it has not. Choices that were made
   /// stay.
   void revise(std::size_t place, std::optional<double> score);
+  /// It is known by now that sizes from this one on do not run. Those that run stay.
+  void refuse_from(std::size_t place);
   [[nodiscard]] bool is_done() const { return phase_ == Phase::done; }
 
   /// The best that ran.
   [[nodiscard]] std::optional<std::size_t> best() const;
   /// The largest that ran.
   [[nodiscard]] std::optional<std::size_t> largest() const;
-  /// The smallest of those that were tried and did not run: larger ones were not tried.
+  /// The smallest of those that did not run, or are known not to: larger ones were not tried.
   [[nodiscard]] std::optional<std::size_t> smallest_failed() const;
   /// What other configurations like this one are worth trying with: the best and its challengers.
   [[nodiscard]] const std::vector<std::size_t>& candidates() const { return candidates_; }
@@ -54,6 +63,7 @@ class SizeSearch {
   std::vector<std::int64_t> sizes_;
   int num_candidates_;
   std::size_t start_;
+  bool grows_;
   Phase phase_ = Phase::largest;
   std::vector<Trial> trials_;        ///< of each size
   std::vector<std::size_t> wanted_;  ///< of this phase

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "dstune/base/error.hpp"
+#include "measured_memory.hpp"
 #include "tuners.hpp"
 
 namespace dstune {
@@ -37,10 +38,7 @@ bool FailureRules::needs_no_less(std::size_t place, std::size_t than) const {
   if (one.experiment.shape != other.experiment.shape) return false;
   if (other.predicted.peak_memory_bytes > 0)
     return one.predicted.peak_memory_bytes >= other.predicted.peak_memory_bytes;
-  TrainingConfig smaller = one.experiment.config;
-  if (smaller.micro_batch < other.experiment.config.micro_batch) return false;
-  smaller.micro_batch = other.experiment.config.micro_batch;
-  return smaller == other.experiment.config;
+  return surely_needs_no_less(one.experiment, other.experiment);
 }
 
 std::vector<std::pair<std::size_t, std::string>> FailureRules::observe(std::size_t place,
@@ -97,6 +95,8 @@ class OrderedTuner : public Tuner {
     early_stopping_.observe(index, observation.result());
   }
 
+  void withdraw(std::size_t index) override { under_way_.erase(index); }
+
   void revise(std::size_t index, const Observation& observation) override {
     early_stopping_.revise(index, observation.result());
   }
@@ -133,8 +133,11 @@ namespace {
 /// The baseline, then what another tuner asks for.
 class BaselineFirst : public Tuner {
  public:
-  BaselineFirst(std::size_t baseline, const TuningOptions& options, std::unique_ptr<Tuner> tuner)
-      : baseline_(baseline),
+  BaselineFirst(const PlannedSpace& space, const TuningOptions& options,
+                std::unique_ptr<Tuner> tuner)
+      : space_(space),
+        baseline_(*space.baseline),
+        compared_with_(baseline_),
         is_only_(options.num_trials == 1),
         is_awaited_(options.early_stopping.value_or(0) > 0),
         tuner_(std::move(tuner)) {}
@@ -151,6 +154,7 @@ class BaselineFirst : public Tuner {
   void observe(std::size_t index, const Observation& observation) override {
     has_begun_ |= index == baseline_;
     is_running_ &= index != baseline_;
+    if (space_.baseline_grows && observation.result()) grow_to(index);
     tuner_->observe(index, observation);
   }
   void revise(std::size_t index, const Observation& observation) override {
@@ -168,9 +172,21 @@ class BaselineFirst : public Tuner {
   [[nodiscard]] std::optional<double> chance_of_better() const override {
     return tuner_->chance_of_better();
   }
+  [[nodiscard]] std::optional<std::size_t> baseline() const override { return compared_with_; }
 
  private:
+  /// What users reach for first is the largest size that runs.
+  void grow_to(std::size_t index) {
+    const PlannedMember& now = space_.members[compared_with_];
+    const PlannedMember& next = space_.members[index];
+    if (next.micro_batch_chain == now.micro_batch_chain &&
+        next.planned.experiment.config.micro_batch > now.planned.experiment.config.micro_batch)
+      compared_with_ = index;
+  }
+
+  const PlannedSpace& space_;
   std::size_t baseline_;
+  std::size_t compared_with_;
   bool is_only_;     ///< the cap leaves room for nothing else
   bool is_awaited_;  ///< early stopping counts from it
   std::unique_ptr<Tuner> tuner_;
@@ -184,6 +200,7 @@ std::unique_ptr<Tuner> make_plain_tuner(const std::string& type, const PlannedSp
     return member.micro_batch_chain.has_value();
   });
   if (is_size_searched && type != "race") return make_phased_tuner(type, space, options);
+  if (is_size_searched && space.is_unplanned) return make_growing_tuner(space, options);
   return make_flat_tuner(type, space, options);
 }
 
@@ -194,8 +211,7 @@ std::unique_ptr<Tuner> make_tuner(const std::string& type, const PlannedSpace& s
   if (!space.baseline) return make_plain_tuner(type, space, options);
   TuningOptions others = options;
   if (others.num_trials) others.num_trials = std::max(1, *others.num_trials - 1);
-  return std::make_unique<BaselineFirst>(*space.baseline, options,
-                                         make_plain_tuner(type, space, others));
+  return std::make_unique<BaselineFirst>(space, options, make_plain_tuner(type, space, others));
 }
 
 }  // namespace dstune

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,9 +26,14 @@ std::unique_ptr<Tuner> make_phased_tuner(const std::string& type, const PlannedS
 struct Begun {
   std::vector<std::pair<std::size_t, Observation>> observed{};
   std::vector<double> errors{};  ///< of what was believed of them, in its deviations
+  /// Members whose measurements made the predictions, so that these can not be tested by them. They
+  /// are not counted among the first ones of a search.
+  std::set<std::size_t> fitted{};
 };
 std::unique_ptr<Tuner> make_race_tuner(const PlannedSpace& space, const TuningOptions& options,
                                        const Begun& begun = {});
+/// Where sizes are searched that nobody has planned.
+std::unique_ptr<Tuner> make_growing_tuner(const PlannedSpace& space, const TuningOptions& options);
 
 /// Without phases: every planned member as it is.
 std::unique_ptr<Tuner> make_flat_tuner(const std::string& type, const PlannedSpace& space,
@@ -90,7 +96,7 @@ class FailureRules {
   /// Places that are not worth a run after this one ended, each with the reason; some may have been
   /// run already.
   /// - Out of memory: what needs no less, by the plan, on the same group; where nothing is
-  ///   planned, what differs by a larger micro-batch alone.
+  ///   planned, what surely needs no less.
   /// - Anything else that failed: every member with a value of a knob with which `enough_failures`
   ///   members failed and none succeeded, while others did.
   std::vector<std::pair<std::size_t, std::string>> observe(std::size_t place, Status status);

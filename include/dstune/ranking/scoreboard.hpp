@@ -159,6 +159,11 @@ class Scoreboard {
   void calibrate(const TimeCalibration& calibration);
   /// Before a row runs: what is predicted of its speed now; of its memory all stays.
   void predict(std::size_t row, const Prediction& predicted);
+  /// Rows are compared with another one from now on.
+  void set_baseline(std::size_t row) {
+    if (setup_.baseline_row != row) ++answer_revision_;
+    setup_.baseline_row = row;
+  }
   /// Why a row was not run, and whether it was to be.
   void leave_out(std::size_t row, std::string reason, PlanStatus status = PlanStatus::planned);
   /// Compares all runs so far: values and the best are what they say together. Takes a tenth of a

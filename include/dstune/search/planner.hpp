@@ -46,8 +46,15 @@ struct PlannedSpace {
   /// Of `members`, the configuration that the user came with: the one with the first candidate of
   /// every list, or the next in the space's order that can run and is listed (a warning says so). A
   /// micro-batch that is searched is the integer that the document gives, else the largest size
-  /// that is planned. Always planned, whatever the cap of trials.
+  /// that is planned, or the smallest where nobody plans. Always planned, whatever the cap of
+  /// trials.
   std::optional<std::size_t> baseline;
+  /// The baseline's micro-batch is the largest that has run, once any has.
+  bool baseline_grows = false;
+  /// Nobody here knows what members need before they run (is_planned() of the job) …
+  bool is_unplanned = false;
+  /// … but what there is, of one rank; 0: nobody says.
+  std::int64_t device_memory_bytes = 0;
 };
 
 /// Plans every member: pruned ones keep their reason; the others get their predicted memory and are

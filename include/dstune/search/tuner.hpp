@@ -18,6 +18,8 @@ struct Observation {
   /// Of the job's metric; nothing where nothing was timed. One that was raced out has a value, too,
   /// which is no candidate for the best.
   std::optional<MetricValue> value;
+  /// What it took of the device at its peak, fullest rank; 0: not known.
+  std::int64_t device_bytes = 0;
 
   /// The value of one that ran to its end.
   [[nodiscard]] std::optional<double> result() const {
@@ -33,6 +35,8 @@ class Tuner {
   virtual std::optional<std::size_t> next() = 0;
   /// An experiment ended (or was known from the journal).
   virtual void observe(std::size_t index, const Observation& observation) = 0;
+  /// What next() has asked for is not run after all: it is known by now to run out of memory.
+  virtual void withdraw(std::size_t index) { observe(index, {Status::out_of_memory, {}}); }
   /// What was observed before has another value by now: the user's own runs have said more of the
   /// target's time. It ended as it did. All that were observed are told so, one after the other,
   /// before anything else.
@@ -51,6 +55,8 @@ class Tuner {
   /// The chance, as the tuner believes, that a member that was not run is more than 1 % better than
   /// the best. Nothing where it has no beliefs.
   [[nodiscard]] virtual std::optional<double> chance_of_better() const { return std::nullopt; }
+  /// The member that others are compared with, by what is known now. Nothing: the space's.
+  [[nodiscard]] virtual std::optional<std::size_t> baseline() const { return std::nullopt; }
 };
 
 /// Whichever it is: the space's baseline comes first, and counts as a trial.

@@ -364,5 +364,94 @@ TEST_F(PhasedTunerTest, RaceTakesEverySizeForAMember) {
   EXPECT_EQ(best_, "z0_6_1_2");
 }
 
+// Nobody plans: what is measured says what fits.
+class UnplannedPhasesTest : public PhasedTunerTest {
+ protected:
+  UnplannedPhasesTest() { space_.is_unplanned = true; }
+
+  /// Stage 0 has room for 20, stage 1 for 44, other buckets for less.
+  [[nodiscard]] static double bytes(const Experiment& experiment) {
+    const TrainingConfig& config = experiment.config;
+    return (config.zero_stage == 0 ? 30'000 : 6'000) +
+           1'000 * static_cast<double>(config.micro_batch + config.reduce_bucket_size);
+  }
+  Observation measure(const Experiment& experiment) {
+    if (bytes(experiment) > 51'000) {
+      ++num_out_of_memory_;
+      return ended(Status::out_of_memory);
+    }
+    Observation observation = ok(rising(experiment));
+    observation.device_bytes = static_cast<std::int64_t>(bytes(experiment));
+    return observation;
+  }
+  void search_all(const std::string& type) {
+    num_out_of_memory_ = 0;
+    search(type, [&](const Experiment& experiment) { return measure(experiment); });
+  }
+
+  int num_out_of_memory_ = 0;
+};
+
+TEST_F(UnplannedPhasesTest, SizesDoubleAndTheFinerOnesFollow) {
+  for (const char* const type : {"gridsearch", "random", "model_based"}) {
+    space_.members.clear();
+    add_chain(0, 64);
+    add_chain(1, 64);
+    search_all(type);
+    EXPECT_EQ(std::vector(ran_.begin(), ran_.begin() + 6),
+              (std::vector<std::string>{"z0_1_1_2", "z0_2_1_2", "z0_4_1_2", "z0_8_1_2", "z0_16_1_2",
+                                        "z0_32_1_2"}))
+        << type;
+    EXPECT_EQ(best_, "z1_44_1_2") << type;
+    EXPECT_LE(ran_.size(), 26U) << type;
+  }
+}
+
+TEST_F(UnplannedPhasesTest, WhatSurelyRunsOutIsNotStarted) {
+  add_chain(0, 64);
+  add_chain(1, 64);
+  space_.device_memory_bytes = 51'000;
+  search_all("gridsearch");
+  EXPECT_THAT(best_, testing::AnyOf("z1_43_1_2", "z1_44_1_2"));
+  EXPECT_LE(num_out_of_memory_, 4);
+  EXPECT_THAT(ran_, Not(Contains("z0_32_1_2")));
+  EXPECT_THAT(reason("z0_32_1_2"), HasSubstr("needs "));
+}
+
+TEST_F(UnplannedPhasesTest, WhatRanOutTeachesTheOtherConfigurations) {
+  add_chain(0, 64, 1);
+  add_chain(0, 64, 3);  // larger buckets take more
+  search_all("gridsearch");
+  // Of the second one nothing is tried that ran out in the first.
+  for (const std::string& name : ran_)
+    EXPECT_TRUE(!name.ends_with("_3_2") || std::stoi(name.substr(3)) <= 20) << name;
+  EXPECT_THAT(reason("z0_21_3_2"), HasSubstr("needs no less memory than"));
+}
+
+TEST_F(UnplannedPhasesTest, WhatHasMoreRoomIsTriedWithMore) {
+  add_chain(0, 64, 3);
+  add_chain(0, 64, 1);
+  search_all("gridsearch");
+  EXPECT_EQ(best_, "z0_20_1_2");
+}
+
+TEST_F(UnplannedPhasesTest, AnInterruptedSearchRepeatsNothing) {
+  add_chain(0, 64);
+  add_chain(1, 64);
+  space_.device_memory_bytes = 51'000;
+  std::vector<std::pair<std::size_t, Observation>> known;
+  const auto first = make_tuner("gridsearch", space_, {});
+  while (const auto index = first->next()) {
+    known.emplace_back(*index, measure(space_.members[*index].planned.experiment));
+    first->observe(*index, known.back().second);
+    const auto resumed = make_tuner("gridsearch", space_, {});
+    for (const auto& [each, observation] : known) resumed->observe(each, observation);
+    if (const auto next = resumed->next()) {
+      for (const auto& [each, observation] : known) EXPECT_NE(each, *next);
+    }
+  }
+  EXPECT_GT(known.size(), 10U);
+}
+
 }  // namespace
 }  // namespace dstune

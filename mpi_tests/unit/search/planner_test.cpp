@@ -203,6 +203,28 @@ TEST_F(PlannerTest, TheUsersOwnHasTheFirstCandidatesThatFit) {
   }
 }
 
+TEST_F(PlannerTest, WhereNobodyPlansTheBaselineIsTheSmallestSize) {
+  const auto planned = [&](const std::string& size) {
+    JobSpec read =
+        job(R"("zero_optimization": {"stage": 0}, "train_micro_batch_size_per_gpu": )" + size);
+    read.workload.kind = WorkloadKind::plugin;
+    return plan(read, 1 << 20);
+  };
+  const auto own_size = [](const PlannedSpace& space) {
+    return space.members[space.baseline.value()].planned.experiment.config.micro_batch;
+  };
+  const PlannedSpace searched = planned(R"("auto")");
+  EXPECT_TRUE(searched.is_unplanned);
+  EXPECT_EQ(searched.device_memory_bytes, 1 << 20);
+  EXPECT_EQ(own_size(searched), 1);
+  EXPECT_TRUE(searched.baseline_grows);
+  const PlannedSpace from_four = planned("4");
+  EXPECT_EQ(own_size(from_four), 4);
+  EXPECT_FALSE(from_four.baseline_grows) << "the user has written it";
+  EXPECT_FALSE(planned("[1, 2]").baseline_grows);
+  EXPECT_FALSE(plan(job(R"("zero_optimization": {"stage": 0})")).is_unplanned);
+}
+
 TEST_F(PlannerTest, RandomDrawsAnOrderFromTheSeed) {
   const auto order = [&](std::int64_t seed) {
     overrides_.seed = seed;

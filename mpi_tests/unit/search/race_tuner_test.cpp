@@ -1,6 +1,7 @@
 #include <cmath>
 #include <functional>
 #include <random>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -380,6 +381,38 @@ TEST_F(RaceTunerTest, LessMemoryIsTriedNextToTheBest) {
   });
   EXPECT_GT(best, 0.95 * optimum);
   EXPECT_LT(outcome.order.size(), space_.members.size() * 36 / 100);
+}
+
+TEST_F(RaceTunerTest, WhatNeedsLessThanALimitThatWasSeenIsTried) {
+  // What needs more than a limit is much slower. Below it members are much faster than predicted:
+  // the best of them wins by it, though many above it are predicted to be faster.
+  predict(0, 0);
+  for (std::int64_t seed = 0; seed < 3; ++seed) {
+    for (const std::int64_t limit_bytes : {7'000, 12'000}) {
+      const auto bytes = [&](std::size_t index) {
+        return space_.members[index].planned.predicted.peak_memory_bytes;
+      };
+      const auto truth = [&](std::size_t index) {
+        return throughput(space_.members[index].planned.experiment.config) *
+               (bytes(index) > limit_bytes ? 0.55 : 1);
+      };
+      const auto tuner = make_tuner("race", space_, options(seed));
+      const Outcome outcome = run(*tuner, 1, [&](std::size_t index) {
+        const double value = truth(index);
+        return Observation{Status::ok, MetricValue{value, value * 0.99, value * 1.01}};
+      });
+      const std::set<std::size_t> ran(outcome.order.begin(), outcome.order.end());
+      const auto num_below = std::ranges::count_if(
+          ran, [&](std::size_t index) { return bytes(index) <= limit_bytes; });
+      if (num_below < 2 || std::ssize(ran) - num_below < 2) continue;
+      // A limit that shows: nothing below it is left that would be better than the best, were it
+      // as far from its prediction as others there.
+      for (std::size_t index = 0; index < space_.members.size(); ++index)
+        EXPECT_TRUE(ran.contains(index) || bytes(index) > limit_bytes ||
+                    truth(index) < 1.0101 * outcome.best)
+            << "seed " << seed << ", limit " << limit_bytes;
+    }
+  }
 }
 
 TEST_F(RaceTunerTest, WithoutBeliefsThatHoldItRunsToTheCap) {

@@ -174,5 +174,57 @@ TEST(SizeSearchTest, NoiseCostsLittle) {
   }
 }
 
+TEST(SizeSearchTest, WithoutAPlanSizesDouble) {
+  for (const std::int64_t limit : {1, 2, 5, 13, 31, 200, 256}) {
+    const auto sizes = sizes_to(256);
+    SizeSearch search(sizes, 3, 0, true);
+    std::int64_t largest = 0;
+    const auto ran = run_sizes(search, sizes, [&](auto size) {
+      EXPECT_LE(size, std::max<std::int64_t>(1, 2 * largest));
+      if (size > limit) return std::optional<double>();
+      largest = std::max(largest, size);
+      return std::optional(static_cast<double>(size));
+    });
+    ASSERT_TRUE(search.best());
+    EXPECT_EQ(sizes[*search.largest()], limit);
+    EXPECT_LE(ran.size(), 22U) << "limit " << limit;
+  }
+}
+
+TEST(SizeSearchTest, WithoutAPlanAPlateauEndsIt) {
+  const auto sizes = sizes_to(1024);
+  SizeSearch search(sizes, 3, 0, true);
+  const auto ran =
+      run_sizes(search, sizes, [](auto size) { return std::optional(rising_with_size(size)); });
+  EXPECT_THAT(ran, Each(Le(128)));
+}
+
+TEST(SizeSearchTest, WithoutAPlanASmallestSizeThatFailsIsNotTheEnd) {
+  const auto sizes = sizes_to(64);
+  SizeSearch search(sizes, 3, 0, true);
+  run_sizes(search, sizes, [](auto size) {
+    return size < 3 ? std::nullopt : std::optional(static_cast<double>(size));
+  });
+  EXPECT_EQ(sizes[search.best().value()], 64);
+  SizeSearch never(sizes, 3, 0, true);
+  EXPECT_THAT(run_sizes(never, sizes, [](auto) { return std::optional<double>(); }),
+              ElementsAre(1, 2, 4));
+}
+
+TEST(SizeSearchTest, RefusedSizesAreNotTried) {
+  const auto sizes = sizes_to(64);
+  SizeSearch search(sizes, 3, 0, true);
+  std::vector<std::int64_t> ran;
+  while (const auto place = search.next()) {
+    ran.push_back(sizes[*place]);
+    search.observe(*place, static_cast<double>(sizes[*place]));
+    // By then it is known that 21 and more do not fit.
+    if (sizes[*place] == 8) search.refuse_from(20);
+  }
+  EXPECT_TRUE(search.is_done());
+  EXPECT_THAT(ran, Each(Le(20)));
+  EXPECT_EQ(sizes[search.best().value()], 20);
+}
+
 }  // namespace
 }  // namespace dstune

@@ -221,6 +221,7 @@ void Controller::record(std::size_t row, Record record, bool is_known) {
       listeners_.times->calibrate(board.calibration());
   }
   search_.tuner.observe(row, observation_of(row));
+  if (const auto baseline = search_.tuner.baseline()) board.set_baseline(*baseline);
   if (is_best || is_calibrated_anew) race_all();
   listeners_.publisher.ended(row);
   const auto expected = board.calibration() ? board.finite_value(row) : std::nullopt;
@@ -233,7 +234,8 @@ Observation Controller::observation_of(std::size_t row) const {
   const Measurement& measurement = board.row(row).record->measurement;
   auto value = value_so_far(measurement, board.metric(), planned(row).experiment);
   if (value) value = board.in_target(row, *value);
-  return {measurement.status, value};
+  const PeakMemory& peak = measurement.peak_memory;
+  return {measurement.status, value, std::max<std::int64_t>(0, peak.total_bytes - peak.host_bytes)};
 }
 
 /// The calibration has changed: what the tuner heard before is worth something else now.

@@ -1,0 +1,474 @@
+// race where micro-batches are searched and nobody knows how large they may be: sizes of one
+// configuration grow until memory is used up or throughput no longer grows. What they took says how
+// fast others are likely to be, and a race decides among all sizes up to there.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "dstune/base/error.hpp"
+#include "measured_memory.hpp"
+#include "size_search.hpp"
+#include "tuners.hpp"
+
+namespace dstune {
+
+namespace {
+
+/// A size of twice as many samples is worth another step up where it brings so much (DeepSpeed's
+/// plateau).
+constexpr double min_growth = 0.05;
+/// What brings more than this is worth finding (design 7).
+constexpr double min_gain_beyond = 0.01;
+/// Sizes of a configuration that fail before any has run, until it is given up: with one sample a
+/// norm over the batch fails, say.
+constexpr std::size_t max_failing_of_chain = 3;
+/// Sizes of another configuration than the first one that tell how long steps are.
+constexpr std::ptrdiff_t enough_told = 3;
+/// Of two sizes the larger one says whether throughput still grows where it is so many times the
+/// other.
+constexpr double tells_growth = 1.5;
+
+/// Members that differ in the micro-batch alone, by rising size.
+using SizeChain = std::vector<std::size_t>;
+
+std::vector<SizeChain> size_chains(const PlannedSpace& space) {
+  std::map<std::uint64_t, SizeChain> by_number;
+  for (const std::size_t index : planned_members(space))
+    by_number[space.members[index].micro_batch_chain.value_or(index)].push_back(index);
+  std::vector<SizeChain> chains;
+  for (auto& [number, members] : by_number) chains.push_back(std::move(members));
+  std::ranges::sort(chains, {}, [](const SizeChain& chain) { return chain.front(); });
+  for (SizeChain& chain : chains)
+    std::ranges::stable_sort(chain, {}, [&](std::size_t index) {
+      return space.members[index].planned.experiment.config.micro_batch;
+    });
+  return chains;
+}
+
+/// Seconds of a step by its micro-batch, from some that were measured: on straight lines between
+/// and beyond them.
+class StepTimes {
+ public:
+  void add(std::int64_t micro_batch, double step_s) { times_s_[micro_batch] = step_s; }
+
+  [[nodiscard]] double at(std::int64_t micro_batch) const {
+    require(!times_s_.empty(), "a size that was measured");
+    if (times_s_.size() == 1) {
+      const auto& [size, time_s] = *times_s_.begin();
+      return time_s * static_cast<double>(micro_batch) / static_cast<double>(size);
+    }
+    auto above = times_s_.lower_bound(micro_batch);
+    if (above == times_s_.begin()) ++above;
+    if (above == times_s_.end()) --above;
+    const auto below = std::prev(above);
+    const double slope =
+        (above->second - below->second) / static_cast<double>(above->first - below->first);
+    const double time_s = below->second + slope * static_cast<double>(micro_batch - below->first);
+    const bool is_beyond = micro_batch > above->first;
+    return std::max(time_s, is_beyond ? above->second : min_share * below->second);
+  }
+
+ private:
+  /// Lines that fall steeply would come to nothing.
+  static constexpr double min_share = 0.1;
+  std::map<std::int64_t, double> times_s_;
+};
+
+class GrowingTuner : public Tuner {
+ public:
+  GrowingTuner(const PlannedSpace& space, const TuningOptions& options)
+      : space_(space), options_(options), memory_(space), chains_(size_chains(space)) {
+    if (options.num_trials) trials_left_ = static_cast<std::size_t>(*options.num_trials);
+    // The user's own configuration grows first.
+    const auto own = std::ranges::find_if(chains_, [&](const SizeChain& chain) {
+      return space_.baseline && std::ranges::find(chain, *space_.baseline) != chain.end();
+    });
+    if (own != chains_.end()) std::rotate(chains_.begin(), own, own + 1);
+    for (std::size_t chain = 0; chain < chains_.size(); ++chain)
+      for (const std::size_t index : chains_[chain]) chain_of_[index] = chain;
+  }
+
+  std::optional<std::size_t> next() override {
+    if (trials_left_ == 0) return std::nullopt;
+    auto index = race_ ? next_with_room() : next_grown();
+    if (!index && race_) index = race_->next();
+    if (!index && race_ && race_->is_done() && running_.empty()) index = next_beyond();
+    if (!index) return std::nullopt;
+    if (index != space_.baseline) --trials_left_;  // of which the cap knows already
+    running_.insert(*index);
+    return index;
+  }
+
+  void observe(std::size_t index, const Observation& observation) override {
+    require(index < space_.members.size(), "an index of the planned space");
+    running_.erase(index);
+    if (!chain_of_.contains(index)) return;
+    const auto best_before = best();
+    if (results_.insert_or_assign(index, observation).second) order_.push_back(index);
+    memory_.observe(index, observation);
+    if (!race_) {
+      if (!wanted_to_grow() && grown_chain()) begin_race();
+    } else if (is_closed(index)) {
+      if (is_by_memory_)
+        fitted_.insert(index);
+      else
+        take_beyond(index, best_before);
+    } else {
+      race_->observe(index, observation);
+    }
+    if (race_ && is_by_memory_) raise_ceiling();
+  }
+
+  void revise(std::size_t index, const Observation& observation) override {
+    const auto known = results_.find(index);
+    if (known == results_.end()) return;
+    known->second = observation;
+    if (race_) race_->revise(index, observation);
+  }
+
+  [[nodiscard]] bool is_done() const override {
+    if (!running_.empty()) return false;
+    if (trials_left_ == 0) return true;
+    return race_ ? race_->is_done() && !next_beyond() : !wanted_to_grow();
+  }
+  /// Sizes are chosen by how others of them ended.
+  [[nodiscard]] std::size_t max_waiting() const override { return 0; }
+
+  [[nodiscard]] std::vector<Skipped> skipped() const override {
+    std::unordered_map<std::size_t, std::string> of_race;
+    if (race_)
+      for (auto& [index, reason] : race_->skipped()) of_race.emplace(index, std::move(reason));
+    std::vector<Skipped> all;
+    for (const std::size_t index : planned_members(space_)) {
+      if (results_.contains(index)) continue;
+      const auto known = of_race.find(index);
+      all.push_back({index, known != of_race.end() ? known->second : reason_of(index)});
+    }
+    return all;
+  }
+
+  [[nodiscard]] std::optional<double> chance_of_better() const override {
+    return race_ ? race_->chance_of_better() : std::nullopt;
+  }
+
+ private:
+  [[nodiscard]] const Experiment& experiment(std::size_t index) const {
+    return space_.members[index].planned.experiment;
+  }
+  [[nodiscard]] std::int64_t size_of_member(std::size_t index) const {
+    return experiment(index).config.micro_batch;
+  }
+  /// Larger is better; nothing where it was not timed. One that was raced out was.
+  [[nodiscard]] std::optional<double> score_of(std::size_t index) const {
+    const auto found = results_.find(index);
+    if (found == results_.end() || !found->second.value) return std::nullopt;
+    const double value = found->second.value->value;
+    if (!(value > 0)) return std::nullopt;
+    return is_minimised(options_.metric) ? 1 / value : value;
+  }
+  /// Of all that ran to their end.
+  [[nodiscard]] std::optional<std::size_t> best() const {
+    std::optional<std::size_t> found;
+    for (const std::size_t index : order_)
+      if (results_.at(index).status == Status::ok && score_of(index) &&
+          (!found || *score_of(index) > *score_of(*found)))
+        found = index;
+    return found;
+  }
+
+  // The sizes of one configuration.
+
+  /// The place of the largest that was timed.
+  [[nodiscard]] std::optional<std::size_t> largest_timed(const SizeChain& chain) const {
+    for (std::size_t place = chain.size(); place > 0; --place)
+      if (score_of(chain[place - 1])) return place - 1;
+    return std::nullopt;
+  }
+  [[nodiscard]] std::optional<std::size_t> place_above(const SizeChain& chain,
+                                                       std::size_t place) const {
+    std::vector<std::int64_t> sizes;
+    for (const std::size_t index : chain) sizes.push_back(size_of_member(index));
+    return step_up(sizes, place);
+  }
+  /// By how much the size at a place is better than one that is smaller by so much that this says
+  /// something; nothing where none was timed.
+  [[nodiscard]] std::optional<double> growth_at(const SizeChain& chain, std::size_t place) const {
+    for (std::size_t other = place; other > 0; --other) {
+      const auto smaller = score_of(chain[other - 1]);
+      if (smaller && tells_growth * static_cast<double>(size_of_member(chain[other - 1])) <=
+                         static_cast<double>(size_of_member(chain[place])))
+        return *score_of(chain[place]) / *smaller - 1;
+    }
+    return std::nullopt;
+  }
+
+  /// Where a configuration's sizes have come to.
+  struct Growth {
+    std::optional<std::size_t> next{};  ///< the member to be run; nothing: it is over
+    std::string reason{};               ///< why it is over; empty: there are no larger sizes
+    /// Memory ended it, of which others may need less.
+    bool is_by_memory = false;
+  };
+  [[nodiscard]] Growth growth_of(const SizeChain& chain) const {
+    const auto runs = largest_timed(chain);
+    std::optional<std::size_t> wanted;
+    std::size_t num_failed = 0;
+    std::size_t last_failed = 0;
+    for (std::size_t place = runs ? *runs + 1 : 0; place < chain.size(); ++place) {
+      const auto found = results_.find(chain[place]);
+      if (found == results_.end()) continue;
+      const Status status = found->second.status;
+      last_failed = place;
+      if (status == Status::failed && !runs && ++num_failed < max_failing_of_chain) continue;
+      return {
+          .reason = fmt::format("{} ended as {}", experiment(chain[place]).name, to_text(status)),
+          .is_by_memory = status == Status::out_of_memory};
+    }
+    if (runs) {
+      const auto growth = growth_at(chain, *runs);
+      if (growth && *growth < min_growth)
+        return {.reason = fmt::format("{} brought {:.1f} % over a smaller micro-batch",
+                                      experiment(chain[*runs]).name, 100 * *growth)};
+      wanted = place_above(chain, *runs);
+    } else {
+      wanted = num_failed > 0 ? place_above(chain, last_failed) : std::optional<std::size_t>(0);
+    }
+    if (!wanted) return {};
+    const std::string refusal = memory_.refusal(chain[*wanted]);
+    if (!refusal.empty())
+      return {.reason = fmt::format("{} {}", experiment(chain[*wanted]).name, refusal),
+              .is_by_memory = true};
+    return {.next = chain[*wanted]};
+  }
+
+  // Growing.
+
+  /// The first configuration of which a size ran.
+  [[nodiscard]] const SizeChain* grown_chain() const {
+    const auto grown = std::ranges::find_if(
+        chains_, [&](const SizeChain& chain) { return largest_timed(chain).has_value(); });
+    return grown == chains_.end() ? nullptr : &*grown;
+  }
+
+  /// What is to be measured before the race; nothing where that is all there.
+  [[nodiscard]] std::optional<std::size_t> wanted_to_grow() const {
+    for (const SizeChain& chain : chains_) {
+      const Growth growth = growth_of(chain);
+      if (growth.next) return growth.next;
+      if (largest_timed(chain)) return wanted_of_other_shapes(chain);
+    }
+    return std::nullopt;
+  }
+
+  /// On groups of each other shape one member, with the best size so far: how much faster they are
+  /// nobody knows.
+  [[nodiscard]] std::optional<std::size_t> wanted_of_other_shapes(const SizeChain& grown) const {
+    for (const std::size_t index : anchors(grown))
+      if (!results_.contains(index)) return index;
+    return std::nullopt;
+  }
+  [[nodiscard]] std::vector<std::size_t> anchors(const SizeChain& grown) const {
+    std::size_t fastest = grown.front();
+    for (const std::size_t index : grown)
+      if (score_of(index) && (!score_of(fastest) || *score_of(index) > *score_of(fastest)))
+        fastest = index;
+    std::set<GroupShape> shapes = {experiment(fastest).shape};
+    std::vector<std::size_t> chosen;
+    for (const SizeChain& chain : chains_) {
+      const std::size_t* match = nullptr;
+      for (const std::size_t& index : chain)
+        if (size_of_member(index) <= size_of_member(fastest)) match = &index;
+      if (match == nullptr || shapes.contains(experiment(*match).shape)) continue;
+      if (!results_.contains(*match) && !memory_.refusal(*match).empty()) continue;
+      shapes.insert(experiment(*match).shape);
+      chosen.push_back(*match);
+    }
+    return chosen;
+  }
+
+  /// While one runs, idle ranks try the next step up.
+  [[nodiscard]] std::optional<std::size_t> next_grown() const {
+    const auto wanted = wanted_to_grow();
+    if (!wanted || !running_.contains(*wanted)) return wanted;
+    const SizeChain& chain = chains_[chain_of_.at(*wanted)];
+    const auto place = static_cast<std::size_t>(std::ranges::find(chain, *wanted) - chain.begin());
+    const auto runs = largest_timed(chain);
+    const auto ahead = place_above(chain, place);
+    const bool may_run = runs && *runs < place && ahead && !running_.contains(chain[*ahead]) &&
+                         !results_.contains(chain[*ahead]) &&
+                         memory_.refusal(chain[*ahead]).empty();
+    return may_run ? std::optional(chain[*ahead]) : std::nullopt;
+  }
+
+  // The race among all sizes up to the largest that is worth it.
+
+  void begin_race() {
+    const SizeChain& grown = *grown_chain();
+    fitted_.insert(order_.begin(), order_.end());
+    anchors_ = anchors(grown);
+    const std::size_t runs = largest_timed(grown).value();
+    const Growth growth = growth_of(grown);
+    is_by_memory_ = growth.is_by_memory;
+    ceiling_ = ceiling_above(grown, runs);
+    closed_reason_ = growth.reason;
+    race_anew();
+  }
+
+  /// The largest micro-batch to be tried after the largest one of a configuration. Where memory
+  /// ended it others may have more room.
+  [[nodiscard]] std::int64_t ceiling_above(const SizeChain& chain, std::size_t runs) const {
+    const auto higher = place_above(chain, runs);
+    return size_of_member(chain[is_by_memory_ && higher ? *higher : runs]);
+  }
+
+  /// The configuration of which the largest size ran; of several the fastest.
+  [[nodiscard]] const SizeChain& roomiest_chain() const {
+    const SizeChain* roomiest = grown_chain();
+    const auto reach = [&](const SizeChain& chain) {
+      const std::size_t index = chain[largest_timed(chain).value()];
+      return std::pair(size_of_member(index), *score_of(index));
+    };
+    for (const SizeChain& chain : chains_)
+      if (largest_timed(chain) && reach(chain) > reach(*roomiest)) roomiest = &chain;
+    return *roomiest;
+  }
+
+  /// Where memory ended the growth, what turns out to have more room grows on.
+  [[nodiscard]] std::optional<std::size_t> next_with_room() const {
+    if (!is_by_memory_) return std::nullopt;
+    const Growth growth = growth_of(roomiest_chain());
+    const bool is_wanted =
+        growth.next && is_closed(*growth.next) && !running_.contains(*growth.next);
+    return is_wanted ? growth.next : std::nullopt;
+  }
+
+  void raise_ceiling() {
+    const SizeChain& roomiest = roomiest_chain();
+    const Growth growth = growth_of(roomiest);
+    if (growth.next) return;  // it grows on first
+    is_by_memory_ = growth.is_by_memory;
+    const std::int64_t ceiling = ceiling_above(roomiest, *largest_timed(roomiest));
+    closed_reason_ = growth.reason;
+    if (ceiling <= ceiling_) return;
+    ceiling_ = ceiling;
+    race_anew();
+  }
+
+  [[nodiscard]] bool is_closed(std::size_t index) const {
+    return size_of_member(index) > ceiling_ && !fitted_.contains(index);
+  }
+
+  /// Of which sizes tell how long steps are: the one that went furthest, where it tells enough.
+  [[nodiscard]] const SizeChain& telling_chain() const {
+    const SizeChain& roomiest = roomiest_chain();
+    const auto num_told = std::ranges::count_if(
+        roomiest, [&](std::size_t index) { return fitted_.contains(index) && score_of(index); });
+    return num_told < enough_told ? *grown_chain() : roomiest;
+  }
+
+  void race_anew() {
+    raced_ = space_;
+    const SizeChain& grown = telling_chain();
+    StepTimes times;
+    for (const std::size_t index : grown)
+      if (fitted_.contains(index) && score_of(index))
+        times.add(size_of_member(index), batch_of(index) / throughput_of(index));
+    const auto expected = [&](std::size_t index) {
+      const TrainingConfig& config = experiment(index).config;
+      const auto steps_of = [](const TrainingConfig& of) {
+        return static_cast<double>(of.accumulation_steps);
+      };
+      const double micro_steps = steps_of(config) / steps_of(experiment(grown.front()).config);
+      return batch_of(index) / (micro_steps * times.at(config.micro_batch));
+    };
+    std::map<GroupShape, double> scale;
+    for (const std::size_t index : anchors_)
+      if (score_of(index)) scale[experiment(index).shape] = throughput_of(index) / expected(index);
+    for (const auto& [index, chain] : chain_of_) {
+      PlannedExperiment& planned = raced_.members[index].planned;
+      if (is_closed(index) && !results_.contains(index)) planned.status = PlanStatus::pruned;
+      const auto found = scale.find(planned.experiment.shape);
+      planned.predicted.throughput = expected(index) * (found == scale.end() ? 1 : found->second);
+    }
+    TuningOptions options = options_;
+    if (options.num_trials) options.num_trials = static_cast<int>(trials_left_);
+    race_ = make_race_tuner(raced_, options, {.fitted = fitted_});
+    for (const std::size_t index : order_) race_->observe(index, results_.at(index));
+  }
+
+  [[nodiscard]] double batch_of(std::size_t index) const {
+    const Experiment& of = experiment(index);
+    return static_cast<double>(global_batch(of.config, of.shape.size()));
+  }
+  /// Up to a constant, which all members share.
+  [[nodiscard]] double throughput_of(std::size_t index) const {
+    const double score = score_of(index).value();
+    if (options_.metric == Metric::throughput) return score;
+    return score *
+           (options_.metric == Metric::latency ? batch_of(index) : experiment(index).shape.size());
+  }
+
+  // Beyond.
+
+  /// Evidence above the best: the next size up of its configuration, where that was left out for
+  /// what others' sizes brought.
+  [[nodiscard]] std::optional<std::size_t> next_beyond() const {
+    const auto leader = best();
+    if (!leader) return std::nullopt;
+    const SizeChain& chain = chains_[chain_of_.at(*leader)];
+    for (const std::size_t index : chain)
+      if (size_of_member(index) > size_of_member(*leader) && results_.contains(index))
+        return std::nullopt;
+    const Growth growth = growth_of(chain);
+    return growth.next && is_closed(*growth.next) ? growth.next : std::nullopt;
+  }
+
+  void take_beyond(std::size_t index, std::optional<std::size_t> best_before) {
+    const auto score = score_of(index);
+    if (!score || !best_before || *score <= (1 + min_gain_beyond) * *score_of(*best_before)) return;
+    ceiling_ = size_of_member(index);
+    if (chain_of_.at(index) == chain_of_.at(grown_chain()->front())) fitted_.insert(index);
+    race_anew();
+  }
+
+  [[nodiscard]] std::string reason_of(std::size_t index) const {
+    const std::string refusal = memory_.refusal(index);
+    if (!refusal.empty()) return refusal;
+    if (!race_) {
+      const SizeChain& chain = chains_[chain_of_.at(index)];
+      const Growth growth = growth_of(chain);
+      return !growth.reason.empty() ? growth.reason : "past the cap of trials";
+    }
+    return fmt::format("larger than micro-batch {}: {}", ceiling_, closed_reason_);
+  }
+
+  const PlannedSpace& space_;
+  TuningOptions options_;
+  MeasuredMemory memory_;
+  std::vector<SizeChain> chains_;  ///< the baseline's first, then in the space's order
+  std::unordered_map<std::size_t, std::size_t> chain_of_;
+  std::unordered_map<std::size_t, Observation> results_;
+  std::vector<std::size_t> order_;  ///< in which they came
+  std::set<std::size_t> running_;
+  std::size_t trials_left_ = SIZE_MAX;
+  // The race.
+  std::set<std::size_t> fitted_;      ///< what its predictions were made of
+  std::vector<std::size_t> anchors_;  ///< of these, one for each other shape
+  std::int64_t ceiling_ = 0;          ///< the largest micro-batch in it
+  std::string closed_reason_;
+  bool is_by_memory_ = false;  ///< it is where memory ended the growth
+  PlannedSpace raced_;
+  std::unique_ptr<Tuner> race_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tuner> make_growing_tuner(const PlannedSpace& space, const TuningOptions& options) {
+  return std::make_unique<GrowingTuner>(space, options);
+}
+
+}  // namespace dstune

@@ -1,0 +1,166 @@
+#include "measured_memory.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "dstune/base/text.hpp"
+
+namespace dstune {
+
+namespace {
+
+/// What runs leave behind in their processes, and the system's own part: so much above the limit is
+/// no accident.
+constexpr double surely_above = 1.05;
+/// Of a configuration, before anything is said of its larger sizes.
+constexpr std::size_t enough_sizes = 3;
+/// The largest that ran says something up to so many times its size.
+constexpr std::int64_t reach = 2;
+
+constexpr std::array batch_keys = {"train_batch_size", "train_micro_batch_size_per_gpu",
+                                   "gradient_accumulation_steps"};
+constexpr std::array bucket_keys = {"reduce_bucket_size", "allgather_bucket_size"};
+
+/// Without what surely_needs_no_less() compares by amount.
+json::Value rest_of(const Experiment& experiment) {
+  json::Value rest = experiment.ds_config;
+  if (!rest.is_object()) return rest;
+  for (const char* const key : batch_keys) rest.erase(key);
+  const auto zero = rest.find("zero_optimization");
+  if (zero == rest.end() || !zero->is_object()) return rest;
+  for (const char* const key : bucket_keys) zero->erase(key);
+  return rest;
+}
+
+/// The same of all but the micro-batch.
+bool holds_no_less(const Experiment& one, const Experiment& other) {
+  if (one.shape != other.shape) return false;
+  const TrainingConfig& more = one.config;
+  TrainingConfig less = other.config;
+  if (more.accumulation_steps < less.accumulation_steps || more.recompute > less.recompute ||
+      more.reduce_bucket_size < less.reduce_bucket_size ||
+      more.allgather_bucket_size < less.allgather_bucket_size)
+    return false;
+  less.micro_batch = more.micro_batch;
+  less.accumulation_steps = more.accumulation_steps;
+  less.recompute = more.recompute;
+  less.reduce_bucket_size = more.reduce_bucket_size;
+  less.allgather_bucket_size = more.allgather_bucket_size;
+  return more == less && rest_of(one) == rest_of(other);
+}
+
+/// What decides how much of a sample is kept, beside TrainingConfig's members.
+json::Value rest_outside_zero(const Experiment& experiment) {
+  json::Value rest = rest_of(experiment);
+  if (rest.is_object()) rest.erase("zero_optimization");
+  return rest;
+}
+
+bool differs_by_size_alone(const Experiment& one, const Experiment& other) {
+  return holds_no_less(one, other) && holds_no_less(other, one);
+}
+
+}  // namespace
+
+bool surely_needs_no_less(const Experiment& one, const Experiment& other) {
+  return one.config.micro_batch >= other.config.micro_batch && holds_no_less(one, other);
+}
+
+void MeasuredMemory::observe(std::size_t index, const Observation& observation) {
+  if (observation.status == Status::out_of_memory) {
+    if (std::ranges::find(ran_out_, index) == ran_out_.end()) ran_out_.push_back(index);
+    return;
+  }
+  if (!observation.value || observation.device_bytes <= 0) return;
+  const Size size{experiment(index).config.micro_batch, observation.device_bytes, index};
+  auto ladder = std::ranges::find_if(ladders_, [&](const Ladder& one) {
+    return differs_by_size_alone(experiment(one.front().index), experiment(index));
+  });
+  if (ladder == ladders_.end()) ladder = ladders_.insert(ladders_.end(), Ladder());
+  std::erase_if(*ladder, [&](const Size& one) { return one.micro_batch == size.micro_batch; });
+  ladder->insert(
+      std::ranges::upper_bound(*ladder, size.micro_batch, std::ranges::less(), &Size::micro_batch),
+      size);
+}
+
+std::string MeasuredMemory::refusal(std::size_t index) const {
+  const Experiment& wanted = experiment(index);
+  for (const std::size_t other : ran_out_)
+    if (other != index && surely_needs_no_less(wanted, experiment(other)))
+      return fmt::format("needs no less memory than {}, which ran out of it",
+                         experiment(other).name);
+  const auto limit_bytes = static_cast<double>(known_limit_bytes());
+  if (limit_bytes <= 0) return "";
+  const auto is_too_much = [&](double bytes) { return bytes > surely_above * limit_bytes; };
+  const auto needs = [&](double bytes, const Size& by) {
+    return fmt::format("needs about {} of {} on the device, by what {} and others took",
+                       format_bytes(static_cast<std::int64_t>(bytes)),
+                       format_bytes(static_cast<std::int64_t>(limit_bytes)),
+                       experiment(by.index).name);
+  };
+  for (const Ladder& ladder : ladders_) {
+    const double bytes = bytes_above(ladder, wanted.config.micro_batch);
+    if (is_too_much(bytes) && holds_no_less(wanted, experiment(ladder.front().index)))
+      return needs(bytes, ladder.back());
+  }
+  return "";
+}
+
+/// 0 where that says nothing.
+double MeasuredMemory::bytes_above(const Ladder& ladder, std::int64_t micro_batch) const {
+  const Size& largest = ladder.back();
+  micro_batch = std::min(micro_batch, reach * largest.micro_batch);
+  const double slope = bytes_a_sample(ladder);
+  if (micro_batch <= largest.micro_batch || slope <= 0) return 0;
+  return static_cast<double>(largest.bytes) +
+         slope * static_cast<double>(micro_batch - largest.micro_batch);
+}
+
+double MeasuredMemory::bytes_a_sample(const Ladder& ladder) const {
+  if (ladder.size() >= enough_sizes) {
+    const Size& largest = ladder.back();
+    // The flatter of both slopes: one odd figure is not to be believed.
+    const auto slope_from = [&](const Size& from) {
+      return static_cast<double>(largest.bytes - from.bytes) /
+             static_cast<double>(largest.micro_batch - from.micro_batch);
+    };
+    return std::max(0.0, std::min(slope_from(ladder[ladder.size() - 2]),
+                                  slope_from(ladder[ladder.size() - 3])));
+  }
+  // The flattest of others whose samples are kept alike.
+  const TrainingConfig& own = experiment(ladder.front().index).config;
+  std::optional<double> flattest;
+  for (const Ladder& other : ladders_) {
+    const TrainingConfig& config = experiment(other.front().index).config;
+    if (other.size() < enough_sizes || config.recompute != own.recompute ||
+        config.precision != own.precision || config.sequence_length != own.sequence_length ||
+        rest_outside_zero(experiment(other.front().index)) !=
+            rest_outside_zero(experiment(ladder.front().index)))
+      continue;
+    const double slope = bytes_a_sample(other);
+    if (!flattest || slope < *flattest) flattest = slope;
+  }
+  return flattest.value_or(0);
+}
+
+std::int64_t MeasuredMemory::known_limit_bytes() const {
+  if (space_->device_memory_bytes > 0) return space_->device_memory_bytes;
+  double least = 0;
+  for (const std::size_t index : ran_out_)
+    for (const Ladder& ladder : ladders_) {
+      const double bytes = bytes_above(ladder, experiment(index).config.micro_batch);
+      const bool is_own =
+          bytes > 0 && differs_by_size_alone(experiment(index), experiment(ladder.front().index));
+      if (is_own && (least == 0 || bytes < least)) least = bytes;
+    }
+  if (least == 0) return 0;
+  // What ran had room.
+  for (const Ladder& ladder : ladders_)
+    least = std::max(least, static_cast<double>(ladder.back().bytes));
+  return static_cast<std::int64_t>(least);
+}
+
+}  // namespace dstune

@@ -1,0 +1,58 @@
+#pragma once
+/// What was measured of members' memory says of others, where nothing is planned. Local.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dstune/search/planner.hpp"
+#include "dstune/search/tuner.hpp"
+
+namespace dstune {
+
+/// Whether one takes no less memory than the other on a group of the same shape, whatever the
+/// model: they differ, if at all, by a larger micro-batch, more accumulation, larger buckets or
+/// less recompute, and in no key that nobody here knows.
+[[nodiscard]] bool surely_needs_no_less(const Experiment& one, const Experiment& other);
+
+class MeasuredMemory {
+ public:
+  /// The space outlives it.
+  explicit MeasuredMemory(const PlannedSpace& space) : space_(&space) {}
+
+  /// Any number of times of a member, in any order.
+  void observe(std::size_t index, const Observation& observation);
+  /// Why a member surely runs out of memory; empty where that is not known. Of three sizes of a
+  /// configuration the two largest say how much each further sample takes at least: activations,
+  /// and what does not grow beside them, add up to a convex function. Of another configuration that
+  /// keeps samples alike one size is enough then. That holds up to twice the largest size, and what
+  /// is larger takes no less. Where nobody says how much there is, what ran out says it.
+  [[nodiscard]] std::string refusal(std::size_t index) const;
+
+ private:
+  /// A size that ran.
+  struct Size {
+    std::int64_t micro_batch = 0;
+    std::int64_t bytes = 0;
+    std::size_t index = 0;
+  };
+  /// Of one configuration, by rising micro-batch.
+  using Ladder = std::vector<Size>;
+
+  [[nodiscard]] const Experiment& experiment(std::size_t index) const {
+    return space_->members[index].planned.experiment;
+  }
+
+  /// Of a larger size than those of the ladder, at least; 0 where that is not known.
+  [[nodiscard]] double bytes_above(const Ladder& ladder, std::int64_t micro_batch) const;
+  [[nodiscard]] double bytes_a_sample(const Ladder& ladder) const;
+  /// 0: nobody knows.
+  [[nodiscard]] std::int64_t known_limit_bytes() const;
+
+  const PlannedSpace* space_;
+  std::vector<std::size_t> ran_out_;
+  std::vector<Ladder> ladders_;
+};
+
+}  // namespace dstune
