@@ -75,7 +75,8 @@ std::optional<std::size_t> SizeSearch::largest() const {
 }
 
 std::optional<std::size_t> SizeSearch::smallest_failed() const {
-  for (std::size_t place = 0; place < trials_.size(); ++place)
+  const auto runs = largest();
+  for (std::size_t place = runs ? *runs + 1 : 0; place < trials_.size(); ++place)
     if (trials_[place].is_over && !trials_[place].score) return place;
   return std::nullopt;
 }

@@ -37,7 +37,8 @@ class SizeSearch {
   [[nodiscard]] std::optional<std::size_t> best() const;
   /// The largest that ran.
   [[nodiscard]] std::optional<std::size_t> largest() const;
-  /// The smallest of those that did not run, or are known not to: larger ones were not tried.
+  /// Above the largest that ran, the smallest that did not, or is known not to: larger ones were
+  /// not tried.
   [[nodiscard]] std::optional<std::size_t> smallest_failed() const;
   /// What other configurations like this one are worth trying with: the best and its challengers.
   [[nodiscard]] const std::vector<std::size_t>& candidates() const { return candidates_; }

@@ -196,7 +196,7 @@ TEST(SizeSearchTest, WithoutAPlanAPlateauEndsIt) {
   SizeSearch search(sizes, 3, 0, true);
   const auto ran =
       run_sizes(search, sizes, [](auto size) { return std::optional(rising_with_size(size)); });
-  EXPECT_THAT(ran, Each(Le(128)));
+  EXPECT_THAT(ran, Each(Le(256)));
 }
 
 TEST(SizeSearchTest, WithoutAPlanASmallestSizeThatFailsIsNotTheEnd) {
