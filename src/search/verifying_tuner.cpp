@@ -61,7 +61,7 @@ std::vector<std::size_t> choose_anchors(const PlannedSpace& space) {
 }
 
 /// From run to run the same configuration differs by so much (standard deviation, relative).
-constexpr double run_to_run = 0.03;
+constexpr double between_runs = 0.03;
 /// What was known of errors before counts as so many runs.
 constexpr double prior_runs = 4;
 
@@ -158,7 +158,7 @@ class TwoStepTuner : public VerifyingTuner {
     if (!measured) return;
     const double spread = begun_.observed.empty() ? beliefs_.first_error : beliefs_.error;
     errors_.push_back(std::log(*measured / *believed));
-    begun_.errors.push_back(errors_.back() / std::hypot(spread, run_to_run));
+    begun_.errors.push_back(errors_.back() / std::hypot(spread, between_runs));
   }
 
   /// Samples/s, of a value of the metric; nothing where it does not tell.
