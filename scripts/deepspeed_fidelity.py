@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Throughput that dstune-mpi measured and predicted against that of the same configurations in DeepSpeed.
 
-Needs DeepSpeed 0.19.6 with PyTorch and Hugging Face transformers; no GPU. Every experiment of a results
+Needs DeepSpeed 0.19.6 or 0.19.8 with PyTorch and Hugging Face transformers; no GPU. Every experiment of a results
 folder is trained again, on as many ranks (gloo) as it had, once in each of several passes over all of them:
 
     mpirun -np 2 build/release/dstune-mpi --results-dir DIR mpi_tests/bench/spaces/fidelity-gpt2.json
@@ -87,7 +87,7 @@ def forget(engine):
             with contextlib.suppress(ValueError):  # an empty cell
                 if hasattr(cell.cell_contents, "cache_clear"):
                     cell.cell_contents.cache_clear()
-    deepspeed.runtime.utils.graph_cache.clear()
+    getattr(deepspeed.runtime.utils, "graph_cache", {}).clear()  # until 0.19.6
     gc.collect()
 
 

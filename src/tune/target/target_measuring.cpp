@@ -18,7 +18,7 @@ namespace {
 constexpr int target_version = 1;
 
 /// Where times are off by more, on the mean, something disturbed them.
-constexpr double max_fit_error = 0.15;
+constexpr double max_fit_error = 0.25;
 
 /// Of the groups that most members of the space run on; of these the largest.
 GroupShape usual_shape(const PlannedSpace& space) {
