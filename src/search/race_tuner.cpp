@@ -44,8 +44,8 @@ constexpr double excluded_chance_of_others = 0.02;
 constexpr double cost_of_limit = 0.1;
 /// After so few experiments beliefs say little of each member, and all count together.
 constexpr std::size_t few_samples = 2;
-/// Before, nothing is known but what was predicted, up to a common factor.
-constexpr std::size_t min_believed = 1;
+/// Of fewer, nothing is known but what was predicted, up to a common factor.
+constexpr std::size_t min_believed = 2;
 /// Without beliefs that hold so many are run, or that share of the members where it is more.
 constexpr std::size_t min_cap = 10;
 constexpr double cap_share = 0.35;

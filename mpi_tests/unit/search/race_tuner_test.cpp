@@ -303,8 +303,7 @@ TEST_F(RaceTunerTest, RevisedValuesAreWhatItLearnsFrom) {
   revised->revise(1, at(1e9));
   EXPECT_EQ(revised->next(), told_at_once->next());
   ASSERT_TRUE(revised->chance_of_better());
-  // How far off beliefs were is of the values that were told first.
-  EXPECT_NEAR(*revised->chance_of_better(), *told_at_once->chance_of_better(), 1e-3);
+  EXPECT_NEAR(*revised->chance_of_better(), *told_at_once->chance_of_better(), 1e-9);
 }
 
 /// What was run with these values.

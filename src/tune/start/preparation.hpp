@@ -58,7 +58,7 @@ struct Preparation {
   std::int64_t memory_offset_bytes = 0;  ///< what they add to the target's memory
   /// Where members are ranked by the target's time.
   std::optional<TargetConstants> target{};
-  std::string target_key;  ///< of what measures them here; empty: nothing does
+  std::string target_key;            ///< of what measures them here; empty: nothing does
   std::unique_ptr<FolderLock> lock;  ///< from before anything is written to the end of all writing
   std::unique_ptr<ResultsFolder> results;
   std::unique_ptr<Journal> journal;
