@@ -69,7 +69,35 @@ bool surely_needs_no_less(const Experiment& one, const Experiment& other) {
   return one.config.micro_batch >= other.config.micro_batch && holds_no_less(one, other);
 }
 
+void MeasuredMemory::note_room(std::size_t index, const Observation& observation) {
+  const auto chain = space_->members[index].micro_batch_chain;
+  if (!chain) return;
+  Room& room = rooms_[*chain];
+  const TrainingConfig& config = experiment(index).config;
+  if (observation.value) {
+    room.ran = std::max(room.ran, config.micro_batch);
+    std::int64_t& with_recompute = ran_with_[config.recompute];
+    with_recompute = std::max(with_recompute, config.micro_batch);
+  }
+  if (observation.status == Status::out_of_memory)
+    room.ran_out = std::min(room.ran_out, config.micro_batch);
+}
+
+bool MeasuredMemory::is_beyond_middle(std::size_t index) const {
+  const auto chain = space_->members[index].micro_batch_chain;
+  if (!chain) return false;
+  const auto found = rooms_.find(*chain);
+  const Room room = found == rooms_.end() ? Room{} : found->second;
+  const TrainingConfig& config = experiment(index).config;
+  const auto of_others = ran_with_.find(config.recompute);
+  if (room.ran == 0 && of_others != ran_with_.end() && config.micro_batch > of_others->second)
+    return true;
+  return room.ran_out != INT64_MAX &&
+         config.micro_batch > room.ran + (room.ran_out - room.ran + 1) / 2;
+}
+
 void MeasuredMemory::observe(std::size_t index, const Observation& observation) {
+  note_room(index, observation);
   if (observation.status == Status::out_of_memory) {
     if (std::ranges::find(ran_out_, index) == ran_out_.end()) ran_out_.push_back(index);
     return;

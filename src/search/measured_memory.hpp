@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "dstune/search/planner.hpp"
@@ -29,8 +31,16 @@ class MeasuredMemory {
   /// keeps samples alike one size is enough then. That holds up to twice the largest size, and what
   /// is larger takes no less. Where nobody says how much there is, what ran out says it.
   [[nodiscard]] std::string refusal(std::size_t index) const;
+  /// Whether another size of the member's configuration says more. Of one of which nothing has run
+  /// that is what ran of others; between a size that ran and one that ran out of memory it is the
+  /// middle.
+  [[nodiscard]] bool is_beyond_middle(std::size_t index) const;
 
  private:
+  /// Micro-batches of a chain: the largest that ran, the smallest that ran out of memory.
+  struct Room {
+    std::int64_t ran = 0, ran_out = INT64_MAX;
+  };
   /// A size that ran.
   struct Size {
     std::int64_t micro_batch = 0;
@@ -39,6 +49,8 @@ class MeasuredMemory {
   };
   /// Of one configuration, by rising micro-batch.
   using Ladder = std::vector<Size>;
+
+  void note_room(std::size_t index, const Observation& observation);
 
   [[nodiscard]] const Experiment& experiment(std::size_t index) const {
     return space_->members[index].planned.experiment;
@@ -53,6 +65,8 @@ class MeasuredMemory {
   const PlannedSpace* space_;
   std::vector<std::size_t> ran_out_;
   std::vector<Ladder> ladders_;
+  std::unordered_map<std::uint64_t, Room> rooms_;  ///< by chain
+  std::map<Recompute, std::int64_t> ran_with_;     ///< the largest micro-batch, of all chains
 };
 
 }  // namespace dstune

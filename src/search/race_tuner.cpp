@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <map>
 #include <random>
 #include <set>
 #include <unordered_map>
@@ -223,16 +222,6 @@ class RaceTuner : public Tuner {
   void learn_memory(std::size_t index, const Observation& observation) {
     if (!space_.is_unplanned) return;
     memory_.observe(index, observation);
-    if (const auto chain = space_.members[index].micro_batch_chain) {
-      Room& room = rooms_[*chain];
-      const std::int64_t size = micro_batch(index);
-      if (observation.value) {
-        room.ran = std::max(room.ran, size);
-        std::int64_t& with_recompute = ran_with_[recompute_of(index)];
-        with_recompute = std::max(with_recompute, size);
-      }
-      if (observation.status == Status::out_of_memory) room.ran_out = std::min(room.ran_out, size);
-    }
     std::erase_if(waiting_, [&](std::size_t place) {
       std::string& reason = candidates_[place].reason;
       reason = memory_.refusal(candidates_[place].member);
@@ -240,27 +229,9 @@ class RaceTuner : public Tuner {
     });
   }
 
-  [[nodiscard]] std::int64_t micro_batch(std::size_t member) const {
-    return space_.members[member].planned.experiment.config.micro_batch;
-  }
-
-  [[nodiscard]] Recompute recompute_of(std::size_t member) const {
-    return space_.members[member].planned.experiment.config.recompute;
-  }
-
-  /// Another size of the chain says more. Of one of which nothing has run that is what ran of
-  /// others; between a size that ran and one that ran out of memory it is the middle.
+  /// Another size of its configuration says more of the memory.
   [[nodiscard]] bool is_beyond_middle(std::size_t place) const {
-    const std::size_t member = candidates_[place].member;
-    const auto chain = space_.members[member].micro_batch_chain;
-    if (!chain || !space_.is_unplanned) return false;
-    const auto found = rooms_.find(*chain);
-    const Room room = found == rooms_.end() ? Room{} : found->second;
-    const auto of_others = ran_with_.find(recompute_of(member));
-    if (room.ran == 0 && of_others != ran_with_.end() && micro_batch(member) > of_others->second)
-      return true;
-    return room.ran_out != INT64_MAX &&
-           micro_batch(member) > room.ran + (room.ran_out - room.ran + 1) / 2;
+    return space_.is_unplanned && memory_.is_beyond_middle(candidates_[place].member);
   }
 
   void note_value(std::size_t place, const Observation& observation) {
@@ -568,12 +539,6 @@ class RaceTuner : public Tuner {
   Features features_;
   std::optional<FailureRules> failures_;
   MeasuredMemory memory_;
-  /// Micro-batches of a chain: the largest that ran, the smallest that ran out of memory.
-  struct Room {
-    std::int64_t ran = 0, ran_out = INT64_MAX;
-  };
-  std::unordered_map<std::uint64_t, Room> rooms_;       ///< by chain
-  std::map<Recompute, std::int64_t> ran_with_;          ///< the largest micro-batch, of all chains
   std::set<std::size_t> fitted_;                        ///< members
   std::size_t num_fitted_ = 0;                          ///< of these, that were observed
   std::set<std::size_t> waiting_, running_, observed_;  ///< places

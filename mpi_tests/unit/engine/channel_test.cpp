@@ -59,19 +59,37 @@ TEST(ChannelTest, AReplyThatIsNoJsonIsRefused) {
   EXPECT_THROW(python.channel.call(step, Waiter(), 1s), InputError);
 }
 
-TEST(ChannelTest, AnAbortInterruptsPythonAndWaitsForItsReply) {
-  std::atomic<bool> aborted = false;
-  std::promise<void> interrupted;
-  ServedChannel python([&](const json::Value&) {
-    aborted = true;
-    interrupted.get_future().wait();
+/// A call that is aborted once Python is inside, and answered when Python is interrupted.
+class InterruptedCall {
+ public:
+  /// `inside`: what Python does before.
+  void call(std::function<void()> inside) {
+    inside_ = std::move(inside);
+    std::thread daemon([&] {
+      if (channel.wait_interrupt() == 1) interrupted_.set_value();
+    });
+    EXPECT_THROW(channel.call(step, ended_by(aborted_), 60s), CollectiveError);
+    daemon.join();
+  }
+
+ private:
+  std::function<void()> inside_;
+  std::atomic<bool> aborted_ = false;
+  std::promise<void> interrupted_;
+  ServedChannel python_{[this](const json::Value&) {
+    inside_();
+    aborted_ = true;
+    interrupted_.get_future().wait();
     return R"({"ok": false, "error": {"kind": "interrupted", "message": "interrupted"}})";
-  });
-  std::thread daemon([&] {
-    if (python.channel.wait_interrupt() == 1) interrupted.set_value();
-  });
-  EXPECT_THROW(python.channel.call(step, ended_by(aborted), 60s), CollectiveError);
-  daemon.join();
+  }};
+
+ public:
+  Channel& channel = python_.channel;
+};
+
+TEST(ChannelTest, AnAbortInterruptsPythonAndWaitsForItsReply) {
+  InterruptedCall python;
+  python.call([] {});
   EXPECT_FALSE(python.channel.is_stuck());
   EXPECT_EQ(python.channel.take_error().at("kind"), "interrupted");
   EXPECT_TRUE(python.channel.take_error().is_null());
@@ -98,20 +116,11 @@ TEST(ChannelTest, ANumberThatIsAnotherSocketsByNowIsLeftAlone) {
   std::array<int, 2> others{};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, others.data()), 0);
-  std::atomic<bool> aborted = false;
-  std::promise<void> interrupted;
-  ServedChannel python([&](const json::Value&) {
+  InterruptedCall python;
+  python.call([&] {
     python.channel.note_sockets(std::span(ends).first(1));
     EXPECT_EQ(dup2(others[0], ends[0]), ends[0]);
-    aborted = true;
-    interrupted.get_future().wait();
-    return R"({"ok": false, "error": {"kind": "interrupted", "message": "interrupted"}})";
   });
-  std::thread daemon([&] {
-    if (python.channel.wait_interrupt() == 1) interrupted.set_value();
-  });
-  EXPECT_THROW(python.channel.call(step, ended_by(aborted), 60s), CollectiveError);
-  daemon.join();
   EXPECT_EQ(send(others[0], "x", 1, MSG_NOSIGNAL), 1);
   for (const auto& pair : {ends, others})
     for (const int end : pair) close(end);

@@ -387,7 +387,7 @@ TEST_F(RaceTunerTest, WhatNeedsLessThanALimitThatWasSeenIsTried) {
   // the best of them wins by it, though many above it are predicted to be faster.
   predict(0, 0);
   for (std::int64_t seed = 0; seed < 3; ++seed) {
-    for (const std::int64_t limit_bytes : {7'000, 12'000}) {
+    for (const std::int64_t limit_bytes : {5'500, 7'000, 12'000}) {
       const auto bytes = [&](std::size_t index) {
         return space_.members[index].planned.predicted.peak_memory_bytes;
       };

@@ -17,7 +17,7 @@ namespace {
 /// Changes whenever the engines, or what is made of them, do.
 constexpr int target_version = 1;
 
-/// Where times are off by more, on the mean, something disturbed them.
+/// Where times are off by more, on the mean, what is counted does not explain them.
 constexpr double max_fit_error = 0.25;
 
 /// Of the groups that most members of the space run on; of these the largest.
@@ -160,8 +160,9 @@ void measure_target(Preparation& ready, AttemptDriver& driver,
   if (fitted.fit_error > max_fit_error) {
     log::warning(fmt::format(
         "what DeepSpeed's work costs here is not known, since times of {} tiny engines are off by "
-        "{:.0f} %: something else keeps the machine busy; the constants that come with the program "
-        "stay",
+        "{:.0f} %, as where something else keeps the machine busy: the constants that come with "
+        "the "
+        "program stay",
         points.size(), 100 * fitted.fit_error));
     return;
   }
