@@ -1,6 +1,8 @@
 // How near times that are measured here come to DeepSpeed's in the target's time:
 //   target_figures counts SPACE.json TABLE.json          what the plans count, as CSV
 //   target_figures fit SPACE.json TABLE.json ...         constants, fitted to all tables together
+//   target_figures scales SPACE.json TABLE.json ...      the scale of each precision beside the
+//                                                        program's costs, by all tables together
 //   target_figures judge SPACE.json TABLE.json ...       each table by the program's constants
 //   target_figures calibrate SPACE.json TABLE.json ...   beside runs of the user's own
 // With `--profile FILE` before the mode the constants are those that --profile-out wrote of a job
@@ -207,6 +209,27 @@ void print_constants(const std::vector<Table>& tables) {
   }
 }
 
+/// By least squares of the relative errors; the costs are `constants`'.
+void print_scales(const std::vector<Table>& tables, const TimeCalibration& constants) {
+  std::map<Precision, Configurations> runs;
+  for (const Table& table : tables)
+    for (const Configuration& one : table.all) runs[one.precision].push_back(one);
+  for (const auto& [precision, all] : runs) {
+    double least = HUGE_VAL, scale = 0;
+    for (double tried = 0.1; tried <= 10; tried *= 1.005) {
+      TimeCalibration fit = constants;
+      fit.scale[static_cast<std::size_t>(precision)] = tried;
+      if (const double error = square_error(all, fit); error < least) {
+        least = error;
+        scale = tried;
+      }
+    }
+    std::printf("%s: %.2f by %zu configurations, off by %.1f %% (root of the mean square)\n",
+                std::string(to_text(precision)).c_str(), scale, all.size(),
+                100 * std::sqrt(least / static_cast<double>(all.size())));
+  }
+}
+
 // Judging.
 
 void judge(const Table& table, const TargetConstants& target) {
@@ -328,11 +351,11 @@ int main(int argc, char** argv) {
     argv += 2;
   }
   const std::string mode = argc > 1 ? argv[1] : "";
-  const std::set<std::string> modes = {"counts", "fit", "judge", "calibrate"};
+  const std::set<std::string> modes = {"counts", "fit", "scales", "judge", "calibrate"};
   if (!modes.contains(mode) || argc < 4 || argc % 2 != 0) {
     std::fprintf(stderr,
-                 "usage: %s [--profile FILE] counts|fit|judge|calibrate SPACE.json TABLE.json "
-                 "[SPACE TABLE ...]\n",
+                 "usage: %s [--profile FILE] counts|fit|scales|judge|calibrate SPACE.json "
+                 "TABLE.json [SPACE TABLE ...]\n",
                  program);
     return 2;
   }
@@ -341,6 +364,7 @@ int main(int argc, char** argv) {
     std::vector<Table> tables;
     for (int at = 2; at < argc; at += 2) tables.push_back(read_table(argv[at], argv[at + 1]));
     if (mode == "fit") print_constants(tables);
+    if (mode == "scales") print_scales(tables, constants.time);
     for (const Table& table : tables) {
       if (mode == "counts") print_counts(table.all);
       if (mode == "judge") judge(table, constants);
