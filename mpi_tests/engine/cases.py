@@ -26,6 +26,7 @@ parser.add_argument("--epochs", type=int, default=1000)
 parser.add_argument("--samples", type=int, default=64)
 parser.add_argument("--at", type=int, default=1)
 parser.add_argument("--rank", type=int, default=-1)
+parser.add_argument("--hidden", type=int, default=WIDTH)
 deepspeed.add_config_arguments(parser)
 args = parser.parse_args()
 rank = int(os.environ["RANK"])
@@ -94,7 +95,9 @@ def main():
         with open("left.txt", "w", encoding="utf-8"):
             raise ValueError("it has written")
     deepspeed.init_distributed()
-    model = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, 1))
+    model = torch.nn.Sequential(torch.nn.Linear(WIDTH, args.hidden), torch.nn.ReLU(), torch.nn.Linear(args.hidden, 1))
+    if args.hidden > WIDTH:  # much memory
+        model.insert(2, torch.nn.Linear(args.hidden, args.hidden))
     engine, _, _, _ = deepspeed.initialize(args=args, model=model, model_parameters=model.parameters())
     if args.case == "twice":
         deepspeed.initialize(args=args, model=torch.nn.Linear(2, 2), config="own.json")
