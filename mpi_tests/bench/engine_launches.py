@@ -4,10 +4,11 @@
 Every chosen experiment of a results folder is launched again as a user would, by
 torch.distributed.run, in a process of its own for each rank, with the same configuration, seed,
 threads and script. Steps are timed and losses noted by hooks that share no code with the program.
-    engine_launches.py RESULTS_DIR --python PY [--members 12] [--passes 2] [--steps 20] -- train.py WORDS...
-`$CONFIG` in WORDS is the configuration's file. Run it in the script's folder. Prints a row for each
-experiment, and the medians: throughput in the job and in the launches, whether losses are equal,
-and the wall time of a launch beside what the experiment cost in the job.
+    engine_launches.py RESULTS_DIR --python PY [--members 12] [--passes 2] [--steps 20] [--job COMMAND] -- train.py WORDS...
+`$CONFIG` in WORDS is the configuration's file. Machines drift. So --job names the command of the job, with `$RESULTS`
+for its results folder: it runs again before each further pass, and throughput in the job is the median of all. Run it
+in the script's folder. Prints a row for each experiment, and the medians: throughput in the job and in the launches,
+whether losses are equal, and the wall time of a launch beside what the experiment cost in the job.
 """
 
 import argparse
@@ -131,6 +132,12 @@ def experiments(results, members):
     return [found[index * len(found) // members] for index in range(members)]
 
 
+def throughput_in(results, name, samples):
+    with open(os.path.join(results, name, "metrics.json"), encoding="utf-8") as file:
+        metrics = json.load(file)
+    return samples / statistics.median(metrics["step_times_s"][metrics["warmup_steps"]:])
+
+
 def seconds_of(metrics):
     begin, end = (datetime.datetime.fromisoformat(metrics[key].replace("Z", "+00:00"))
                   for key in ("started_at", "finished_at"))
@@ -145,6 +152,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("results")
     parser.add_argument("--python", required=True)
+    parser.add_argument("--job")
     parser.add_argument("--members", type=int, default=12)
     parser.add_argument("--passes", type=int, default=2)
     parser.add_argument("--steps", type=int, default=20)
@@ -153,8 +161,11 @@ def main():
     given = parser.parse_args()
     ratios, spreads, walls, costs, equal = [], [], [], [], 0
     chosen = experiments(given.results, given.members)
-    values = {}
+    values, jobs = {}, [given.results]
     for turn in range(given.passes):
+        if turn > 0 and given.job:
+            jobs.append(f"{os.path.normpath(given.results)}.{turn + 1}")
+            subprocess.run(given.job.replace("$RESULTS", jobs[-1]), shell=True, check=True, stdout=subprocess.DEVNULL)
         for name, metrics, config, ranks in chosen[::-1 if turn % 2 else 1]:
             wall_s, times, losses = launch(given.python, ranks, config, given.steps, given.words, given.threads)
             samples = config["train_batch_size"]
@@ -166,8 +177,7 @@ def main():
                 print(f"{name}: losses {same[:3]} in the job, {losses[:3]} in a launch")
     print(f"{'experiment':44} {'in the job':>10} {'launches':>21} {'ratio':>7}")
     for name, metrics, config, _ in chosen:
-        steps = metrics["step_times_s"][metrics["warmup_steps"]:]
-        inside = config["train_batch_size"] / statistics.median(steps)
+        inside = statistics.median(throughput_in(results, name, config["train_batch_size"]) for results in jobs)
         outside = statistics.median(values[name])
         ratios.append(inside / outside)
         spreads.append(max(values[name]) / min(values[name]) - 1)
