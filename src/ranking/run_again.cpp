@@ -27,9 +27,10 @@ constexpr int deaths_until_left_out = 2;
 constexpr double little_chance = 0.03;
 constexpr double enough_chance = 0.95;
 /// Beyond the rounds that are run in any case, finals take at most this share of the search's own
-/// time; never more than so long in all.
+/// time; never more than so long in all. Where runs are long these rounds end, too, after a minute.
 constexpr double share_of_search = 0.5;
 constexpr double longest_finals_s = 1800;
+constexpr double longest_rounds_s = 60;
 
 double seconds_between(std::chrono::system_clock::time_point from,
                        std::chrono::system_clock::time_point until) {
@@ -177,7 +178,8 @@ bool RunAgainPolicy::is_time_over() const {
         spent_s += seconds_between(repeat.started_at, repeat.finished_at);
   }
   if (spent_s >= longest_finals_s) return true;
-  return rounds >= options_.rounds && spent_s >= share_of_search * search_s(board_.rows());
+  return (rounds >= options_.rounds || spent_s >= longest_rounds_s) &&
+         spent_s >= share_of_search * search_s(board_.rows());
 }
 
 std::optional<RunAgain> RunAgainPolicy::next_in_finals(double time_left_s) {

@@ -155,7 +155,8 @@ class RaceTuner : public Tuner {
   [[nodiscard]] std::optional<double> chance_of_better() const override {
     if (!best_) return std::nullopt;
     update_chance();
-    return chance_;
+    // What beliefs know nothing of may be among those that wait, too.
+    return waiting_.empty() ? chance_ : 1 - (1 - chance_) * (1 - record_.chance_unforeseen());
   }
 
  private:

@@ -58,8 +58,14 @@ class ScreeningTuner : public Tuner {
 }  // namespace
 
 bool is_own_step_worth_it(const InstrumentPrices& prices) {
+  const auto lost_by_run = [](double doubt, double run_error) {
+    const double both = doubt + run_error * run_error;
+    return both > 0 ? doubt * doubt / both : 0;
+  };
   const double of_own = std::pow(prices.own_error, 2);
-  return of_own * prices.engine_s > (of_own + std::pow(prices.engine_error, 2)) * prices.own_s;
+  const double of_all = of_own + std::pow(prices.engine_error, 2);
+  return lost_by_run(of_own, prices.own_run_error) * prices.engine_s >
+         lost_by_run(of_all, prices.engine_run_error) * prices.own_s;
 }
 
 std::unique_ptr<Tuner> make_screening_tuner(

@@ -34,6 +34,8 @@ constexpr std::size_t enough_errors = 8;
 constexpr std::size_t recent_errors = 16;
 /// Beliefs are never taken for better than so much of their own deviation.
 constexpr double narrowest = 0.7;
+/// Of errors unlike all before.
+constexpr double favourable_share = 0.25;
 /// Of Student's t, where tails are heavy, and its scale where its numbers deviate by 1.
 constexpr int heavy_degrees = 4;
 constexpr double heavy_share = 0.75;
@@ -407,6 +409,10 @@ bool TrackRecord::holds() const {
     squares += std::pow(widened_[widened_.size() - back], 2);
   // What eight normal numbers exceed with a chance of 5 %.
   return squares <= 15.5;
+}
+
+double TrackRecord::chance_unforeseen() const {
+  return favourable_share / (static_cast<double>(errors_.size()) + 2);
 }
 
 double chance_above_zero(const Posterior& posterior) {

@@ -36,6 +36,10 @@ class TrackRecord {
   [[nodiscard]] bool has_heavy_tails() const;
   /// Whether the last eight, widened as they were known to be, were no larger than they should be.
   [[nodiscard]] bool holds() const;
+  /// The chance that something is better for a reason that no belief knows of. By the rule of
+  /// succession (Laplace) the next error is unlike all that were seen with 1 / (errors + 2); one in
+  /// four of such errors is for the better, and by enough.
+  [[nodiscard]] double chance_unforeseen() const;
   [[nodiscard]] std::size_t size() const { return errors_.size(); }
 
  private:

@@ -64,6 +64,8 @@ std::vector<std::size_t> choose_anchors(const PlannedSpace& space) {
 constexpr double between_runs = 0.03;
 /// What was known of errors before counts as so many runs.
 constexpr double prior_runs = 4;
+/// No figure of our own step is better than this.
+constexpr double least_error = 0.005;
 
 class TwoStepTuner : public VerifyingTuner {
  public:
@@ -191,6 +193,18 @@ class TwoStepTuner : public VerifyingTuner {
 };
 
 }  // namespace
+
+OwnErrors own_errors(double seen_error, double run_error) {
+  const double squares = std::pow(seen_error, 2) - std::pow(run_error, 2);
+  return {run_error, std::sqrt(std::max(squares, std::pow(least_error, 2)))};
+}
+
+double step_by_both(double measured_s, double predicted_s, const OwnErrors& errors) {
+  const double of_run = std::pow(std::max(errors.of_run, least_error), -2);
+  const double of_prediction = std::pow(std::max(errors.of_prediction, least_error), -2);
+  return std::exp((of_run * std::log(measured_s) + of_prediction * std::log(predicted_s)) /
+                  (of_run + of_prediction));
+}
 
 std::vector<std::optional<double>> believed_throughputs(
     const std::vector<ScreenedMember>& members, const std::vector<EngineRun>& runs,

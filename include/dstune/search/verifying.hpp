@@ -17,11 +17,22 @@ namespace dstune {
 
 /// What our own step says of a member.
 struct ScreenedMember {
-  std::optional<double> step_s{};  ///< as it was measured, or else is predicted
+  std::optional<double> step_s{};  ///< as it is predicted, and was measured where it ran
   double batch = 0;                ///< samples of a step
   Precision precision = Precision::fp32;
   Overheads overheads{};  ///< of the step in the user's training
 };
+
+/// How far our own step's figures of a member are off: standard deviations, relative.
+struct OwnErrors {
+  double of_run = 0;         ///< of a run from the member's mean
+  double of_prediction = 0;  ///< of what was predicted, likewise
+};
+/// `seen_error`: of predictions against single runs, which have the error of runs in it.
+[[nodiscard]] OwnErrors own_errors(double seen_error, double run_error);
+/// Seconds of a step by a run and by what was predicted of it: the mean of their logarithms, each
+/// with the inverse of its variance as weight.
+[[nodiscard]] double step_by_both(double measured_s, double predicted_s, const OwnErrors& errors);
 
 /// A member that the engine ran: its place among the screened ones, and seconds of a step there.
 using EngineRun = std::pair<std::size_t, double>;
@@ -69,11 +80,14 @@ struct InstrumentPrices {
   double own_s = 0, engine_s = 0;  ///< of a run, with all that belongs to it
   double own_error = 0;            ///< of what is predicted of our own step; relative
   double engine_error = 0;         ///< of what our own step's times say of the engine's; relative
+  double own_run_error = 0;        ///< of a run of our own step from the member's mean; relative
+  double engine_run_error = 0;     ///< of a run of the engine, likewise
 };
 /// Whether a run of our own step lowers the doubt about a member in the engine by more for its
-/// price. Of that doubt, which is own_error² + engine_error², it takes the first part, and a run of
-/// the engine takes all. Prices are about the same for all members, so that the cheap instrument
-/// has its turn before the other or not at all.
+/// price. That doubt is own_error² + engine_error². A run of our own step speaks of the first part,
+/// and a run of the engine of all. What a doubt d² loses by a run with an error e is
+/// d⁴ / (d² + e²). Prices are about the same for all members, so that the cheap instrument has its
+/// turn before the other or not at all.
 [[nodiscard]] bool is_own_step_worth_it(const InstrumentPrices& prices);
 
 /// The search `inner` of our own step, which ends where the engine tells more for its price. The

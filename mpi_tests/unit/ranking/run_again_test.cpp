@@ -49,7 +49,8 @@ constexpr double much_time_s = 1e6;
 /// How often each row is measured again, where round k takes a row's time times noise(row, k).
 std::vector<int> counts_of_finals(const test::Draft& draft, const std::vector<double>& steps_s,
                                   const std::function<double(std::size_t, int)>& noise,
-                                  std::vector<std::size_t>* order = nullptr) {
+                                  std::vector<std::size_t>* order = nullptr,
+                                  std::chrono::seconds run = std::chrono::seconds(5)) {
   Scoreboard board = draft.board();
   RunAgainPolicy policy(board, {.races = true});
   std::vector<int> counts(steps_s.size());
@@ -61,7 +62,7 @@ std::vector<int> counts_of_finals(const test::Draft& draft, const std::vector<do
     Repeat repeat = test::repeat_of(RepeatKind::final_round, next->round,
                                     steps_s[next->row] * noise(next->row, next->round));
     repeat.started_at = now;
-    repeat.finished_at = now += std::chrono::seconds(5);
+    repeat.finished_at = now += run;
     board.repeat(next->row, repeat);
   }
   EXPECT_TRUE(board.finals().is_done);
@@ -91,6 +92,21 @@ TEST(FinalRunTest, WhatIsNotToldApartRunsOnWithinTheTime) {
   EXPECT_GE(counts[0], 3);
   EXPECT_LE(counts[0], 2 * final_rounds) << "half of what the search took, or six rounds";
   EXPECT_EQ(counts[2], 0);
+}
+
+TEST(FinalRunTest, LongRunsEndAfterHalfOfTheSearch) {
+  const auto noisy = [](std::size_t row, int round) {
+    return 1 + 0.3 * static_cast<double>((3 * row + 5 * static_cast<std::size_t>(round)) % 7) / 7;
+  };
+  const auto counts_with = [&](std::chrono::seconds run) {
+    const std::vector<int> counts =
+        counts_of_finals(test::draft_of({1, 1.01, 3}), {1, 1.01, 3}, noisy, nullptr, run);
+    return counts[0] + counts[1];
+  };
+  // A minute of runs, or a first round of both.
+  EXPECT_EQ(counts_with(std::chrono::seconds(20)), 3);
+  EXPECT_EQ(counts_with(std::chrono::seconds(100)), 2);
+  EXPECT_GT(counts_with(std::chrono::seconds(5)), 6);
 }
 
 TEST(FinalRunTest, TurnsGoBackAndForth) {

@@ -193,6 +193,18 @@ TEST(TrackRecordTest, NarrowsNoFurtherThanSomeShare) {
   EXPECT_EQ(record.scale(), 0.7);
 }
 
+TEST(TrackRecordTest, EachErrorMakesTheUnforeseenLessLikely) {
+  TrackRecord record;
+  EXPECT_DOUBLE_EQ(record.chance_unforeseen(), 0.125);
+  double before = record.chance_unforeseen();
+  for (int count = 1; count <= 8; ++count) {
+    record.note(0.5);
+    EXPECT_LT(record.chance_unforeseen(), before);
+    before = record.chance_unforeseen();
+  }
+  EXPECT_DOUBLE_EQ(before, 0.025);
+}
+
 TEST(TrackRecordTest, OneFarOffMakesTailsHeavy) {
   TrackRecord record;
   for (int count = 0; count < 8; ++count) record.note(count % 2 == 0 ? 0.5 : -0.7);

@@ -198,6 +198,27 @@ TEST(ScreeningTest, OurOwnStepIsWorthItWhereItIsCheapOrItsTimesSayMuch) {
       is_own_step_worth_it({.own_s = 3, .engine_s = 2, .own_error = 0.06, .engine_error = 0}));
 }
 
+TEST(ScreeningTest, ANoisyStepTellsLess) {
+  const InstrumentPrices quiet{.own_s = 1, .engine_s = 5, .own_error = 0.04, .engine_error = 0.06};
+  EXPECT_TRUE(is_own_step_worth_it(quiet));
+  InstrumentPrices noisy = quiet;
+  noisy.own_run_error = 0.06;
+  EXPECT_FALSE(is_own_step_worth_it(noisy));
+  noisy.engine_run_error = 0.3;
+  EXPECT_TRUE(is_own_step_worth_it(noisy));
+}
+
+TEST(ScreeningTest, ARunAndItsPredictionCountByTheirErrors) {
+  // Of errors that were seen those of runs are a part.
+  const OwnErrors errors = own_errors(0.05, 0.03);
+  EXPECT_DOUBLE_EQ(errors.of_run, 0.03);
+  EXPECT_NEAR(errors.of_prediction, 0.04, 1e-12);
+  EXPECT_GT(own_errors(0.02, 0.03).of_prediction, 0);
+  EXPECT_NEAR(step_by_both(1.0, 4.0, {0.1, 0.1}), 2.0, 1e-12);
+  EXPECT_NEAR(step_by_both(1.0, 4.0, {0, 0.1}), 1.0, 0.01);
+  EXPECT_NEAR(step_by_both(1.0, 4.0, {0.1, 0}), 4.0, 0.04);
+}
+
 TEST_F(VerifyingTunerTest, ScreeningEndsWhereTheEngineTellsMoreForItsTime) {
   InstrumentPrices prices{.own_s = 1, .engine_s = 10, .own_error = 0.05, .engine_error = 0.05};
   const auto screening =

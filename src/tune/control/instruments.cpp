@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "dstune/device/host_load.hpp"
+#include "dstune/ranking/verdict.hpp"
 #include "dstune/search/verifying.hpp"
 
 namespace dstune {
@@ -51,9 +52,42 @@ std::string instrument_of(const WorkloadSpec& workload) {
   }
 }
 
-/// What our own step says of each member, by what was measured or else is predicted.
+/// How far predictions of our own step are off before anything was measured, and as so many runs
+/// (docs/performance.md, "Predicted times").
+constexpr double predicted_error = 0.04;
+constexpr double prior_predictions = 4;
+
+/// How far what was predicted of each before it ran was from what was measured; relative.
+double error_of_predictions(const Scoreboard& board) {
+  double squares = prior_predictions * predicted_error * predicted_error;
+  double count = prior_predictions;
+  for (const Row& row : board.rows()) {
+    if (!row.record || !row.record->predicted.throughput) continue;
+    const auto measured =
+        value_so_far(row.record->measurement, Metric::throughput, row.record->experiment);
+    if (!measured || !(measured->value > 0)) continue;
+    squares += std::pow(std::log(measured->value / *row.record->predicted.throughput), 2);
+    ++count;
+  }
+  return std::sqrt(squares / count);
+}
+
+std::size_t num_runs(const Scoreboard& board) {
+  std::size_t count = 0;
+  for (const Row& row : board.rows()) count += (row.record ? 1 : 0) + row.repeats.size();
+  return count;
+}
+
+/// How far a run of the board is from its member's mean; relative.
+double error_of_runs(const Scoreboard& board) {
+  const Verdict verdict(board, Care::quick);
+  return std::hypot(verdict.run_deviation(), verdict.drift_deviation());
+}
+
+/// What our own step says of each member, by what is predicted and what was measured.
 std::vector<ScreenedMember> screened_members(const PlannedSpace& space, const Scoreboard& screened,
                                              JobPredictor& predictor) {
+  const OwnErrors errors = own_errors(error_of_predictions(screened), error_of_runs(screened));
   std::vector<ScreenedMember> members;
   for (std::size_t row = 0; row < space.members.size(); ++row) {
     const PlannedExperiment& planned = space.members[row].planned;
@@ -63,8 +97,11 @@ std::vector<ScreenedMember> screened_members(const PlannedSpace& space, const Sc
     const std::optional<Record>& record = screened.row(row).record;
     const auto latency_us =
         record ? value_so_far(record->measurement, Metric::latency, experiment) : std::nullopt;
-    member.step_s = latency_us && latency_us->value > 0 ? std::optional(latency_us->value * 1e-6)
-                                                        : predictor.step_s(experiment);
+    member.step_s = predictor.step_s(experiment);
+    if (latency_us && latency_us->value > 0) {
+      const double measured_s = latency_us->value * 1e-6;
+      member.step_s = member.step_s ? step_by_both(measured_s, *member.step_s, errors) : measured_s;
+    }
     member.batch = static_cast<double>(global_batch(experiment.config, experiment.shape.size()));
     member.precision = experiment.config.precision;
     member.overheads = predictor.overheads(experiment);
@@ -100,11 +137,6 @@ std::vector<Prediction> beliefs_of(const SearchParts& parts, const Scoreboard& s
   return beliefs;
 }
 
-/// How far predictions of our own step are off before anything was measured, and as so many runs
-/// (docs/performance.md, "Predicted times").
-constexpr double predicted_error = 0.04;
-constexpr double prior_predictions = 4;
-
 /// What the runs of a board took on average, with building and ending; nothing where none ran.
 std::optional<double> price_of(const Scoreboard& board) {
   double sum_s = 0;
@@ -115,21 +147,6 @@ std::optional<double> price_of(const Scoreboard& board) {
     ++count;
   }
   return count > 0 ? std::optional(sum_s / count) : std::nullopt;
-}
-
-/// How far what was predicted of each before it ran was from what was measured; relative.
-double error_of_predictions(const Scoreboard& board) {
-  double squares = prior_predictions * predicted_error * predicted_error;
-  double count = prior_predictions;
-  for (const Row& row : board.rows()) {
-    if (!row.record || !row.record->predicted.throughput) continue;
-    const auto measured =
-        value_so_far(row.record->measurement, Metric::throughput, row.record->experiment);
-    if (!measured || !(measured->value > 0)) continue;
-    squares += std::pow(std::log(measured->value / *row.record->predicted.throughput), 2);
-    ++count;
-  }
-  return std::sqrt(squares / count);
 }
 
 }  // namespace
@@ -224,11 +241,20 @@ SearchResult search_with_both(const SearchParts& parts, std::unique_ptr<Tuner> o
   log::info("DeepSpeed's engine runs the baseline and what differs most from it");
   tuner->pause_after_first();
   if (const SearchResult result = with_engine(); !goes_on(result)) return result;
-  const auto prices = [&]() -> std::optional<InstrumentPrices> {
+  // Asked for again and again while ranks are busy.
+  std::optional<InstrumentPrices> known;
+  std::size_t runs_of_known = 0;
+  const auto prices = [&] {
+    const std::size_t runs = num_runs(screened) + num_runs(verified);
+    if (std::exchange(runs_of_known, runs) == runs) return known;
+    known.reset();
     const auto own_s = price_of(screened);
     const auto engine_s = price_of(verified);
-    if (!own_s || !engine_s) return std::nullopt;
-    return InstrumentPrices{*own_s, *engine_s, error_of_predictions(screened), tuner->error()};
+    if (!own_s || !engine_s) return known;
+    const OwnErrors errors = own_errors(error_of_predictions(screened), error_of_runs(screened));
+    known = {*own_s,         *engine_s,     errors.of_prediction,
+             tuner->error(), errors.of_run, error_of_runs(verified)};
+    return known;
   };
   log::info("our own step runs as long as it tells more for its time");
   const auto screening = make_screening_tuner(std::move(own), prices);
