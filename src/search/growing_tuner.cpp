@@ -32,18 +32,6 @@ constexpr std::ptrdiff_t enough_told = 3;
 /// other.
 constexpr double tells_growth = 1.5;
 
-/// Sizes that a race tells apart are at least so many times each other, but for those that double.
-constexpr double apart = 1.5;
-
-/// Beside the best one, on either side.
-constexpr int max_in_vain = 2;
-
-/// 1, 2, 3, 4, 6, 8, 12, …
-bool is_round(std::int64_t size) {
-  const auto is_power = [](std::int64_t number) { return (number & (number - 1)) == 0; };
-  return is_power(size) || (size % 3 == 0 && is_power(size / 3));
-}
-
 /// Members that differ in the micro-batch alone, by rising size.
 using SizeChain = std::vector<std::size_t>;
 
@@ -100,20 +88,15 @@ class GrowingTuner : public Tuner {
       return space_.baseline && std::ranges::find(chain, *space_.baseline) != chain.end();
     });
     if (own != chains_.end()) std::rotate(chains_.begin(), own, own + 1);
-    for (std::size_t chain = 0; chain < chains_.size(); ++chain) {
+    for (std::size_t chain = 0; chain < chains_.size(); ++chain)
       for (const std::size_t index : chains_[chain]) chain_of_[index] = chain;
-      note_told_apart(chains_[chain]);
-    }
   }
 
   std::optional<std::size_t> next() override {
     if (trials_left_ == 0) return std::nullopt;
     auto index = race_ ? next_with_room() : next_grown();
     if (!index && race_) index = race_->next();
-    if (!index && race_ && race_->is_done() && running_.empty()) {
-      index = next_beyond();
-      if (!index) index = next_between();
-    }
+    if (!index && race_ && race_->is_done() && running_.empty()) index = next_beyond();
     if (!index) return std::nullopt;
     if (index != space_.baseline) --trials_left_;  // of which the cap knows already
     running_.insert(*index);
@@ -129,9 +112,7 @@ class GrowingTuner : public Tuner {
     memory_.observe(index, observation);
     if (!race_) {
       if (!wanted_to_grow() && grown_chain()) begin_race();
-    } else if (is_between(index)) {
-      take_between(index, best_before);
-    } else if (is_beyond(index)) {
+    } else if (is_closed(index)) {
       if (is_by_memory_)
         fitted_.insert(index);
       else
@@ -152,7 +133,7 @@ class GrowingTuner : public Tuner {
   [[nodiscard]] bool is_done() const override {
     if (!running_.empty()) return false;
     if (trials_left_ == 0) return true;
-    return race_ ? race_->is_done() && !next_beyond() && !next_between() : !wanted_to_grow();
+    return race_ ? race_->is_done() && !next_beyond() : !wanted_to_grow();
   }
   /// Sizes are chosen by how others of them ended.
   [[nodiscard]] std::size_t max_waiting() const override { return 0; }
@@ -229,8 +210,6 @@ class GrowingTuner : public Tuner {
   struct Growth {
     std::optional<std::size_t> next{};  ///< the member to be run; nothing: it is over
     std::string reason{};               ///< why it is over; empty: there are no larger sizes
-    /// Where the last size brought too little: the next larger one.
-    std::optional<std::size_t> beyond{};
     /// Memory ended it, of which others may need less.
     bool is_by_memory = false;
   };
@@ -251,13 +230,10 @@ class GrowingTuner : public Tuner {
     }
     if (runs) {
       const auto growth = growth_at(chain, *runs);
+      if (growth && *growth < min_growth)
+        return {.reason = fmt::format("{} brought {:.1f} % over a smaller micro-batch",
+                                      experiment(chain[*runs]).name, 100 * *growth)};
       wanted = place_above(chain, *runs);
-      if (growth && *growth < min_growth) {
-        Growth over{.reason = fmt::format("{} brought {:.1f} % over a smaller micro-batch",
-                                          experiment(chain[*runs]).name, 100 * *growth)};
-        if (wanted && memory_.refusal(chain[*wanted]).empty()) over.beyond = chain[*wanted];
-        return over;
-      }
     } else {
       wanted = num_failed > 0 ? place_above(chain, last_failed) : std::optional<std::size_t>(0);
     }
@@ -366,7 +342,7 @@ class GrowingTuner : public Tuner {
     if (!is_by_memory_) return std::nullopt;
     const Growth growth = growth_of(roomiest_chain());
     const bool is_wanted =
-        growth.next && is_beyond(*growth.next) && !running_.contains(*growth.next);
+        growth.next && is_closed(*growth.next) && !running_.contains(*growth.next);
     return is_wanted ? growth.next : std::nullopt;
   }
 
@@ -382,25 +358,8 @@ class GrowingTuner : public Tuner {
     race_anew();
   }
 
-  [[nodiscard]] bool is_beyond(std::size_t index) const {
+  [[nodiscard]] bool is_closed(std::size_t index) const {
     return size_of_member(index) > ceiling_ && !fitted_.contains(index);
-  }
-  /// It lies between sizes that tell as much of it as is worth knowing.
-  [[nodiscard]] bool is_between(std::size_t index) const {
-    return size_of_member(index) <= ceiling_ && !told_apart_.contains(index) &&
-           !fitted_.contains(index);
-  }
-
-  /// Neighbouring sizes are about as fast as each other. A race among all of them would be long.
-  void note_told_apart(const SizeChain& chain) {
-    double last = 0;
-    for (const std::size_t index : chain) {
-      const std::int64_t size = size_of_member(index);
-      if (!is_round(size) && static_cast<double>(size) < apart * last) continue;
-      told_apart_.insert(index);
-      last = static_cast<double>(size);
-    }
-    told_apart_.insert(chain.back());
   }
 
   /// Of which sizes tell how long steps are: the one that went furthest, where it tells enough.
@@ -431,8 +390,7 @@ class GrowingTuner : public Tuner {
       if (score_of(index)) scale[experiment(index).shape] = throughput_of(index) / expected(index);
     for (const auto& [index, chain] : chain_of_) {
       PlannedExperiment& planned = raced_.members[index].planned;
-      if ((is_beyond(index) || is_between(index)) && !results_.contains(index))
-        planned.status = PlanStatus::pruned;
+      if (is_closed(index) && !results_.contains(index)) planned.status = PlanStatus::pruned;
       const auto found = scale.find(planned.experiment.shape);
       planned.predicted.throughput = expected(index) * (found == scale.end() ? 1 : found->second);
     }
@@ -456,7 +414,8 @@ class GrowingTuner : public Tuner {
 
   // Beyond.
 
-  /// Evidence above the best: the next size up of its configuration.
+  /// Evidence above the best: the next size up of its configuration, where that was left out for
+  /// what others' sizes brought.
   [[nodiscard]] std::optional<std::size_t> next_beyond() const {
     const auto leader = best();
     if (!leader) return std::nullopt;
@@ -465,45 +424,7 @@ class GrowingTuner : public Tuner {
       if (size_of_member(index) > size_of_member(*leader) && results_.contains(index))
         return std::nullopt;
     const Growth growth = growth_of(chain);
-    const std::optional<std::size_t> next = growth.next ? growth.next : growth.beyond;
-    return next && is_beyond(*next) ? next : std::nullopt;
-  }
-
-  // Between.
-
-  /// The middle between the best one and the size of its configuration next to it that was tried,
-  /// on the side where these are further apart.
-  [[nodiscard]] std::optional<std::size_t> next_between() const {
-    const auto leader = best();
-    if (!leader || num_in_vain_ >= max_in_vain) return std::nullopt;
-    const SizeChain& chain = chains_[chain_of_.at(*leader)];
-    const auto place = static_cast<std::size_t>(std::ranges::find(chain, *leader) - chain.begin());
-    std::size_t above = place + 1, below = place;
-    while (above < chain.size() && !results_.contains(chain[above])) ++above;
-    while (below > 0 && !results_.contains(chain[below - 1])) --below;
-    std::optional<std::size_t> widest;
-    double widest_gap = 0;
-    const auto consider = [&](std::size_t low, std::size_t high) {
-      const std::size_t middle = chain[(low + high) / 2];
-      const double gap = static_cast<double>(size_of_member(chain[high])) /
-                         static_cast<double>(size_of_member(chain[low]));
-      if (results_.contains(middle) || !is_between(middle) || !memory_.refusal(middle).empty() ||
-          gap <= widest_gap)
-        return;
-      widest = middle;
-      widest_gap = gap;
-    };
-    if (below > 0) consider(below - 1, place);
-    if (above < chain.size()) consider(place, above);
-    return widest;
-  }
-
-  void take_between(std::size_t index, std::optional<std::size_t> best_before) {
-    const auto score = score_of(index);
-    const bool is_better =
-        score && best_before && *score > (1 + min_gain_beyond) * *score_of(*best_before);
-    num_in_vain_ = is_better ? 0 : num_in_vain_ + 1;
-    if (is_better) race_anew();
+    return growth.next && is_closed(*growth.next) ? growth.next : std::nullopt;
   }
 
   void take_beyond(std::size_t index, std::optional<std::size_t> best_before) {
@@ -522,7 +443,6 @@ class GrowingTuner : public Tuner {
       const Growth growth = growth_of(chain);
       return !growth.reason.empty() ? growth.reason : "past the cap of trials";
     }
-    if (is_between(index)) return "sizes next to it were tried, or may be, and tell as much";
     return fmt::format("larger than micro-batch {}: {}", ceiling_, closed_reason_);
   }
 
@@ -538,8 +458,6 @@ class GrowingTuner : public Tuner {
   // The race.
   std::set<std::size_t> fitted_;      ///< what its predictions were made of
   std::vector<std::size_t> anchors_;  ///< of these, one for each other shape
-  std::set<std::size_t> told_apart_;  ///< of sizes that are close to each other some
-  int num_in_vain_ = 0;               ///< the last sizes between two others that brought nothing
   std::int64_t ceiling_ = 0;          ///< the largest micro-batch in it
   std::string closed_reason_;
   bool is_by_memory_ = false;  ///< it is where memory ended the growth
