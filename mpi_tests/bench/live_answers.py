@@ -17,23 +17,16 @@ import multiprocessing
 import os
 import pathlib
 import random
-import re
 import statistics
 import subprocess
 import time
 
-CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
+from beside_autotuner import read_commented
+from grid_and_race import CHECKOUT, read
+
 NUM_BEST = 10
 ROUNDS_OF_A_JOB = 5
 CLOSE = 0.03
-
-
-def read(path):
-    return json.loads(path.read_text())
-
-
-def read_commented(path):
-    return json.loads(re.sub(r"^\s*//[^\n]*", "", path.read_text(), flags=re.M))
 
 
 def disturb(seed):

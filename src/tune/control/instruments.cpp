@@ -84,10 +84,14 @@ double error_of_runs(const Scoreboard& board) {
   return std::hypot(verdict.run_deviation(), verdict.drift_deviation());
 }
 
+OwnErrors own_errors_of(const Scoreboard& screened) {
+  return own_errors(error_of_predictions(screened), error_of_runs(screened));
+}
+
 /// What our own step says of each member, by what is predicted and what was measured.
 std::vector<ScreenedMember> screened_members(const PlannedSpace& space, const Scoreboard& screened,
                                              JobPredictor& predictor) {
-  const OwnErrors errors = own_errors(error_of_predictions(screened), error_of_runs(screened));
+  const OwnErrors errors = own_errors_of(screened);
   std::vector<ScreenedMember> members;
   for (std::size_t row = 0; row < space.members.size(); ++row) {
     const PlannedExperiment& planned = space.members[row].planned;
@@ -251,7 +255,7 @@ SearchResult search_with_both(const SearchParts& parts, std::unique_ptr<Tuner> o
     const auto own_s = price_of(screened);
     const auto engine_s = price_of(verified);
     if (!own_s || !engine_s) return known;
-    const OwnErrors errors = own_errors(error_of_predictions(screened), error_of_runs(screened));
+    const OwnErrors errors = own_errors_of(screened);
     known = {*own_s,         *engine_s,     errors.of_prediction,
              tuner->error(), errors.of_run, error_of_runs(verified)};
     return known;
