@@ -67,9 +67,12 @@ TEST_F(RaceTest, StopsLosersEarlyAndMeasuresFinalistsAgain) {
   EXPECT_NEAR(optimal["value"].get<double>(), 99.6, 1);
   EXPECT_GT(optimal["probability_best"].get<double>(), 0);
   EXPECT_LE(optimal["probability_best"].get<double>(), 1);
-  // On a busy machine beliefs may not hold: the search ends by its cap then, with any chance.
-  EXPECT_GE(optimal["chance_of_better"].get<double>(), 0);
-  EXPECT_LT(optimal["chance_of_better"].get<double>(), 1);
+  // 5 % by beliefs, and what they do not foresee after eight errors. Where they do not hold, the
+  // search ends by its cap with any chance.
+  const bool is_by_cap =
+      job_.read(results + "summary.txt").find("the cap where predictions do not hold") !=
+      std::string::npos;
+  EXPECT_LT(optimal["chance_of_better"].get<double>(), is_by_cap ? 1 : 1 - 0.95 * (1 - 0.025));
   const auto events = journal(job_);
   EXPECT_EQ(names_of(events, "started").size(), metrics.size());
   EXPECT_GE(names_of(events, "repeated").size(), 3U);
