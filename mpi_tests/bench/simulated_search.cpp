@@ -155,8 +155,7 @@ class Simulation {
   }
 
   void run_finals() {
-    RunAgainPolicy policy(
-        board_, {.races = options_.races, .rounds = options_.final_rounds.value_or(final_rounds)});
+    RunAgainPolicy policy(board_, {.races = options_.races, .rounds = options_.final_rounds});
     while (const auto next = policy.after_search(HUGE_VAL)) {
       Repeat repeat;
       repeat.kind = next->kind.value_or(RepeatKind::final_round);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "dstune/core/job.hpp"
+#include "dstune/ranking/run_again.hpp"
 #include "dstune/ranking/scoreboard.hpp"
 #include "dstune/search/planner.hpp"
 #include "dstune/search/tuner.hpp"
@@ -37,7 +38,7 @@ struct SimulationOptions {
   bool races = false;
   /// The finalists are measured again and the answer is chosen as a job does.
   bool has_finals = true;
-  std::optional<int> final_rounds{};  ///< that are run in any case; nothing: as in a job
+  FinalRounds final_rounds{};  ///< that are run in any case
   /// A tuner of one's own instead; it may look at the board.
   std::function<std::unique_ptr<Tuner>(const TuningOptions& tuning, const Scoreboard& board)>
       make_tuner{};

@@ -27,10 +27,8 @@ constexpr int deaths_until_left_out = 2;
 constexpr double little_chance = 0.03;
 constexpr double enough_chance = 0.95;
 /// Beyond the rounds that are run in any case, finals take at most this share of the search's own
-/// time; never more than so long in all. Where runs are long these rounds end, too, after a minute.
+/// time.
 constexpr double share_of_search = 0.5;
-constexpr double longest_finals_s = 1800;
-constexpr double longest_rounds_s = 60;
 
 double seconds_between(std::chrono::system_clock::time_point from,
                        std::chrono::system_clock::time_point until) {
@@ -178,7 +176,7 @@ bool RunAgainPolicy::is_time_over() const {
         spent_s += seconds_between(repeat.started_at, repeat.finished_at);
   }
   if (spent_s >= longest_finals_s) return true;
-  return (rounds >= options_.rounds || spent_s >= longest_rounds_s) &&
+  return (rounds >= options_.rounds.count || spent_s >= options_.rounds.longest_s) &&
          spent_s >= share_of_search * search_s(board_.rows());
 }
 

@@ -17,10 +17,15 @@ namespace dstune {
 
 /// At most so many are measured again in turns.
 inline constexpr std::size_t max_finalists = 6;
-/// So many rounds are run in any case, where it is in doubt which one is the best.
-inline constexpr int final_rounds = 6;
-/// … and by the second instrument, whose searches are short and whose runs differ more.
-inline constexpr int final_rounds_beside = 12;
+/// Finals never take longer in all.
+inline constexpr double longest_finals_s = 1800;
+/// Rounds of finals that are run in any case, where it is in doubt which one is the best.
+struct FinalRounds {
+  int count = 6;
+  double longest_s = 300;  ///< where runs are long they are fewer: no more is begun after so long
+};
+/// … by the second instrument, whose searches are short and whose runs differ more.
+inline constexpr FinalRounds final_rounds_beside{12, longest_finals_s};
 
 /// A run that is to be made.
 struct RunAgain {
@@ -48,7 +53,7 @@ class RunAgainPolicy {
     bool is_complete = false;        ///< an earlier job has ended the search: nothing more is run
     bool is_screening = false;       ///< another instrument decides: there are no finals
     bool goes_on = false;            ///< another search goes on with the scoreboard, and has them
-    int rounds = final_rounds;       ///< of finals that are run in any case, where it is in doubt
+    FinalRounds rounds{};
     /// By row: jobs that died while it was repeated.
     std::map<std::size_t, int> deaths{};
   };
