@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "dstune/plan/memory.hpp"
 #include "dstune/plan/step_plan.hpp"
 
 namespace dstune::test {
@@ -102,6 +103,22 @@ template <class Op>
 std::int64_t count_of(const std::vector<Step>& steps) {
   return std::count_if(steps.begin(), steps.end(),
                        [](const Step& step) { return std::holds_alternative<Op>(step.operation); });
+}
+
+/// Mixed precision in bf16.
+inline TrainingConfig mixed(int stage, std::int64_t micro_batch = 1) {
+  TrainingConfig config;
+  config.zero_stage = stage;
+  config.micro_batch = micro_batch;
+  config.precision = Precision::bf16;
+  return config;
+}
+
+/// What a rank of Hugging Face under DeepSpeed takes.
+inline TargetMemory target_memory_of(const ModelSpec& model, const TrainingConfig& config,
+                                     int group_size,
+                                     TargetAttention attention = TargetAttention::eager) {
+  return target_memory(model, config, group_size, {TargetFramework::huggingface, attention, true});
 }
 
 /// Elements that a step copies from one memory to the other.
