@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "dstune/base/error.hpp"
+#include "dstune/predict/device_profile.hpp"
 #include "dstune/predict/step_predictor.hpp"
 #include "fixed_workspaces.hpp"
 
@@ -19,6 +21,9 @@ FidelityTable read_fidelity_table(const std::string& space_path, const std::stri
   const PlannedSpace space = plan_space(job, SearchSpace(job), workspaces, options);
   FidelityTable found;
   found.tuning = job.tuning;
+  if (const json::Value error = table.root().value("own_run_error", json::Value());
+      !error.is_null())
+    found.own_run_error = error.get<double>();
   for (const json::Value& row : table.root().at("experiments")) {
     const auto name = row.at("name").get<std::string>();
     const auto member = std::ranges::find_if(space.members, [&](const PlannedMember& each) {
@@ -37,6 +42,14 @@ FidelityTable read_fidelity_table(const std::string& space_path, const std::stri
                           .overheads = predictor.overheads(experiment)});
   }
   return found;
+}
+
+TargetConstants constants_in(const std::string& profile_path) {
+  const DeviceProfile profile = device_profile_from_json(json::Document::read(profile_path).node());
+  if (!profile.target)
+    throw Error(profile_path +
+                " has no \"target\": write it by a job with dstune.target.measure, or with verify");
+  return *profile.target;
 }
 
 }  // namespace dstune::bench

@@ -25,11 +25,17 @@ struct FidelityRow {
 struct FidelityTable {
   std::vector<FidelityRow> rows;
   std::optional<std::size_t> baseline{};  ///< row; nothing where that was not drawn
+  /// Of a run of our own step from its member's mean, relative; nothing in older tables.
+  std::optional<double> own_run_error{};
   TuningOptions tuning;
 };
 
 /// Throws Error for a table of another space, and what reading the two files throws.
 [[nodiscard]] FidelityTable read_fidelity_table(const std::string& space_path,
                                                 const std::string& table_path);
+
+/// What tiny engines measured of the target's time, of a file of --profile-out. Throws Error where
+/// there is nothing of it, and what reading the file throws.
+[[nodiscard]] TargetConstants constants_in(const std::string& profile_path);
 
 }  // namespace dstune::bench

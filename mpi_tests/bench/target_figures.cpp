@@ -265,18 +265,6 @@ void judge(const Table& table, const TargetConstants& target) {
   std::printf("\n");
 }
 
-/// Of a file of --profile-out. Throws Error where nothing of the target was measured.
-TargetConstants constants_in(const std::string& path) {
-  const DeviceProfile profile = device_profile_from_json(json::Document::read(path).node());
-  if (!profile.target)
-    throw Error(path +
-                " has no \"target\": write it by a job with dstune.target.measure, or with verify");
-  std::printf("Constants measured by %d tiny engines, off by %.1f %% of their times:\n%s\n\n",
-              profile.target->num_engines, 100 * profile.target->fit_error,
-              json::write(*profile.target).dump().c_str());
-  return *profile.target;
-}
-
 // Runs of the user's own.
 
 struct Draw {
@@ -360,7 +348,12 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    const TargetConstants constants = profile ? constants_in(*profile) : target_constants(false);
+    const TargetConstants constants =
+        profile ? bench::constants_in(*profile) : target_constants(false);
+    if (profile)
+      std::printf("Constants measured by %d tiny engines, off by %.1f %% of their times:\n%s\n\n",
+                  constants.num_engines, 100 * constants.fit_error,
+                  json::write(constants).dump().c_str());
     std::vector<Table> tables;
     for (int at = 2; at < argc; at += 2) tables.push_back(read_table(argv[at], argv[at + 1]));
     if (mode == "fit") print_constants(tables);

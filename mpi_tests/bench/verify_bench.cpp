@@ -1,10 +1,12 @@
 // Two instruments in one search, without training: our own step screens, DeepSpeed decides.
-//   verify_bench [--seeds 50] [--wrong 0] SPACE.json TABLE.json [SPACE TABLE ...]
+//   verify_bench [--seeds 50] [--wrong 0] [--profile FILE] SPACE.json TABLE.json [SPACE TABLE ...]
 // TABLE is what scripts/deepspeed_fidelity.py has written for the experiments of the space: what
 // our own step measured, and several passes of DeepSpeed. A run of the engine draws one of the
 // passes. The best one is named by the first, third, … pass, and what an answer is worth beside it
 // is judged by the others. --wrong: our own step's times are
-// off by factors of the stages, which differ by up to so many percent. Prints a Markdown table.
+// off by factors of the stages, which differ by up to so many percent. --profile: the constants of
+// the target's time are those that --profile-out wrote of a job with tiny engines, as each job with
+// two instruments has them; without it the program's. Prints a Markdown table.
 // What the machine had of its own in each pass is taken out.
 #include <algorithm>
 #include <cmath>
@@ -74,6 +76,20 @@ void take_out_levels(std::vector<std::vector<double>>& passes) {
   }
 }
 
+/// As a job has it: where it is known how far single runs are off, each counts beside its
+/// prediction.
+void count_predictions(const FidelityTable& table, std::vector<ScreenedMember>& screened) {
+  if (!table.own_run_error) return;
+  double squares = 0;
+  for (const FidelityRow& row : table.rows)
+    squares += std::pow(std::log(row.measured_s / row.predicted_s), 2);
+  const OwnErrors errors =
+      own_errors(std::sqrt(squares / static_cast<double>(table.rows.size())), *table.own_run_error);
+  for (std::size_t row = 0; row < table.rows.size(); ++row)
+    screened[row].step_s =
+        step_by_both(table.rows[row].measured_s, table.rows[row].predicted_s, errors);
+}
+
 Recorded read(const std::string& space_path, const std::string& table_path) {
   const FidelityTable table = read_fidelity_table(space_path, table_path);
   Recorded recorded;
@@ -91,6 +107,7 @@ Recorded read(const std::string& space_path, const std::string& table_path) {
     recorded.predicted.push_back(recorded.screened.back());
     recorded.predicted.back().step_s = row.predicted_s;
   }
+  count_predictions(table, recorded.screened);
   take_out_levels(recorded.passes);
   recorded.space.planned = recorded.space.members.size();
   recorded.space.baseline = table.baseline.value_or(0);
@@ -139,7 +156,7 @@ std::vector<EngineRun> runs_on(const Scoreboard& board, const std::vector<std::s
 
 /// `screened`: empty where nothing is known of the engine before it runs.
 Outcome search(const Recorded& recorded, const std::vector<ScreenedMember>& screened,
-               std::int64_t seed) {
+               const TargetConstants& constants, std::int64_t seed) {
   SimulatedSpace simulated{recorded.space, recorded.tuning, {}, {}};
   for (std::size_t member = 0; member < recorded.passes.size(); ++member)
     simulated.truth.push_back(recorded.truth(member));
@@ -152,14 +169,13 @@ Outcome search(const Recorded& recorded, const std::vector<ScreenedMember>& scre
   if (!screened.empty()) {
     options.make_tuner = [&](const TuningOptions& tuning, const Scoreboard& board) {
       const auto believe = [&](const std::vector<std::size_t>& ran) {
-        last = believed_throughputs(screened, runs_on(board, ran), target_constants(false));
+        last = believed_throughputs(screened, runs_on(board, ran), constants);
         std::vector<Prediction> beliefs(last.size());
         for (std::size_t member = 0; member < last.size(); ++member)
           beliefs[member].throughput = last[member];
         return beliefs;
       };
-      return make_verifying_tuner(recorded.space, tuning,
-                                  beliefs_about(target_constants(false), believe));
+      return make_verifying_tuner(recorded.space, tuning, beliefs_about(constants, believe));
     };
   }
   const SimulatedSearch done = simulate(simulated, options, seed);
@@ -196,7 +212,8 @@ double tolerance(const Recorded& recorded) {
   return std::clamp(std::sqrt(squares / freedom / 4), 0.01, 0.02);
 }
 
-void print(const Recorded& recorded, int num_seeds, double wrong) {
+void print(const Recorded& recorded, const TargetConstants& constants, int num_seeds,
+           double wrong) {
   const std::size_t count = recorded.passes.size();
   std::vector<std::optional<double>> truth(count);
   std::vector<double> odd, even;
@@ -231,14 +248,15 @@ void print(const Recorded& recorded, int num_seeds, double wrong) {
   const auto wrong_by = [&](const std::vector<ScreenedMember>& members, int seed) {
     return wrong_times(recorded, members, wrong, static_cast<std::uint64_t>(seed));
   };
-  row("two instruments",
-      [&](int seed) { return search(recorded, wrong_by(recorded.screened, seed), seed); });
-  row("the engine and what is predicted",
-      [&](int seed) { return search(recorded, wrong_by(recorded.predicted, seed), seed); });
-  row("the engine alone", [&](int seed) { return search(recorded, {}, seed); });
+  row("two instruments", [&](int seed) {
+    return search(recorded, wrong_by(recorded.screened, seed), constants, seed);
+  });
+  row("the engine and what is predicted", [&](int seed) {
+    return search(recorded, wrong_by(recorded.predicted, seed), constants, seed);
+  });
+  row("the engine alone", [&](int seed) { return search(recorded, {}, constants, seed); });
   row("our own step alone", [&](int seed) {
-    const auto believed =
-        believed_throughputs(wrong_by(recorded.screened, seed), {}, target_constants(false));
+    const auto believed = believed_throughputs(wrong_by(recorded.screened, seed), {}, constants);
     return Outcome{best_by(recorded, believed), 0, 0, 0};
   });
   std::printf(
@@ -254,16 +272,19 @@ void print(const Recorded& recorded, int num_seeds, double wrong) {
 int main(int argc, char** argv) {
   int num_seeds = 50;
   double wrong = 0;
+  dstune::TargetConstants constants = dstune::target_constants(false);
   std::vector<std::string> paths;
   try {
     for (int at = 1; at < argc; ++at) {
       const std::string word = argv[at];
-      const bool is_option = word == "--seeds" || word == "--wrong";
+      const bool is_option = word == "--seeds" || word == "--wrong" || word == "--profile";
       if (is_option && at + 1 == argc) throw std::runtime_error(word + " needs a value");
       if (word == "--seeds")
         num_seeds = std::max(1, std::stoi(argv[++at]));
       else if (word == "--wrong")
         wrong = std::stod(argv[++at]);
+      else if (word == "--profile")
+        constants = dstune::bench::constants_in(argv[++at]);
       else
         paths.push_back(word);
     }
@@ -273,7 +294,8 @@ int main(int argc, char** argv) {
         "| space (members) | searched by | engine runs: mean, most | repeats | mean regret %% | "
         "worst %% | as good as the best | rank correlation |\n|---|---|---|---|---|---|---|---|\n");
     for (std::size_t at = 0; at < paths.size(); at += 2)
-      dstune::bench::print(dstune::bench::read(paths[at], paths[at + 1]), num_seeds, wrong);
+      dstune::bench::print(dstune::bench::read(paths[at], paths[at + 1]), constants, num_seeds,
+                           wrong);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
