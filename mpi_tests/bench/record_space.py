@@ -7,10 +7,15 @@ the same command goes on where it was stopped. From the checkout, after building
 
     mpi_tests/bench/record_space.py mpi_tests/bench/spaces/gpt2-2ranks.json 2 FOLDER [--passes 2] [--limit SECONDS]
 
-All members run once in each pass, so that what differs from one moment to another is averaged. FOLDER keeps the results between calls. Ends with 0 when the table is written, with 75 before.
+All members run once in each pass, so that what differs from one moment to another is averaged. FOLDER keeps the
+results between calls. Ends with 0 when the table is written, with 75 before.
+
+With --disturbed a load of our own takes one core, now and then, and a table in tables/disturbed keeps what was
+measured beside it: no piece, no run and no step is thrown away.
 """
 
 import argparse
+import contextlib
 import ctypes
 import json
 import os
@@ -20,6 +25,8 @@ import shutil
 import subprocess
 import sys
 import time
+
+from disturbance import disturbance
 
 CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 TABLES = CHECKOUT / "mpi_tests" / "bench" / "tables"
@@ -41,11 +48,10 @@ def busy_s():
 
 
 def own_s():
-    try:
-        while True:
-            os.wait()
-    except ChildProcessError:
-        pass
+    # A load of our own goes on.
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
@@ -78,7 +84,7 @@ def run_pass(arguments, results, profile, log, end):
         is_first = not profile.exists()
         measuring = ["--profile-out", str(profile)] if is_first else []
         status, others = measured(command + measuring, results.with_suffix(".txt"))
-        is_kept = others <= arguments.others and status in (0, STOPPED_EARLY)
+        is_kept = (arguments.disturbed or others <= arguments.others) and status in (0, STOPPED_EARLY)
         piece = {"at": time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime()), "status": status,
                  "others": round(others, 3), "kept": is_kept}
         with open(log, "a") as file:
@@ -105,26 +111,30 @@ def main():
     parser.add_argument("--limit", type=float, default=1e9, help="seconds, after which no piece begins")
     parser.add_argument("--passes", type=int, default=1, help="how often every member runs")
     parser.add_argument("--piece", type=float, default=15, help="seconds of a piece")
+    parser.add_argument("--disturbed", action="store_true", help="beside a load of our own")
     parser.add_argument("--others", type=float, default=0.05, help="cores that others may use")
     parser.add_argument("--note", default="", help="what else is to be known of how it was made")
     parser.add_argument("--build", type=pathlib.Path, default=CHECKOUT / "build" / "release")
     arguments = parser.parse_args()
-    name = arguments.space.stem
+    name = ("disturbed/" if arguments.disturbed else "") + arguments.space.stem
     folder = arguments.folder / name
     folder.mkdir(parents=True, exist_ok=True)
     profile, log = folder / "profile.json", folder / "pieces.jsonl"
     passes = [folder / f"pass{number}" for number in range(1, arguments.passes + 1)]
     adopt_orphans()
     end = time.monotonic() + arguments.limit
-    for results in passes:
-        if not is_finished(results):
-            run_pass(arguments, results, profile, log, end)
+    # Shorter than a run, so that runs differ by some 10 %.
+    with disturbance(1, busy_s=(0.01, 0.05), free_s=(0.05, 0.25)) if arguments.disturbed else contextlib.nullcontext():
+        for results in passes:
+            if not is_finished(results):
+                run_pass(arguments, results, profile, log, end)
     kept = [piece for piece in map(json.loads, log.read_text().splitlines()) if piece["kept"]]
     words = (f"mpi_tests/bench/record_space.py, {arguments.ranks} ranks of OMP_NUM_THREADS="
              f"{os.environ.get('OMP_NUM_THREADS', 'not set')} on {os.cpu_count()} cores, {kept[0]['at']} to "
              f"{kept[-1]['at']}, in {len(kept)} pieces beside which others used at most "
              f"{max(piece['others'] for piece in kept)} cores" + (f"; {arguments.note}" if arguments.note else ""))
-    subprocess.run([str(arguments.build / "bench" / "search_record"), str(TABLES / f"{name}.json"),
+    keeping = ["--disturbed"] if arguments.disturbed else []
+    subprocess.run([str(arguments.build / "bench" / "search_record"), *keeping, str(TABLES / f"{name}.json"),
                     str(arguments.space), str(profile), words, *map(str, passes)], check=True)
 
 

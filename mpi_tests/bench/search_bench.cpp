@@ -3,7 +3,8 @@
 //                [--share 15] [--race] [--finals] [--predict] mpi_tests/bench/tables/NAME.json ...
 // A tuner asks and is told through the interface that a job uses. Every trial that is run draws its
 // timed steps from those that were recorded, in blocks that keep neighbours together, so that no
-// two searches see the same figures; what a choice is worth is its recorded mean. --share: the
+// two searches see the same figures; what a choice is worth is its recorded mean. Where runs were
+// recorded on a disturbed machine, all steps of a trial are of one of them. --share: the
 // percent of the members that random may run, which has no rule by which it stops. --race: trials
 // are stopped where they have lost to the best so far, by a job's rule (metric: throughput).
 // --finals: the finalists are measured again and the answer is chosen as a job does; the rounds
@@ -83,10 +84,22 @@ std::size_t steps_of_slice(const SearchTable& table, std::size_t row, int slices
                                  all.step_times_s.size() - first);
 }
 
+/// What a trial draws from: all that was recorded of the member, or one of its runs.
+std::vector<double> recorded_steps(const SearchTable& table, std::size_t row,
+                                   std::mt19937_64& random) {
+  const std::vector<double> all = timed_steps_s(table.measurements[row]);
+  const std::vector<std::size_t>& of_runs = table.run_steps[row];
+  if (of_runs.empty()) return all;
+  const auto run = static_cast<std::ptrdiff_t>(random() % of_runs.size());
+  const auto first = std::accumulate(of_runs.begin(), of_runs.begin() + run, std::size_t{0});
+  const auto from = all.begin() + static_cast<std::ptrdiff_t>(first);
+  return {from, from + static_cast<std::ptrdiff_t>(of_runs[static_cast<std::size_t>(run)])};
+}
+
 /// A trial: the steps of a slice, in blocks from anywhere among the recorded.
 Measurement drawn(const SearchTable& table, std::size_t row, int slices, std::mt19937_64& random) {
   Measurement trial = table.measurements[row];
-  const std::vector<double> recorded = timed_steps_s(trial);
+  const std::vector<double> recorded = recorded_steps(table, row, random);
   const auto first = static_cast<std::size_t>(trial.warmup_steps);
   if (recorded.empty()) return trial;
   trial.step_times_s.resize(first + steps_of_slice(table, row, slices));

@@ -57,7 +57,8 @@ double rounded(double value) {
 constexpr double pause_s = 0.02;
 
 /// Appends the timed steps of another run, and before the first one's the last of its warm-up.
-void add_times(const Measurement& measurement, int warmup_steps, Value& times) {
+void add_times(const Measurement& measurement, int warmup_steps, double longest_pause_s,
+               Value& times) {
   const std::vector<double>& all = measurement.step_times_s;
   std::vector<double> sorted = all;
   std::sort(sorted.begin(), sorted.end());
@@ -65,7 +66,7 @@ void add_times(const Measurement& measurement, int warmup_steps, Value& times) {
   const int kept = times.empty() ? warmup_steps : 0;
   for (auto step = static_cast<std::size_t>(std::max(0, measurement.warmup_steps - kept));
        step < all.size(); ++step) {
-    if (step < warmup || all[step] < sorted[all.size() / 2] + pause_s)
+    if (step < warmup || all[step] < sorted[all.size() / 2] + longest_pause_s)
       times.push_back(rounded(all[step]));
   }
 }
@@ -111,12 +112,13 @@ std::vector<double> take_out_levels(std::map<std::string, std::vector<Measuremen
   return levels;
 }
 
-Value row_of(const std::vector<Measurement>& measurements, int warmup_steps) {
+Value row_of(const std::vector<Measurement>& measurements, int warmup_steps,
+             double longest_pause_s) {
   Value times = Value::array();
   Value row = {{"peak_memory_bytes", measurements.front().peak_memory.total_bytes}};
   for (const Measurement& measurement : measurements) {
     if (measurement.status != Status::ok) row["status"] = to_text(measurement.status);
-    add_times(measurement, warmup_steps, times);
+    add_times(measurement, warmup_steps, longest_pause_s, times);
   }
   if (!times.empty()) row["step_times_s"] = std::move(times);
   return row;
@@ -178,6 +180,7 @@ SearchTable read_table(const std::string& path, bool predict_anew) {
   const Value& members = made.root().at("members");
   table.measurements.resize(table.space.members.size());
   table.runs.resize(table.space.members.size());
+  table.run_steps.resize(table.space.members.size());
   for (std::size_t index = 0; index < table.space.members.size(); ++index) {
     PlannedExperiment& planned = table.space.members[index].planned;
     if (planned.status != PlanStatus::planned) continue;
@@ -185,6 +188,7 @@ SearchTable read_table(const std::string& path, bool predict_anew) {
     if (!rows.root().contains(name)) throw Error(path + " has no member " + name);
     if (!predict_anew) planned.predicted.throughput = members.at(name).at("predicted_throughput");
     table.runs[index] = members.at(name).at("runs");
+    table.run_steps[index] = members.at(name).value("run_steps", std::vector<std::size_t>{});
     table.measurements[index] =
         measurement_of(rows.root()[name], table.job.tuning.measure.start_profile_step);
   }
@@ -193,7 +197,7 @@ SearchTable read_table(const std::string& path, bool predict_anew) {
 
 void record_table(const std::string& table_path, const std::string& space_path,
                   const std::string& profile_path, const std::string& words,
-                  const std::vector<std::string>& results_dirs) {
+                  const std::vector<std::string>& results_dirs, bool is_disturbed) {
   const JobSpec job = read_space(space_path);
   PlannedSpace space = plan_all(job);
   const json::Document profile = json::Document::read(profile_path);
@@ -210,7 +214,8 @@ void record_table(const std::string& table_path, const std::string& space_path,
         measured[name].size() != results_dirs.size())
       throw Error("there is not one result of each search of " + name);
   }
-  const std::vector<double> levels = take_out_levels(measured, results_dirs.size());
+  const std::vector<double> levels =
+      is_disturbed ? std::vector<double>{} : take_out_levels(measured, results_dirs.size());
   Value rows = Value::object();
   Value members = Value::object();
   const std::vector<Value> choices = choices_of(space);
@@ -218,11 +223,16 @@ void record_table(const std::string& table_path, const std::string& space_path,
     const PlannedExperiment& planned = space.members[index].planned;
     if (planned.status != PlanStatus::planned) continue;
     const std::string& name = planned.experiment.name;
-    const std::vector<Measurement> runs = undisturbed(measured[name]);
-    rows[name] = row_of(runs, job.tuning.measure.start_profile_step);
+    const std::vector<Measurement> runs =
+        is_disturbed ? measured[name] : undisturbed(measured[name]);
+    rows[name] =
+        row_of(runs, job.tuning.measure.start_profile_step, is_disturbed ? HUGE_VAL : pause_s);
     members[name] = {{"predicted_throughput", rounded(*planned.predicted.throughput)},
                      {"runs", runs.size()},
                      {"choices", choices[index]}};
+    if (!is_disturbed) continue;
+    for (const Measurement& run : runs)
+      members[name]["run_steps"].push_back(timed_steps_s(run).size());
   }
   const Value environment = json::Document::read(results_dirs.front() + "/environment.json").root();
   Value made = {{"space", std::filesystem::relative(space_path,

@@ -5,7 +5,9 @@
 /// only the last start_profile_step steps are kept, which is what a replay leaves out, and steps
 /// 20 ms longer than the median, in which the machine did something else, are not; nor are runs
 /// that took 4 % longer than the middle one of the member's runs. Times are divided by the level of
-/// their search ("levels" of made.json): the machine is faster at one time than at another.
+/// their search ("levels" of made.json): the machine is faster at one time than at another. A table
+/// recorded on a disturbed machine has all of them, as they were ("run_steps" says how many each
+/// run has).
 /// tables/NAME.made.json says how and when it was made, and holds the DeviceProfile of that moment,
 /// the throughput that it predicts for each member, and what the members differ in.
 
@@ -23,6 +25,8 @@ struct SearchTable {
   PlannedSpace space;                     ///< its planned members are the table's rows
   std::vector<Measurement> measurements;  ///< of each member, its runs one after the other
   std::vector<std::size_t> runs;          ///< of each member: how many these are
+  /// Of each member, the timed steps of each run; empty where runs are not to be told apart.
+  std::vector<std::vector<std::size_t>> run_steps;
 };
 
 /// Reads tables/NAME.json, what lies beside it, and the space that it names. Predictions are those
@@ -34,6 +38,6 @@ SearchTable read_table(const std::string& path, bool predict_anew);
 /// search after the other. Throws InputError, Error.
 void record_table(const std::string& table_path, const std::string& space_path,
                   const std::string& profile_path, const std::string& words,
-                  const std::vector<std::string>& results_dirs);
+                  const std::vector<std::string>& results_dirs, bool is_disturbed = false);
 
 }  // namespace dstune::bench
