@@ -4,7 +4,8 @@
 // A tuner asks and is told through the interface that a job uses. Every trial that is run draws its
 // timed steps from those that were recorded, in blocks that keep neighbours together, so that no
 // two searches see the same figures; what a choice is worth is its recorded mean. Where runs were
-// recorded on a disturbed machine, all steps of a trial are of one of them. --share: the
+// recorded on a disturbed machine, all steps of a trial are of one of them, and what a choice is
+// worth is what the fastest of them says. --share: the
 // percent of the members that random may run, which has no rule by which it stops. --race: trials
 // are stopped where they have lost to the best so far, by a job's rule (metric: throughput).
 // --finals: the finalists are measured again and the answer is chosen as a job does; the rounds
@@ -84,22 +85,37 @@ std::size_t steps_of_slice(const SearchTable& table, std::size_t row, int slices
                                  all.step_times_s.size() - first);
 }
 
-/// What a trial draws from: all that was recorded of the member, or one of its runs.
-std::vector<double> recorded_steps(const SearchTable& table, std::size_t row,
-                                   std::mt19937_64& random) {
+/// The timed steps of each recorded run; of all together where runs are not to be told apart.
+std::vector<std::vector<double>> recorded_runs(const SearchTable& table, std::size_t row) {
   const std::vector<double> all = timed_steps_s(table.measurements[row]);
-  const std::vector<std::size_t>& of_runs = table.run_steps[row];
-  if (of_runs.empty()) return all;
-  const auto run = static_cast<std::ptrdiff_t>(random() % of_runs.size());
-  const auto first = std::accumulate(of_runs.begin(), of_runs.begin() + run, std::size_t{0});
-  const auto from = all.begin() + static_cast<std::ptrdiff_t>(first);
-  return {from, from + static_cast<std::ptrdiff_t>(of_runs[static_cast<std::size_t>(run)])};
+  if (table.run_steps[row].empty()) return {all};
+  std::vector<std::vector<double>> runs;
+  auto from = all.begin();
+  for (const std::size_t steps : table.run_steps[row]) {
+    runs.emplace_back(from, from + static_cast<std::ptrdiff_t>(steps));
+    from += static_cast<std::ptrdiff_t>(steps);
+  }
+  return runs;
+}
+
+/// What a member is worth: its recorded mean, or that of the run that was disturbed least.
+double worth_of(const SearchTable& table, std::size_t row) {
+  Measurement run = table.measurements[row];
+  const auto first = static_cast<std::size_t>(run.warmup_steps);
+  double most = 0;
+  for (const std::vector<double>& steps : recorded_runs(table, row)) {
+    run.step_times_s.resize(std::min(first, run.step_times_s.size()));
+    run.step_times_s.insert(run.step_times_s.end(), steps.begin(), steps.end());
+    if (const auto value = value_of(table, row, run)) most = std::max(most, value->value);
+  }
+  return most;
 }
 
 /// A trial: the steps of a slice, in blocks from anywhere among the recorded.
 Measurement drawn(const SearchTable& table, std::size_t row, int slices, std::mt19937_64& random) {
   Measurement trial = table.measurements[row];
-  const std::vector<double> recorded = recorded_steps(table, row, random);
+  const std::vector<std::vector<double>> runs = recorded_runs(table, row);
+  const std::vector<double>& recorded = runs.size() > 1 ? runs[random() % runs.size()] : runs[0];
   const auto first = static_cast<std::size_t>(trial.warmup_steps);
   if (recorded.empty()) return trial;
   trial.step_times_s.resize(first + steps_of_slice(table, row, slices));
@@ -122,8 +138,7 @@ Grid grid_of(const SearchTable& table, int slices) {
     if (!timed_s.empty())
       grid.seconds += sum(timed_s) / static_cast<double>(timed_s.size()) *
                       static_cast<double>(steps_of_slice(table, index, slices));
-    if (const auto value = value_of(table, index, measured))
-      grid.best = std::max(grid.best, value->value);
+    grid.best = std::max(grid.best, worth_of(table, index));
   }
   return grid;
 }
@@ -155,8 +170,7 @@ Search search(const SearchTable& table, const Grid& grid, const std::string& typ
       simulated.space.members.push_back(table.space.members[row]);
   }
   for (const std::size_t row : row_of) {
-    const auto value = value_of(table, row, table.measurements[row]);
-    simulated.truth.push_back(value ? value->value : 0);
+    simulated.truth.push_back(worth_of(table, row));
   }
   simulated.run = [&](std::size_t member, double, std::mt19937_64& random) {
     return drawn(table, row_of[member], options.slices, random);
