@@ -108,9 +108,11 @@ std::vector<BestOfSize> best_of_sizes(const Scoreboard& board) {
   return sizes;
 }
 
-std::int64_t memory_bytes(const Record& record) {
-  return record.predicted.target_memory_bytes > 0 ? record.predicted.target_memory_bytes
-                                                  : record.measurement.peak_memory.total_bytes;
+/// What the user's training takes: as DeepSpeed's engine used it, else as it was planned.
+std::int64_t memory_bytes(const Record& record, bool is_by_engine) {
+  const std::int64_t used = record.measurement.peak_memory.total_bytes;
+  const std::int64_t planned = record.predicted.target_memory_bytes;
+  return (is_by_engine && used > 0) || planned <= 0 ? used : planned;
 }
 
 /// The best score that was to be had with at most so much memory.
@@ -159,7 +161,8 @@ std::vector<Offer> offers_of(const Scoreboard& board) {
     const auto value = board.finite_value(row);
     if (!value) continue;
     const Record& record = *board.row(row).record;
-    offers.push_back({row, *value, record.experiment.shape.size(), memory_bytes(record)});
+    offers.push_back({row, *value, record.experiment.shape.size(),
+                      memory_bytes(record, !board.setup().label.empty())});
   }
   std::stable_sort(offers.begin(), offers.end(), [&](const Offer& one, const Offer& other) {
     if (one.num_gpus != other.num_gpus) return one.num_gpus < other.num_gpus;

@@ -62,6 +62,18 @@ std::string measured_text(const Standing& standing, Metric metric) {
                            : "";
 }
 
+/// What DeepSpeed's engine used beside what was planned for it; empty where it did not run.
+std::string memory_text(const Recommendation& recommendation) {
+  const Record& record = *recommendation.standing.row->record;
+  const std::int64_t used = record.measurement.peak_memory.total_bytes;
+  if (!recommendation.is_by_engine || used <= 0) return "";
+  std::string text = fmt::format("{} in DeepSpeed's engine", format_bytes(used));
+  if (const std::int64_t planned = record.predicted.target_memory_bytes; planned > 0)
+    text += fmt::format(", {} planned for it ({:+.1f} %)", format_bytes(planned),
+                        100 * (static_cast<double>(planned) / static_cast<double>(used) - 1));
+  return text;
+}
+
 std::string winner_text(const Answer& answer) {
   if (!answer.recommendation) return "";
   const Recommendation& recommendation = *answer.recommendation;
@@ -81,6 +93,7 @@ std::string winner_text(const Answer& answer) {
       shape.num_gpus, shape.num_nodes, shape.num_nodes == 1 ? "" : "s",
       to_text(record.experiment.config.recompute), recommendation.label,
       line_of("the target's time", target_text(recommendation)));
+  text += line_of("memory of a rank", memory_text(recommendation));
   text += line_of("changed numerics", changed_numerics_text(record.experiment));
   for (const auto& [what, words] : confidence_lines(answer)) text += line_of(what, words);
   return text + line_of(not_comparable_words, record.measurement.not_comparable);

@@ -117,7 +117,8 @@ struct Offer {
   std::size_t row = 0;
   double value = 0;  ///< of the metric
   int num_gpus = 0;
-  std::int64_t memory_bytes = 0;  ///< of the fullest rank, the target's where that was planned
+  /// Of the fullest rank: what DeepSpeed's engine used where it ran, else what the target needs.
+  std::int64_t memory_bytes = 0;
   /// No other beats it: none has at least as good a value on at most as many GPUs with at most as
   /// much memory, and is better in one of the three, or equal and earlier.
   bool is_on_front = false;

@@ -158,6 +158,25 @@ TEST(AnswerTest, TheSummaryHasBothFigures) {
   EXPECT_EQ(summary_json(test::Concluded(report), 0)["best"]["label"], "verified");
 }
 
+TEST(AnswerTest, TheSummaryHasTheMemoryOfTheEngineBesideThePlannedOne) {
+  std::vector<Row> rows = test::draft_of({1, 2}).rows;
+  for (Row& row : rows) {
+    row.record->measurement.peak_memory.total_bytes = std::int64_t{4} << 30;
+    row.record->predicted.target_memory_bytes = std::int64_t{3} << 30;
+  }
+  Scoreboard by_engine({.label = "engine"}, rows);
+  by_engine.conclude(1, std::nullopt);
+  const Answer answer = answer_of(by_engine);
+  EXPECT_THAT(summary_text(answer), HasSubstr("  memory of a rank: 4.00 GiB in DeepSpeed's engine, "
+                                              "3.00 GiB planned for it (-25.0 %)\n"));
+  EXPECT_EQ(answer.offers.front().memory_bytes, std::int64_t{4} << 30);
+  Scoreboard by_our_step({}, rows);
+  by_our_step.conclude(1, std::nullopt);
+  const Answer other = answer_of(by_our_step);
+  EXPECT_THAT(summary_text(other), Not(HasSubstr("planned for it")));
+  EXPECT_EQ(other.offers.front().memory_bytes, std::int64_t{3} << 30);
+}
+
 TEST(ConfidenceTest, TheSummarySaysHowSureItIs) {
   test::Draft report = test::draft_of({1, 1.1});
   report.finals.reason = "stopped early";
