@@ -20,7 +20,7 @@ import subprocess
 from beside_autotuner import read_commented
 from grid_and_race import CHECKOUT, read
 
-PHASES = ("start", "own step", "engine's first", "engine", "finals", "end")
+PHASES = ("own step", "engine's first", "engine", "finals")
 MAX_FIRST = 5  # the baseline and up to four that differ most (docs/trust.md)
 
 
@@ -85,18 +85,18 @@ class Job:
         begin = moment(read(self.results / "environment.json")["started_at"])
         end = max(moment(event["time"]) for event in events if event["kind"] == "job_finished")
         first, later = engine[:MAX_FIRST], engine[MAX_FIRST:]
-        spans = [(begin, begin)] + [span(runs) if runs else None for runs in (own, first, later, finals)] + [(end, end)]
+        spans = [span(runs) if runs else None for runs in (own, first, later, finals)]
         baseline = optimal["baseline"]["name"]
         launched = self.launch({optimal["name"], baseline})
         return {"name": self.name, "optimal": optimal, "baseline": baseline, "own": len(own), "engine": engine,
-                "finals": len(finals), "took_s": end - begin, "spans": spans, "launched": launched}
+                "finals": len(finals), "begin": begin, "took_s": end - begin, "spans": spans, "launched": launched}
 
 
 def print_row(found):
     engine_s = [moment(run["finished_at"]) - moment(run["started_at"]) for run in found["engine"]]
-    begin = found["spans"][0][0]
+    begin = found["begin"]
     phases = ", ".join(f"{phase} {span[0] - begin:.0f} to {span[1] - begin:.0f} s"
-                       for phase, span in zip(PHASES[1:-1], found["spans"][1:-1]) if span)
+                       for phase, span in zip(PHASES, found["spans"]) if span)
     answer, optimal = found["optimal"]["name"], found["optimal"]
     speeds = {name: statistics.fmean(values) for name, values in found["launched"].items()}
     spread = {name: statistics.stdev(values) / speeds[name] * 100 for name, values in found["launched"].items()}
