@@ -47,22 +47,22 @@ def busy_s():
     return (user + nice + system + irq + softirq + steal) * TICK_S
 
 
-def own_s():
-    # A load of our own goes on.
+def own_s(waiting):
+    """`waiting`: 0 waits for all that is left of a job; os.WNOHANG does not, where a load of our own goes on."""
     with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
+        while os.waitpid(-1, waiting)[0]:
             pass
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
-def measured(command, output):
+def measured(command, output, waiting):
     """Runs it; its exit status, and how many cores others used meanwhile."""
-    busy, own, began = busy_s(), own_s(), time.monotonic()
+    busy, own, began = busy_s(), own_s(waiting), time.monotonic()
     with open(output, "w") as file:
         status = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, check=False).returncode
     elapsed = time.monotonic() - began
-    return status, max(0.0, busy_s() - busy - (own_s() - own)) / elapsed
+    return status, max(0.0, busy_s() - busy - (own_s(waiting) - own)) / elapsed
 
 
 def is_finished(results):
@@ -83,7 +83,8 @@ def run_pass(arguments, results, profile, log, end):
             shutil.copytree(results, before)
         is_first = not profile.exists()
         measuring = ["--profile-out", str(profile)] if is_first else []
-        status, others = measured(command + measuring, results.with_suffix(".txt"))
+        waiting = os.WNOHANG if arguments.disturbed else 0
+        status, others = measured(command + measuring, results.with_suffix(".txt"), waiting)
         is_kept = (arguments.disturbed or others <= arguments.others) and status in (0, STOPPED_EARLY)
         piece = {"at": time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime()), "status": status,
                  "others": round(others, 3), "kept": is_kept}
