@@ -24,11 +24,12 @@ Effort effort_of(Care care) {
 constexpr double unknown_error = 0.05;
 constexpr double largest_error = 0.2;
 
-/// In whole milliseconds, so that what the journal keeps of a time says the same.
+/// In whole milliseconds, so that what the journal keeps of a time says the same: it cuts off what
+/// is below a microsecond, and cutting off again gives the same, as rounding does not.
 double seconds_of(std::chrono::system_clock::time_point time) {
   constexpr double ms_per_s = 1000;
   return static_cast<double>(
-             std::chrono::round<std::chrono::milliseconds>(time.time_since_epoch()).count()) /
+             std::chrono::floor<std::chrono::milliseconds>(time.time_since_epoch()).count()) /
          ms_per_s;
 }
 

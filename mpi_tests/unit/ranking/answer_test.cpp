@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "dstune/base/text.hpp"
+#include "dstune/ranking/verdict.hpp"
 #include "samples.hpp"
 
 namespace dstune {
@@ -25,6 +27,26 @@ TEST(ChanceOfBestTest, FollowsTheDistance) {
   EXPECT_LT(chance_of_best(far, 1), 0.03);
   near.metric = Metric::latency;
   EXPECT_NEAR(chance_of_best(near, 0), 0.53, 0.06);
+}
+
+/// The journal cuts off what is below a microsecond: just above half a millisecond rounding would
+/// say something else afterwards.
+TEST(ChanceOfBestTest, IsTheSameByTimesOfTheJournal) {
+  using std::chrono::nanoseconds, std::chrono::seconds;
+  const auto expected = [](bool is_of_journal) {
+    test::Draft draft = test::draft_of({1, 1.01, 1.03, 1.002});
+    for (std::size_t row = 0; row < draft.rows.size(); ++row) {
+      Record& record = *draft.rows[row].record;
+      record.started_at = *parse_time("2026-01-02T03:04:05.940500Z") + seconds(3 * row);
+      if (row % 2 == 0) record.started_at += nanoseconds(is_of_journal ? 0 : 900);
+      record.finished_at = record.started_at;
+    }
+    const Verdict verdict(draft.board(), Care::quick);
+    std::vector<double> all = {verdict.drift_deviation(), verdict.run_deviation()};
+    for (std::size_t place = 0; place < 4; ++place) all.push_back(verdict.speed(place).expected);
+    return all;
+  };
+  EXPECT_EQ(expected(true), expected(false));
 }
 
 /// Three equal runs of each after the first.
