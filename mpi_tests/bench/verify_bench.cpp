@@ -169,10 +169,15 @@ Outcome search(const Recorded& recorded, const std::vector<ScreenedMember>& scre
   if (!screened.empty()) {
     options.make_tuner = [&](const TuningOptions& tuning, const Scoreboard& board) {
       const auto believe = [&](const std::vector<std::size_t>& ran) {
-        last = believed_throughputs(screened, runs_on(board, ran), constants);
-        std::vector<Prediction> beliefs(last.size());
-        for (std::size_t member = 0; member < last.size(); ++member)
-          beliefs[member].throughput = last[member];
+        const auto times = believed_in_engine(screened, runs_on(board, ran), constants);
+        std::vector<MemberBelief> beliefs(times.size());
+        last.clear();
+        for (std::size_t member = 0; member < times.size(); ++member) {
+          last.push_back(screened[member].batch / times[member]->target_s);
+          beliefs[member].prediction.throughput = last.back();
+          beliefs[member].deviation = times[member]->deviation;
+          beliefs[member].unknowns = times[member]->unknowns;
+        }
         return beliefs;
       };
       return make_verifying_tuner(recorded.space, tuning, beliefs_about(constants, believe));
@@ -256,7 +261,11 @@ void print(const Recorded& recorded, const TargetConstants& constants, int num_s
   });
   row("the engine alone", [&](int seed) { return search(recorded, {}, constants, seed); });
   row("our own step alone", [&](int seed) {
-    const auto believed = believed_throughputs(wrong_by(recorded.screened, seed), {}, constants);
+    const std::vector<ScreenedMember> screened = wrong_by(recorded.screened, seed);
+    std::vector<std::optional<double>> believed;
+    const auto times = believed_in_engine(screened, {}, constants);
+    for (std::size_t member = 0; member < times.size(); ++member)
+      believed.push_back(screened[member].batch / times[member]->target_s);
     return Outcome{best_by(recorded, believed), 0, 0, 0};
   });
   std::printf(

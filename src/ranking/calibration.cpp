@@ -1,4 +1,6 @@
 // What the user's own runs say of the target's time, beside what was believed before them.
+#include "dstune/ranking/calibration.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,7 +9,6 @@
 #include <Eigen/Core>
 
 #include "dstune/base/error.hpp"
-#include "dstune/ranking/scoreboard.hpp"
 
 namespace dstune {
 
@@ -28,6 +29,16 @@ constexpr double noise_of_tiny = 0.05;
 constexpr double doubt_of_scale = 0.05;
 /// … and so may what all costs of the host are dearer there, or all of the network.
 constexpr double doubt_of_machine = 2;
+/// Before a job's own runs in the engine each of these may be off by such a share: chosen on the
+/// recorded spaces, as what makes their runs likeliest, in any order (docs/fidelity.md).
+constexpr double doubt_of_job = 0.4;
+constexpr double doubt_of_job_scale = 0.7;
+constexpr double doubt_of_job_host = 0.5;
+constexpr double doubt_of_job_network = 0.3;
+/// … and where there are no constants.
+constexpr double doubt_of_any_scale = 3;
+/// A step is never overheads alone: at least so much of its own share stays.
+constexpr double least_scale = 0.05;
 /// Of fits, each with weights by the one before.
 constexpr int num_rounds = 10;
 /// Sweeps over the unknowns, one at a time.
@@ -79,22 +90,80 @@ Vector row_of(const CalibrationPoint& point, const TimeCalibration& prior) {
   return row;
 }
 
-/// What minimises x' left x / 2 - right' x with nothing below 0, from `start` on.
+/// What minimises x' left x / 2 - right' x with nothing below 0, from `start` on; the first number
+/// not below `least_first`.
 Eigen::VectorXd least_above_0(const Eigen::MatrixXd& left, const Eigen::VectorXd& right,
-                              const Eigen::VectorXd& start) {
+                              const Eigen::VectorXd& start, double least_first = 0) {
   constexpr int max_sweeps = 100'000;
   constexpr double settled = 1e-10;
   Eigen::VectorXd x = start;
   for (int sweep = 0; sweep < max_sweeps; ++sweep) {
     double change = 0;
     for (Eigen::Index i = 0; i < x.size(); ++i) {
-      const double better = std::max(0.0, x[i] + (right[i] - left.row(i).dot(x)) / left(i, i));
+      const double better =
+          std::max(i == 0 ? least_first : 0.0, x[i] + (right[i] - left.row(i).dot(x)) / left(i, i));
       change = std::max(change, std::abs(better - x[i]));
       x[i] = better;
     }
     if (change < settled) break;
   }
   return x;
+}
+
+/// The scale's factor, then the costs, each in units of what is likely: numbers of one order.
+struct Unknowns {
+  Eigen::VectorXd mean;
+  Eigen::MatrixXd covariance;
+};
+
+/// Standard deviations, relative.
+struct Doubts {
+  double scale = 0, cost = 0;
+  double host = 0, network = 0;  ///< of a factor that all costs of the host have, or the network's
+  double least_known = 0;        ///< the least cost that the doubt is a share of; in likely costs
+};
+
+Unknowns unknowns_of(const TimeCalibration& time, const Doubts& doubts) {
+  constexpr auto size = static_cast<Eigen::Index>(num_unknowns);
+  Unknowns unknowns{Eigen::VectorXd::Zero(size), Eigen::MatrixXd::Zero(size, size)};
+  Eigen::VectorXd host = unknowns.mean;
+  Eigen::VectorXd network = unknowns.mean;
+  unknowns.mean[0] = 1;
+  unknowns.covariance(0, 0) = doubts.scale * doubts.scale;
+  for (std::size_t each = 0; each < num_overheads; ++each) {
+    const auto i = static_cast<Eigen::Index>(each + 1);
+    const double cost = time.costs_s[each] / likely_costs_s[each];
+    unknowns.mean[i] = cost;
+    (is_of_network(static_cast<Overhead>(each)) ? network : host)[i] = cost;
+    // Many recorded runs told the costs that they have; of the others only the order is known.
+    const double known = cost > 0 ? std::max(cost, doubts.least_known) : 1;
+    unknowns.covariance(i, i) = std::pow(doubts.cost * known, 2);
+  }
+  unknowns.covariance += doubts.host * doubts.host * host * host.transpose() +
+                         doubts.network * doubts.network * network * network.transpose();
+  return unknowns;
+}
+
+/// What each unknown adds to the point's relative time.
+Eigen::VectorXd scaled_row(const CalibrationPoint& point, const TimeCalibration& time) {
+  const Vector relative = row_of(point, time);
+  Eigen::VectorXd row(static_cast<Eigen::Index>(num_unknowns));
+  row[0] = relative[0];
+  for (std::size_t each = 0; each < num_overheads; ++each)
+    row[static_cast<Eigen::Index>(each + 1)] = relative[each + 1] * likely_costs_s[each];
+  return row;
+}
+
+TimeCalibration time_of(const Eigen::VectorXd& unknowns, const TimeCalibration& before) {
+  TimeCalibration time = before;
+  for (double& scale : time.scale) scale *= unknowns[0];
+  for (std::size_t each = 0; each < num_overheads; ++each)
+    time.costs_s[each] = unknowns[static_cast<Eigen::Index>(each + 1)] * likely_costs_s[each];
+  return time;
+}
+
+Eigen::MatrixXd inverse_of(const Eigen::MatrixXd& matrix) {
+  return matrix.llt().solve(Eigen::MatrixXd::Identity(matrix.rows(), matrix.cols()));
 }
 
 }  // namespace
@@ -113,25 +182,10 @@ CalibrationPrior prior_of(const TargetConstants& constants) {
 TargetConstants fit_machine(const std::vector<CalibrationPoint>& points,
                             const TargetConstants& constants) {
   require(!points.empty(), "there is something to fit to");
-  const CalibrationPrior prior = prior_of(constants);
-  // The scale's factor, then the costs, each in units of what is likely: numbers of one order.
-  constexpr auto size = static_cast<Eigen::Index>(num_unknowns);
-  Eigen::VectorXd mean = Eigen::VectorXd::Zero(size);
-  Eigen::VectorXd host = mean;
-  Eigen::VectorXd network = mean;
-  Eigen::MatrixXd covariance = Eigen::MatrixXd::Zero(size, size);
-  mean[0] = 1;
-  covariance(0, 0) = doubt_of_scale * doubt_of_scale;
-  for (std::size_t each = 0; each < num_overheads; ++each) {
-    const auto i = static_cast<Eigen::Index>(each + 1);
-    mean[i] = prior.mean.costs_s[each] / likely_costs_s[each];
-    (is_of_network(static_cast<Overhead>(each)) ? network : host)[i] = mean[i];
-    // Many recorded runs told the costs that they have; of the others only the order is known.
-    covariance(i, i) = std::pow(doubt * (mean[i] > 0 ? mean[i] : 1), 2);
-  }
-  covariance += doubt_of_machine * doubt_of_machine *
-                (host * host.transpose() + network * network.transpose());
-  const Eigen::MatrixXd precision = covariance.llt().solve(Eigen::MatrixXd::Identity(size, size));
+  const Unknowns unknowns =
+      unknowns_of(constants.time, {doubt_of_scale, doubt, doubt_of_machine, doubt_of_machine, 0});
+  const Eigen::VectorXd& mean = unknowns.mean;
+  const Eigen::MatrixXd precision = inverse_of(unknowns.covariance);
   TargetConstants result = constants;
   std::vector<double> weights(points.size(), 1);
   // Steps that something disturbed are much too long: a point counts for less the farther it is off
@@ -140,21 +194,13 @@ TargetConstants fit_machine(const std::vector<CalibrationPoint>& points,
     Eigen::MatrixXd left = precision;
     Eigen::VectorXd right = precision * mean;
     for (std::size_t place = 0; place < points.size(); ++place) {
-      const Vector relative = row_of(points[place], prior.mean);
-      Eigen::VectorXd row(size);
-      row[0] = relative[0];
-      for (std::size_t each = 0; each < num_overheads; ++each)
-        row[static_cast<Eigen::Index>(each + 1)] = relative[each + 1] * likely_costs_s[each];
+      const Eigen::VectorXd row = scaled_row(points[place], constants.time);
       const double strength = weights[place] / (noise_of_tiny * noise_of_tiny);
       left += strength * row * row.transpose();
       right += strength * row;
     }
     const Eigen::VectorXd fitted = least_above_0(left, right, mean);
-    for (std::size_t each = 0; each < num_precisions; ++each)
-      result.time.scale[each] = constants.time.scale[each] * fitted[0];
-    for (std::size_t each = 0; each < num_overheads; ++each)
-      result.time.costs_s[each] =
-          fitted[static_cast<Eigen::Index>(each + 1)] * likely_costs_s[each];
+    result.time = time_of(fitted, constants.time);
     result.fit_error = 0;
     for (std::size_t place = 0; place < points.size(); ++place) {
       const CalibrationPoint& point = points[place];
@@ -167,6 +213,35 @@ TargetConstants fit_machine(const std::vector<CalibrationPoint>& points,
   }
   result.error = 0;  // Nobody has judged them.
   return result;
+}
+
+std::vector<BelievedTime> believed_times(const std::vector<CalibrationPoint>& members,
+                                         const std::vector<CalibrationPoint>& runs,
+                                         const std::optional<TargetConstants>& constants) {
+  const TimeCalibration before = constants ? constants->time : TimeCalibration{};
+  const Unknowns prior = constants
+                             ? unknowns_of(before, {doubt_of_job_scale, doubt_of_job,
+                                                    doubt_of_job_host, doubt_of_job_network, 1})
+                             : unknowns_of(before, {doubt_of_any_scale, 1, 0, 0, 1});
+  Eigen::MatrixXd left = inverse_of(prior.covariance);
+  Eigen::VectorXd right = left * prior.mean;
+  for (const CalibrationPoint& run : runs) {
+    const Eigen::VectorXd row = scaled_row(run, before);
+    left += row * row.transpose() / std::pow(error_of_believed_time, 2);
+    right += row / std::pow(error_of_believed_time, 2);
+  }
+  const TimeCalibration time = time_of(least_above_0(left, right, prior.mean, least_scale), before);
+  const Eigen::MatrixXd after = inverse_of(left);
+  const Eigen::MatrixXd deviations = prior.covariance.llt().matrixL();
+  std::vector<BelievedTime> believed;
+  for (CalibrationPoint member : members) {
+    member.target_s = time.target_s(member.measured_s, member.precision, member.overheads);
+    const Eigen::VectorXd row = scaled_row(member, before);
+    const Eigen::VectorXd unknowns = deviations.transpose() * row;
+    believed.push_back(
+        {member.target_s, std::sqrt(row.dot(after * row)), {unknowns.begin(), unknowns.end()}});
+  }
+  return believed;
 }
 
 TimeCalibration fit_time(const std::vector<CalibrationPoint>& points,

@@ -63,6 +63,8 @@ class RaceTuner : public Tuner {
         metric_(options.metric),
         seed_(static_cast<std::uint64_t>(options.seed)),
         memory_(space),
+        run_error_(begun.run_error.value_or(run_to_run)),
+        are_spread_(begun.are_spread),
         fitted_(begun.fitted) {
     if (options.num_trials) trials_left_ = static_cast<std::size_t>(*options.num_trials);
     choose_candidates();
@@ -79,7 +81,11 @@ class RaceTuner : public Tuner {
     for (const PlannedExperiment* const member : members)
       bytes.push_back(member->predicted.peak_memory_bytes);
     neighbours_.emplace(features_.points, bytes);
-    surrogate_.emplace(neighbours_->points(), predicted);
+    std::vector<std::vector<double>> unknowns;
+    if (!begun.unknowns.empty())
+      for (const Candidate& candidate : candidates_)
+        unknowns.push_back(begun.unknowns[candidate.member]);
+    surrogate_.emplace(neighbours_->points(), predicted, unknowns);
     cap_ = std::max(min_cap, static_cast<std::size_t>(
                                  std::ceil(cap_share * static_cast<double>(candidates_.size()))));
     failures_.emplace(std::move(members), features_);
@@ -93,7 +99,7 @@ class RaceTuner : public Tuner {
     if (trials_left_ == 0 || waiting_.empty() || is_enough()) return std::nullopt;
     const auto untried = are_beliefs_enough() ? untried_next_to_best() : std::nullopt;
     const std::size_t begun = observed_.size() - num_fitted_ + running_.size();
-    const bool explores = begun < num_explored && begun % 2 == 1;
+    const bool explores = !are_spread_ && begun < num_explored && begun % 2 == 1;
     const std::size_t chosen = untried            ? *untried
                                : explores         ? most_different()
                                : samples_.empty() ? first_choice()
@@ -271,7 +277,7 @@ class RaceTuner : public Tuner {
       deviation = std::log(value.ci_high / value.ci_low) / (2 * 1.96);
     deviation = std::min(deviation, no_precision);
     return {place, sign * std::log(value.value) - candidates_[place].prior,
-            std::hypot(deviation, run_to_run)};
+            std::hypot(deviation, run_error_)};
   }
 
   /// Brings the posterior up to what is known. Those that run count as if they would end as
@@ -286,7 +292,7 @@ class RaceTuner : public Tuner {
     surrogate_->condition(samples_);
     std::vector<Sample> with_running = samples_;
     for (const std::size_t place : running_)
-      with_running.push_back({place, surrogate_->at(place).mean, run_to_run});
+      with_running.push_back({place, surrogate_->at(place).mean, run_error_});
     if (with_running.size() > samples_.size()) surrogate_->condition(with_running);
     trusted_scale_ = record_.scale();
     surrogate_->trust(trusted_scale_, record_.has_heavy_tails());
@@ -540,6 +546,8 @@ class RaceTuner : public Tuner {
   Features features_;
   std::optional<FailureRules> failures_;
   MeasuredMemory memory_;
+  double run_error_;                                    ///< standard deviation, relative
+  bool are_spread_;                                     ///< what ran before
   std::set<std::size_t> fitted_;                        ///< members
   std::size_t num_fitted_ = 0;                          ///< of these, that were observed
   std::set<std::size_t> waiting_, running_, observed_;  ///< places

@@ -62,7 +62,8 @@ constexpr double forgetting = 1.5;
 /// Where points lie, and how much values of a knob resemble each other. Nothing of it is learnt.
 class Geometry {
  public:
-  Geometry(const Points& points, std::span<const double> predicted) {
+  Geometry(const Points& points, std::span<const double> predicted,
+           std::span<const std::vector<double>> of_unknowns) {
     const auto num_features = static_cast<Index>(points.num_features);
     const Eigen::Map<const MatrixXd> given(points.features.data(), num_features,
                                            static_cast<Index>(points.size));
@@ -70,6 +71,12 @@ class Geometry {
     pairs.assign(points.pairs.begin(), points.pairs.end());
     knobs = knob_values(points);
     for (const KnobValues& knob : knobs) resemblance.push_back(resemblance_of(knob));
+    if (!of_unknowns.empty()) {
+      unknowns.resize(static_cast<Index>(of_unknowns.front().size()), features.cols());
+      for (Index point = 0; point < unknowns.cols(); ++point)
+        unknowns.col(point) = Eigen::Map<const VectorXd>(
+            of_unknowns[static_cast<std::size_t>(point)].data(), unknowns.rows());
+    }
     if (predicted.empty()) return;
     predictions =
         Eigen::Map<const VectorXd>(predicted.data(), static_cast<Index>(predicted.size()));
@@ -81,6 +88,7 @@ class Geometry {
   std::vector<MatrixXd> resemblance;  ///< [knob](value, value)
   std::vector<std::pair<std::size_t, std::size_t>> pairs;
   VectorXd predictions;  ///< less their mean; empty where nothing is predicted
+  MatrixXd unknowns;     ///< [unknown][point]; empty where there are none
 
  private:
   static MatrixXd resemblance_of(const KnobValues& knob) {
@@ -151,6 +159,9 @@ class Kernel {
     if (geometry.predictions.size() > 0)
       result +=
           slope_variance_ * geometry.predictions(rows) * geometry.predictions(columns).transpose();
+    if (geometry.unknowns.size() > 0)
+      result +=
+          geometry.unknowns(Eigen::all, rows).transpose() * geometry.unknowns(Eigen::all, columns);
     return result;
   }
   /// With what is a point's own.
@@ -161,6 +172,8 @@ class Kernel {
                       pair_variance_ * static_cast<double>(geometry_->pairs.size());
     if (geometry_->predictions.size() > 0)
       result.array() += slope_variance_ * geometry_->predictions.array().square();
+    if (geometry_->unknowns.size() > 0)
+      result += geometry_->unknowns.colwise().squaredNorm().transpose();
     return result;
   }
   [[nodiscard]] double own_variance() const { return own_variance_; }
@@ -271,8 +284,9 @@ struct Surrogate::State {
   }
 };
 
-Surrogate::Surrogate(const Points& points, std::span<const double> predicted)
-    : state_(std::make_unique<State>(State{.geometry = Geometry(points, predicted)})) {
+Surrogate::Surrogate(const Points& points, std::span<const double> predicted,
+                     std::span<const std::vector<double>> unknowns)
+    : state_(std::make_unique<State>(State{.geometry = Geometry(points, predicted, unknowns)})) {
   state_->hyperparameters = Kernel::starts(state_->geometry);
   state_->all.resize(points.size);
   std::iota(state_->all.begin(), state_->all.end(), Index{0});

@@ -57,7 +57,11 @@ class TrackRecord {
 class Surrogate {
  public:
   /// `predicted`: of each point, a logarithm; empty where nothing is.
-  explicit Surrogate(const Points& points, std::span<const double> predicted = {});
+  /// `unknowns`: of each point, by how much its value changes with each of some unknowns that do
+  /// not depend on each other, in their deviations; empty where there are none. Of all points as
+  /// many.
+  explicit Surrogate(const Points& points, std::span<const double> predicted = {},
+                     std::span<const std::vector<double>> unknowns = {});
   ~Surrogate();
   Surrogate(const Surrogate&) = delete;
   Surrogate& operator=(const Surrogate&) = delete;

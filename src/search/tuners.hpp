@@ -29,6 +29,13 @@ struct Begun {
   /// Members whose measurements made the predictions, so that these can not be tested by them. They
   /// are not counted among the first ones of a search.
   std::set<std::size_t> fitted{};
+  /// Of each member of the space, how far the prediction may be off (MemberBelief::unknowns); or
+  /// empty.
+  std::vector<std::vector<double>> unknowns{};
+  /// They were spread over the space, so that it is not explored any more.
+  bool are_spread = false;
+  /// From run to run the same member differs by so much, where that is known; relative.
+  std::optional<double> run_error{};
 };
 std::unique_ptr<Tuner> make_race_tuner(const PlannedSpace& space, const TuningOptions& options,
                                        const Begun& begun = {});

@@ -61,7 +61,7 @@ std::vector<std::size_t> choose_anchors(const PlannedSpace& space) {
 }
 
 /// From run to run the same configuration differs by so much (standard deviation, relative).
-constexpr double between_runs = 0.03;
+constexpr double between_runs = 0.04;
 /// What was known of errors before counts as so many runs.
 constexpr double prior_runs = 4;
 /// No figure of our own step is better than this.
@@ -139,6 +139,9 @@ class TwoStepTuner : public VerifyingTuner {
   void begin_race() {
     if (options_.num_trials)
       options_.num_trials = std::max(0, *options_.num_trials - static_cast<int>(num_begun_));
+    for (MemberBelief& belief : believed_) begun_.unknowns.push_back(std::move(belief.unknowns));
+    begun_.are_spread = true;
+    begun_.run_error = between_runs;
     race_ = make_race_tuner(space_, options_, begun_);
     for (const auto& [index, observation] : later_) race_->observe(index, observation);
   }
@@ -146,9 +149,9 @@ class TwoStepTuner : public VerifyingTuner {
   void take_beliefs() {
     std::vector<std::size_t> ran;
     for (const auto& [index, observation] : begun_.observed) ran.push_back(index);
-    const std::vector<Prediction> beliefs = beliefs_.predictions(ran);
-    for (std::size_t index = 0; index < beliefs.size(); ++index)
-      space_.members[index].planned.predicted = beliefs[index];
+    believed_ = beliefs_.of_members(ran);
+    for (std::size_t index = 0; index < believed_.size(); ++index)
+      space_.members[index].planned.predicted = believed_[index].prediction;
   }
 
   /// Before it is learnt from: how far what was believed is from what was measured.
@@ -158,9 +161,9 @@ class TwoStepTuner : public VerifyingTuner {
     if (!believed || !observation.value || !(observation.value->value > 0)) return;
     const auto measured = throughput_of(observation.value->value, planned.experiment);
     if (!measured) return;
-    const double spread = begun_.observed.empty() ? beliefs_.first_error : beliefs_.error;
     errors_.push_back(std::log(*measured / *believed));
-    begun_.errors.push_back(errors_.back() / std::hypot(spread, between_runs));
+    begun_.errors.push_back(errors_.back() /
+                            std::hypot(believed_[index].deviation, error_of_believed_time));
   }
 
   /// Samples/s, of a value of the metric; nothing where it does not tell.
@@ -184,6 +187,7 @@ class TwoStepTuner : public VerifyingTuner {
   Beliefs beliefs_;
   std::vector<std::size_t> waiting_;
   std::set<std::size_t> running_;
+  std::vector<MemberBelief> believed_;
   Begun begun_;
   std::vector<double> errors_;  ///< relative, of what was believed of each
   std::vector<std::pair<std::size_t, Observation>> later_;
@@ -206,34 +210,28 @@ double step_by_both(double measured_s, double predicted_s, const OwnErrors& erro
                   (of_run + of_prediction));
 }
 
-std::vector<std::optional<double>> believed_throughputs(
+std::vector<std::optional<BelievedTime>> believed_in_engine(
     const std::vector<ScreenedMember>& members, const std::vector<EngineRun>& runs,
     const std::optional<TargetConstants>& constants) {
-  std::vector<CalibrationPoint> points;
-  for (const auto& [place, step_s] : runs) {
-    const ScreenedMember& member = members[place];
-    if (member.step_s && step_s > 0)
-      points.push_back({*member.step_s, step_s, member.precision, member.overheads});
-  }
-  std::optional<TimeCalibration> calibration;
-  if (!points.empty())
-    calibration = fit_time(points, constants ? prior_of(*constants) : unknown_target());
-  else if (constants)
-    calibration = constants->time;
-  std::vector<std::optional<double>> believed;
-  for (const ScreenedMember& member : members) {
-    std::optional<double>& one = believed.emplace_back();
-    if (!member.step_s) continue;
-    one = member.batch /
-          (calibration ? calibration->target_s(*member.step_s, member.precision, member.overheads)
-                       : *member.step_s);
-  }
+  const auto point_of = [](const ScreenedMember& member, double target_s) {
+    return CalibrationPoint{*member.step_s, target_s, member.precision, member.overheads};
+  };
+  std::vector<CalibrationPoint> points, known;
+  for (const auto& [place, step_s] : runs)
+    if (members[place].step_s && step_s > 0) points.push_back(point_of(members[place], step_s));
+  for (const ScreenedMember& member : members)
+    if (member.step_s) known.push_back(point_of(member, 0));
+  const std::vector<BelievedTime> times = believed_times(known, points, constants);
+  std::vector<std::optional<BelievedTime>> believed;
+  auto next = times.begin();
+  for (const ScreenedMember& member : members)
+    believed.push_back(member.step_s ? std::optional(*next++) : std::nullopt);
   return believed;
 }
 
 Beliefs beliefs_about(const std::optional<TargetConstants>& constants,
-                      decltype(Beliefs::predictions) predictions) {
-  Beliefs beliefs{.predictions = std::move(predictions)};
+                      decltype(Beliefs::of_members) of_members) {
+  Beliefs beliefs{.of_members = std::move(of_members)};
   if (constants && constants->error > 0) beliefs.error = constants->error;
   return beliefs;
 }

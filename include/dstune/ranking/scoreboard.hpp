@@ -13,6 +13,7 @@
 #include "dstune/core/interval.hpp"
 #include "dstune/core/measurement.hpp"
 #include "dstune/core/target_time.hpp"
+#include "dstune/ranking/calibration.hpp"
 #include "dstune/ranking/verdict.hpp"
 
 namespace dstune {
@@ -67,46 +68,6 @@ struct Finals {
 
 /// Half of an interval's width, of the logarithm; infinite where it has no end.
 [[nodiscard]] double half_width(const MetricValue& value);
-
-/// One configuration that ran here and in the user's training.
-struct CalibrationPoint {
-  double measured_s = 0;  ///< an optimizer step here
-  double target_s = 0;    ///< there
-  Precision precision = Precision::fp32;
-  Overheads overheads{};  ///< of the step
-};
-
-/// What is believed of a calibration before the user's own runs: the mean of a normal prior, and
-/// how far each cost may be from it.
-struct CalibrationPrior {
-  TimeCalibration mean{};
-  Overheads deviations_s{};
-  /// On another one all of its times, and how far they may be off, have a common factor.
-  bool is_of_one_machine = false;
-};
-/// Where nothing is known of the target: costs of 0, which may be as large as is usual for such a
-/// thing.
-[[nodiscard]] CalibrationPrior unknown_target();
-/// About the constants that come with the program.
-[[nodiscard]] CalibrationPrior prior_of(const TargetConstants& constants);
-
-/// Least squares of the relative errors over a common scale and the costs, none below 0. The costs
-/// are drawn to the prior's, each as strongly as the prior is sure of it beside the errors that
-/// measurements have (ridge regression: Hoerl and Kennard, Technometrics 12, 1970; with the bounds:
-/// Lawson and Hanson, Solving Least Squares Problems, 1974): so what the points do not tell apart
-/// changes the common scale, and one point moves that alone, of kernels and costs alike. At least
-/// one point; times are positive and finite. Where the device works behind the host, the prior says
-/// which of the two a point's step waits for.
-TimeCalibration fit_time(const std::vector<CalibrationPoint>& points,
-                         const CalibrationPrior& prior);
-
-/// The constants of the machine on which the points ran; these are of tiny engines, whose kernels
-/// say little of larger ones. So the scales stay near the constants'. All costs of the host may be
-/// dearer by a common factor, and all of the network by another; beside that each is drawn to the
-/// constants as strongly as in prior_of(). What the points do not tell stays as it was, but for
-/// that factor. At least one point; as fit_time()'s.
-TargetConstants fit_machine(const std::vector<CalibrationPoint>& points,
-                            const TargetConstants& constants);
 
 /// What is known before anything is measured.
 struct ScoreboardSetup {

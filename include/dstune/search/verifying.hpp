@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "dstune/core/target_time.hpp"
+#include "dstune/ranking/calibration.hpp"
 #include "dstune/search/planner.hpp"
 #include "dstune/search/tuner.hpp"
 
@@ -37,24 +38,28 @@ struct OwnErrors {
 /// A member that the engine ran: its place among the screened ones, and seconds of a step there.
 using EngineRun = std::pair<std::size_t, double>;
 
-/// Samples/s of each member in the engine, as they are believed: our own step's times in the
-/// target's time, whose costs and scale are fitted to the engine's runs (fit_time()), about the
-/// constants where there are some. Nothing where nothing is known of a member.
-[[nodiscard]] std::vector<std::optional<double>> believed_throughputs(
+/// What our own step's times say of each member in the engine: in the target's time, whose costs
+/// and scale are fitted to the engine's runs (believed_times()), about the constants where there
+/// are some. Nothing where nothing is known of a member.
+[[nodiscard]] std::vector<std::optional<BelievedTime>> believed_in_engine(
     const std::vector<ScreenedMember>& members, const std::vector<EngineRun>& runs,
     const std::optional<TargetConstants>& constants);
 
-/// What is believed of every member of the space in the second instrument.
+/// What is believed of a member in the second instrument.
+struct MemberBelief {
+  Prediction prediction{};
+  double deviation = 0.1;          ///< how far it may be off; relative
+  std::vector<double> unknowns{};  ///< as BelievedTime's; of all members as many, or none
+};
+/// … and of every member of the space.
 struct Beliefs {
-  /// As predictions, with what these members have shown.
-  std::function<std::vector<Prediction>(const std::vector<std::size_t>& ran)> predictions;
-  /// How far off they are (standard deviation, relative): of the first run, which has the common
-  /// scale to itself, and of later ones.
-  double first_error = 0.2, error = 0.1;
+  /// With what these members have shown.
+  std::function<std::vector<MemberBelief>(const std::vector<std::size_t>& ran)> of_members;
+  double error = 0.1;  ///< how far off they were elsewhere (standard deviation, relative)
 };
 /// How far off beliefs are that begin with these constants.
 [[nodiscard]] Beliefs beliefs_about(const std::optional<TargetConstants>& constants,
-                                    decltype(Beliefs::predictions) predictions);
+                                    decltype(Beliefs::of_members) of_members);
 
 /// The search of a second instrument, which costs more than the first and decides. It begins with
 /// the baseline and a few members in which all that the space varies has been seen; then race goes

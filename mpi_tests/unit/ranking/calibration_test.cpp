@@ -1,9 +1,13 @@
+#include "dstune/ranking/calibration.hpp"
+
+#include <algorithm>
 #include <cmath>
+#include <optional>
+#include <random>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "dstune/ranking/scoreboard.hpp"
 #include "samples.hpp"
 
 namespace dstune {
@@ -219,6 +223,103 @@ TEST(PriorTest, KnowsConstantsToAFifth) {
     EXPECT_GT(unknown.deviations_s[each], 0);
     EXPECT_DOUBLE_EQ(prior.deviations_s[each], unknown.deviations_s[each] / 5);
   }
+}
+
+std::vector<CalibrationPoint> all_points(const TimeCalibration& truth) {
+  std::vector<CalibrationPoint> points;
+  for (const int stage : {0, 1, 2, 3})
+    for (const double micro_steps : {1, 2, 8})
+      for (const double measured_s : {0.01, 0.1, 1.0})
+        points.push_back(point(truth, measured_s, stage, micro_steps));
+  return points;
+}
+
+TEST(BelievedTimes, WithoutRunsTheyAreTheConstants) {
+  const std::vector<CalibrationPoint> members = all_points(constants().time);
+  const std::vector<BelievedTime> believed = believed_times(members, {}, constants());
+  ASSERT_EQ(believed.size(), members.size());
+  for (std::size_t member = 0; member < members.size(); ++member) {
+    EXPECT_NEAR(believed[member].target_s, members[member].target_s,
+                1e-9 * members[member].target_s);
+    double squares = 0;
+    for (const double each : believed[member].unknowns) squares += each * each;
+    EXPECT_NEAR(believed[member].deviation, std::sqrt(squares), 1e-9);
+    EXPECT_GT(believed[member].deviation, 0.2) << "another machine";
+  }
+}
+
+TEST(BelievedTimes, ARunTellsMostOfWhatItResembles) {
+  const std::vector<CalibrationPoint> members = all_points(constants().time);
+  const std::vector<BelievedTime> before = believed_times(members, {}, constants());
+  const std::vector<BelievedTime> after = believed_times(members, {members.back()}, constants());
+  for (std::size_t member = 0; member < members.size(); ++member)
+    EXPECT_LT(after[member].deviation, before[member].deviation);
+  EXPECT_LT(after.back().deviation, error_of_believed_time);
+  EXPECT_GT(after.front().deviation, 2 * error_of_believed_time) << "another stage, a short step";
+}
+
+TEST(BelievedTimes, AFewRunsFindAMachineWhoseHostAndNetworkAreOthers) {
+  TimeCalibration other = constants().time;
+  for (std::size_t each = 0; each < num_overheads; ++each)
+    other.costs_s[each] *= is_of_network(static_cast<Overhead>(each)) ? 2.5 : 0.6;
+  const std::vector<CalibrationPoint> members = all_points(other);
+  const std::vector<CalibrationPoint> runs = {members[0], members[8], members[20], members[33]};
+  double error_before = 0, error_after = 0;
+  const std::vector<BelievedTime> before = believed_times(members, {}, constants());
+  const std::vector<BelievedTime> after = believed_times(members, runs, constants());
+  for (std::size_t member = 0; member < members.size(); ++member) {
+    const double truth_s = members[member].target_s;
+    error_before = std::max(error_before, std::abs(before[member].target_s / truth_s - 1));
+    error_after = std::max(error_after, std::abs(after[member].target_s / truth_s - 1));
+  }
+  EXPECT_GT(error_before, 0.3);
+  EXPECT_LT(error_after, 0.1);
+}
+
+TEST(BelievedTimes, AreNeverOverheadsAlone) {
+  // Here one is a hundred times as long as the other, there both are alike.
+  const std::vector<CalibrationPoint> runs = {pair(0.01, 1, overheads(3, 1)),
+                                              pair(1, 1, overheads(3, 1))};
+  for (const auto& known : {std::optional(constants()), std::optional<TargetConstants>()}) {
+    const std::vector<BelievedTime> believed = believed_times(runs, runs, known);
+    EXPECT_GT(believed[1].target_s, 1.01 * believed[0].target_s);
+    for (const BelievedTime& one : believed) EXPECT_TRUE(std::isfinite(one.deviation));
+  }
+}
+
+TEST(BelievedTimes, WithoutConstantsOneRunGivesTheScale) {
+  const std::vector<CalibrationPoint> members = {pair(2, 0), pair(8, 0)};
+  const std::vector<BelievedTime> believed = believed_times(members, {pair(2, 3)}, std::nullopt);
+  EXPECT_NEAR(believed[1].target_s, 12, 0.1);
+}
+
+/// Machines are drawn about the constants as the prior has them. What is believed after some runs
+/// is off by as much as it says.
+TEST(BelievedTimes, AreOffByAsMuchAsTheySay) {
+  std::mt19937_64 random(1);
+  std::normal_distribution<double> normal;
+  const auto factor = [&](double deviation) {
+    return std::max(0.1, 1 + deviation * normal(random));
+  };
+  double squares = 0, count = 0;
+  for (int machine = 0; machine < 60; ++machine) {
+    TimeCalibration other = constants().time;
+    const double scale = factor(0.5), host = factor(0.4), network = factor(0.3);
+    for (double& each : other.scale) each *= scale;
+    for (std::size_t each = 0; each < num_overheads; ++each)
+      other.costs_s[each] *=
+          factor(0.3) * (is_of_network(static_cast<Overhead>(each)) ? network : host);
+    std::vector<CalibrationPoint> members = all_points(other);
+    for (CalibrationPoint& member : members)
+      member.target_s *= std::exp(error_of_believed_time * normal(random));
+    std::ranges::shuffle(members, random);
+    const std::vector<CalibrationPoint> runs(members.begin(), members.begin() + 5);
+    const std::vector<BelievedTime> believed = believed_times(members, runs, constants());
+    for (std::size_t member = runs.size(); member < members.size(); ++member, ++count)
+      squares += std::pow(std::log(members[member].target_s / believed[member].target_s), 2) /
+                 (std::pow(believed[member].deviation, 2) + std::pow(error_of_believed_time, 2));
+  }
+  EXPECT_NEAR(std::sqrt(squares / count), 1, 0.25);
 }
 
 }  // namespace

@@ -150,6 +150,20 @@ TEST(SurrogateTest, LearnsThatPredictionsAreOfSomethingElse) {
     EXPECT_NEAR(surrogate.at(point).mean, -predicted[point], 0.1) << point;
 }
 
+TEST(SurrogateTest, MembersShareWhatIsUnknownOfPredictions) {
+  const Points points = line(20);
+  // The first unknown concerns every third point, the second none that is measured.
+  std::vector<std::vector<double>> unknowns;
+  for (std::size_t point = 0; point < points.size; ++point)
+    unknowns.push_back({point % 3 == 0 ? 0.3 : 0.0, point % 3 == 1 ? 0.3 : 0.0});
+  const std::vector<Sample> samples = {{0, 0.2, 1e-2}, {6, 0.2, 1e-2}, {2, 0, 1e-2}, {8, 0, 1e-2}};
+  Surrogate surrogate(points, {}, unknowns);
+  surrogate.condition(samples);
+  EXPECT_NEAR(surrogate.difference(9, 5).mean, 0.2, 0.03);
+  EXPECT_LT(surrogate.difference(9, 5).deviation, 0.1);
+  EXPECT_GT(surrogate.difference(10, 5).deviation, 0.25);
+}
+
 TEST(SurrogateTest, TrustMakesPosteriorsWider) {
   const Points points = line(11);
   Surrogate surrogate(points);

@@ -115,8 +115,8 @@ std::vector<ScreenedMember> screened_members(const PlannedSpace& space, const Sc
 
 /// Of the engine's figures, by these members' runs there; of memory what was planned. The board
 /// predicts with them from now on.
-std::vector<Prediction> beliefs_of(const SearchParts& parts, const Scoreboard& screened,
-                                   Scoreboard& verified, const std::vector<std::size_t>& ran) {
+std::vector<MemberBelief> beliefs_of(const SearchParts& parts, const Scoreboard& screened,
+                               Scoreboard& verified, const std::vector<std::size_t>& ran) {
   const Preparation& ready = parts.ready;
   const std::vector<ScreenedMember> members =
       screened_members(ready.space, screened, *parts.predictor);
@@ -130,13 +130,18 @@ std::vector<Prediction> beliefs_of(const SearchParts& parts, const Scoreboard& s
     if (const auto known = ready.history.verified.find(ready.keys[row]);
         known != ready.history.verified.end())
       runs.emplace_back(row, mean_step_s(known->second));
-  const auto believed = believed_throughputs(members, runs, ready.target);
-  std::vector<Prediction> beliefs;
+  const auto believed = believed_in_engine(members, runs, ready.target);
+  std::vector<MemberBelief> beliefs;
   for (std::size_t row = 0; row < members.size(); ++row) {
-    Prediction& belief = beliefs.emplace_back(ready.space.members[row].planned.predicted);
-    belief.throughput = believed[row];
-    belief.target_throughput.reset();
-    verified.predict(row, belief);
+    MemberBelief& belief = beliefs.emplace_back(MemberBelief{ready.space.members[row].planned.predicted});
+    belief.prediction.throughput.reset();
+    belief.prediction.target_throughput.reset();
+    if (believed[row]) {
+      belief.prediction.throughput = members[row].batch / believed[row]->target_s;
+      belief.deviation = believed[row]->deviation;
+      belief.unknowns = believed[row]->unknowns;
+    }
+    verified.predict(row, belief.prediction);
   }
   return beliefs;
 }

@@ -1,0 +1,75 @@
+#pragma once
+/// What runs of the user's own training say of the target's time, beside what was believed before
+/// them (docs/trust.md). Local.
+
+#include <optional>
+#include <vector>
+
+#include "dstune/core/target_time.hpp"
+#include "dstune/core/training_config.hpp"
+
+namespace dstune {
+
+/// One configuration that ran here and in the user's training.
+struct CalibrationPoint {
+  double measured_s = 0;  ///< an optimizer step here
+  double target_s = 0;    ///< there
+  Precision precision = Precision::fp32;
+  Overheads overheads{};  ///< of the step
+};
+
+/// What is believed of a calibration before the user's own runs: the mean of a normal prior, and
+/// how far each cost may be from it.
+struct CalibrationPrior {
+  TimeCalibration mean{};
+  Overheads deviations_s{};
+  /// On another one all of its times, and how far they may be off, have a common factor.
+  bool is_of_one_machine = false;
+};
+/// Where nothing is known of the target: costs of 0, which may be as large as is usual for such a
+/// thing.
+[[nodiscard]] CalibrationPrior unknown_target();
+/// About the constants that come with the program.
+[[nodiscard]] CalibrationPrior prior_of(const TargetConstants& constants);
+
+/// Least squares of the relative errors over a common scale and the costs, none below 0. The costs
+/// are drawn to the prior's, each as strongly as the prior is sure of it beside the errors that
+/// measurements have (ridge regression: Hoerl and Kennard, Technometrics 12, 1970; with the bounds:
+/// Lawson and Hanson, Solving Least Squares Problems, 1974): so what the points do not tell apart
+/// changes the common scale, and one point moves that alone, of kernels and costs alike. At least
+/// one point; times are positive and finite. Where the device works behind the host, the prior says
+/// which of the two a point's step waits for.
+TimeCalibration fit_time(const std::vector<CalibrationPoint>& points,
+                         const CalibrationPrior& prior);
+
+/// The constants of the machine on which the points ran; these are of tiny engines, whose kernels
+/// say little of larger ones. So the scales stay near the constants'. All costs of the host may be
+/// dearer by a common factor, and all of the network by another; beside that each is drawn to the
+/// constants as strongly as in prior_of(). What the points do not tell stays as it was, but for
+/// that factor. At least one point; as fit_time()'s.
+TargetConstants fit_machine(const std::vector<CalibrationPoint>& points,
+                            const TargetConstants& constants);
+
+/// What is believed of a member's step in the user's training.
+struct BelievedTime {
+  double target_s = 0;   ///< an optimizer step
+  double deviation = 0;  ///< how far it may be off by the runs that there are; relative
+  /// How far it may be off before any run: by how much it is longer, relative, where one of the
+  /// unknowns is higher by a deviation. Unknowns do not depend on each other, and members share
+  /// them.
+  std::vector<double> unknowns{};
+};
+/// How far a run is from what the best of fits says of it (standard deviation, relative): what runs
+/// differ by, and what the model of the target's time does not have.
+inline constexpr double error_of_believed_time = 0.06;
+
+/// Bayesian linear regression (Rasmussen and Williams 2006, section 2.1) of the relative times of
+/// `runs` on the scale and the costs, none below 0. The prior is about the constants: the scale,
+/// all costs of the host, all of the network, and each cost may be off, each by a share of its own.
+/// Without constants nothing but the order of costs is known. `members`: their target_s means
+/// nothing. Times are positive and finite.
+std::vector<BelievedTime> believed_times(const std::vector<CalibrationPoint>& members,
+                                         const std::vector<CalibrationPoint>& runs,
+                                         const std::optional<TargetConstants>& constants);
+
+}  // namespace dstune
