@@ -234,7 +234,7 @@ void print(const Recorded& recorded, const TargetConstants& constants, int num_s
   const auto row = [&](const char* how, const auto& outcome_of) {
     int close = 0;
     double sum = 0, worst = -1, runs = 0, repeats = 0, correlation = 0;
-    std::size_t most = 0;
+    std::size_t most = 0, most_repeats = 0;
     for (int seed = 0; seed < num_seeds; ++seed) {
       const Outcome one = outcome_of(seed);
       const double lost = regret(one.answer);
@@ -245,10 +245,11 @@ void print(const Recorded& recorded, const TargetConstants& constants, int num_s
       repeats += static_cast<double>(one.repeats) / num_seeds;
       correlation += one.correlation / num_seeds;
       most = std::max(most, one.runs);
+      most_repeats = std::max(most_repeats, one.repeats);
     }
-    std::printf("| %s (%zu) | %s | %.1f, %zu | %.1f | %.2f | %.2f | %d of %d | %.3f |\n",
-                recorded.name.c_str(), count, how, runs, most, repeats, 100 * sum, 100 * worst,
-                close, num_seeds, correlation);
+    std::printf("| %s (%zu) | %s | %.1f, %zu | %.1f, %zu | %.2f | %.2f | %d of %d | %.3f |\n",
+                recorded.name.c_str(), count, how, runs, most, repeats, most_repeats, 100 * sum,
+                100 * worst, close, num_seeds, correlation);
   };
   const auto wrong_by = [&](const std::vector<ScreenedMember>& members, int seed) {
     return wrong_times(recorded, members, wrong, static_cast<std::uint64_t>(seed));
@@ -300,7 +301,8 @@ int main(int argc, char** argv) {
     if (paths.empty() || paths.size() % 2 != 0)
       throw std::runtime_error("name spaces, each with its table");
     std::printf(
-        "| space (members) | searched by | engine runs: mean, most | repeats | mean regret %% | "
+        "| space (members) | searched by | engine runs: mean, most | repeats: mean, most | mean "
+        "regret %% | "
         "worst %% | as good as the best | rank correlation |\n|---|---|---|---|---|---|---|---|\n");
     for (std::size_t at = 0; at < paths.size(); at += 2)
       dstune::bench::print(dstune::bench::read(paths[at], paths[at + 1]), constants, num_seeds,
