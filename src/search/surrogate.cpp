@@ -71,12 +71,13 @@ class Geometry {
     pairs.assign(points.pairs.begin(), points.pairs.end());
     knobs = knob_values(points);
     for (const KnobValues& knob : knobs) resemblance.push_back(resemblance_of(knob));
-    if (!of_unknowns.empty()) {
-      unknowns.resize(static_cast<Index>(of_unknowns.front().size()), features.cols());
-      for (Index point = 0; point < unknowns.cols(); ++point)
-        unknowns.col(point) = Eigen::Map<const VectorXd>(
-            of_unknowns[static_cast<std::size_t>(point)].data(), unknowns.rows());
-    }
+    std::size_t num_unknowns = 0;
+    for (const auto& of_point : of_unknowns) num_unknowns = std::max(num_unknowns, of_point.size());
+    if (num_unknowns > 0) unknowns.setZero(static_cast<Index>(num_unknowns), features.cols());
+    for (std::size_t point = 0; point < of_unknowns.size(); ++point)
+      for (std::size_t unknown = 0; unknown < of_unknowns[point].size(); ++unknown)
+        unknowns(static_cast<Index>(unknown), static_cast<Index>(point)) =
+            of_unknowns[point][unknown];
     if (predicted.empty()) return;
     predictions =
         Eigen::Map<const VectorXd>(predicted.data(), static_cast<Index>(predicted.size()));

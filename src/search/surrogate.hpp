@@ -58,8 +58,7 @@ class Surrogate {
  public:
   /// `predicted`: of each point, a logarithm; empty where nothing is.
   /// `unknowns`: of each point, by how much its value changes with each of some unknowns that do
-  /// not depend on each other, in their deviations; empty where there are none. Of all points as
-  /// many.
+  /// not depend on each other, in their deviations; empty where none is its own, or there are none.
   explicit Surrogate(const Points& points, std::span<const double> predicted = {},
                      std::span<const std::vector<double>> unknowns = {});
   ~Surrogate();

@@ -49,7 +49,7 @@ using EngineRun = std::pair<std::size_t, double>;
 struct MemberBelief {
   Prediction prediction{};
   double deviation = 0.1;          ///< how far it may be off; relative
-  std::vector<double> unknowns{};  ///< as BelievedTime's; of all members as many, or none
+  std::vector<double> unknowns{};  ///< as BelievedTime's; empty where nothing is predicted
 };
 /// … and of every member of the space.
 struct Beliefs {

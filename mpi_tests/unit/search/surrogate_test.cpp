@@ -156,6 +156,7 @@ TEST(SurrogateTest, MembersShareWhatIsUnknownOfPredictions) {
   std::vector<std::vector<double>> unknowns;
   for (std::size_t point = 0; point < points.size; ++point)
     unknowns.push_back({point % 3 == 0 ? 0.3 : 0.0, point % 3 == 1 ? 0.3 : 0.0});
+  unknowns[5].clear();
   const std::vector<Sample> samples = {{0, 0.2, 1e-2}, {6, 0.2, 1e-2}, {2, 0, 1e-2}, {8, 0, 1e-2}};
   Surrogate surrogate(points, {}, unknowns);
   surrogate.condition(samples);

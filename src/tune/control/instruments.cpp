@@ -116,7 +116,7 @@ std::vector<ScreenedMember> screened_members(const PlannedSpace& space, const Sc
 /// Of the engine's figures, by these members' runs there; of memory what was planned. The board
 /// predicts with them from now on.
 std::vector<MemberBelief> beliefs_of(const SearchParts& parts, const Scoreboard& screened,
-                               Scoreboard& verified, const std::vector<std::size_t>& ran) {
+                                     Scoreboard& verified, const std::vector<std::size_t>& ran) {
   const Preparation& ready = parts.ready;
   const std::vector<ScreenedMember> members =
       screened_members(ready.space, screened, *parts.predictor);
@@ -133,7 +133,8 @@ std::vector<MemberBelief> beliefs_of(const SearchParts& parts, const Scoreboard&
   const auto believed = believed_in_engine(members, runs, ready.target);
   std::vector<MemberBelief> beliefs;
   for (std::size_t row = 0; row < members.size(); ++row) {
-    MemberBelief& belief = beliefs.emplace_back(MemberBelief{ready.space.members[row].planned.predicted});
+    MemberBelief& belief =
+        beliefs.emplace_back(MemberBelief{ready.space.members[row].planned.predicted});
     belief.prediction.throughput.reset();
     belief.prediction.target_throughput.reset();
     if (believed[row]) {
