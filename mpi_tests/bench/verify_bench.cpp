@@ -154,6 +154,12 @@ std::vector<EngineRun> runs_on(const Scoreboard& board, const std::vector<std::s
   return runs;
 }
 
+std::vector<std::optional<double>> throughputs_of(const std::vector<MemberBelief>& beliefs) {
+  std::vector<std::optional<double>> throughputs;
+  for (const MemberBelief& belief : beliefs) throughputs.push_back(belief.prediction.throughput);
+  return throughputs;
+}
+
 /// `screened`: empty where nothing is known of the engine before it runs.
 Outcome search(const Recorded& recorded, const std::vector<ScreenedMember>& screened,
                const TargetConstants& constants, std::int64_t seed) {
@@ -169,15 +175,8 @@ Outcome search(const Recorded& recorded, const std::vector<ScreenedMember>& scre
   if (!screened.empty()) {
     options.make_tuner = [&](const TuningOptions& tuning, const Scoreboard& board) {
       const auto believe = [&](const std::vector<std::size_t>& ran) {
-        const auto times = believed_in_engine(screened, runs_on(board, ran), constants);
-        std::vector<MemberBelief> beliefs(times.size());
-        last.clear();
-        for (std::size_t member = 0; member < times.size(); ++member) {
-          last.push_back(screened[member].batch / times[member]->target_s);
-          beliefs[member].prediction.throughput = last.back();
-          beliefs[member].deviation = times[member]->deviation;
-          beliefs[member].unknowns = times[member]->unknowns;
-        }
+        auto beliefs = believed_in_engine(screened, runs_on(board, ran), constants);
+        last = throughputs_of(beliefs);
         return beliefs;
       };
       return make_verifying_tuner(recorded.space, tuning, beliefs_about(constants, believe));
@@ -262,11 +261,8 @@ void print(const Recorded& recorded, const TargetConstants& constants, int num_s
   });
   row("the engine alone", [&](int seed) { return search(recorded, {}, constants, seed); });
   row("our own step alone", [&](int seed) {
-    const std::vector<ScreenedMember> screened = wrong_by(recorded.screened, seed);
-    std::vector<std::optional<double>> believed;
-    const auto times = believed_in_engine(screened, {}, constants);
-    for (std::size_t member = 0; member < times.size(); ++member)
-      believed.push_back(screened[member].batch / times[member]->target_s);
+    const auto believed =
+        throughputs_of(believed_in_engine(wrong_by(recorded.screened, seed), {}, constants));
     return Outcome{best_by(recorded, believed), 0, 0, 0};
   });
   std::printf(

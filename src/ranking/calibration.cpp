@@ -25,18 +25,20 @@ constexpr double doubt = 0.2;
 constexpr double noise = 0.03;
 /// Likewise, of a tiny engine's step.
 constexpr double noise_of_tiny = 0.05;
-/// The scale of another machine may be off by such a share, …
-constexpr double doubt_of_scale = 0.05;
-/// … and so may what all costs of the host are dearer there, or all of the network.
-constexpr double doubt_of_machine = 2;
-/// Before a job's own runs in the engine each of these may be off by such a share: chosen on the
-/// recorded spaces, as what makes their runs likeliest, in any order (docs/fidelity.md).
-constexpr double doubt_of_job = 0.4;
-constexpr double doubt_of_job_scale = 0.7;
-constexpr double doubt_of_job_host = 0.5;
-constexpr double doubt_of_job_network = 0.3;
+/// By which shares constants may be off: standard deviations.
+struct Doubts {
+  double scale = 0, cost = 0;
+  double host = 0, network = 0;  ///< of a factor that all costs of the host have, or the network's
+  double least_known = 0;        ///< the least cost that the doubt is a share of; in likely costs
+};
+/// On another machine, before its tiny engines.
+constexpr Doubts before_tiny_engines{.scale = 0.05, .cost = doubt, .host = 2, .network = 2};
+/// Before a job's own runs in the engine: chosen on the recorded spaces, as what makes their runs
+/// likeliest, in any order (docs/fidelity.md).
+constexpr Doubts before_own_runs{
+    .scale = 0.7, .cost = 0.4, .host = 0.5, .network = 0.3, .least_known = 1};
 /// … and where there are no constants.
-constexpr double doubt_of_any_scale = 3;
+constexpr Doubts without_constants{.scale = 3, .cost = 1, .least_known = 1};
 /// A step is never overheads alone: at least so much of its own share stays.
 constexpr double least_scale = 0.05;
 /// Of fits, each with weights by the one before.
@@ -116,13 +118,6 @@ struct Unknowns {
   Eigen::MatrixXd covariance;
 };
 
-/// Standard deviations, relative.
-struct Doubts {
-  double scale = 0, cost = 0;
-  double host = 0, network = 0;  ///< of a factor that all costs of the host have, or the network's
-  double least_known = 0;        ///< the least cost that the doubt is a share of; in likely costs
-};
-
 Unknowns unknowns_of(const TimeCalibration& time, const Doubts& doubts) {
   constexpr auto size = static_cast<Eigen::Index>(num_unknowns);
   Unknowns unknowns{Eigen::VectorXd::Zero(size), Eigen::MatrixXd::Zero(size, size)};
@@ -182,8 +177,7 @@ CalibrationPrior prior_of(const TargetConstants& constants) {
 TargetConstants fit_machine(const std::vector<CalibrationPoint>& points,
                             const TargetConstants& constants) {
   require(!points.empty(), "there is something to fit to");
-  const Unknowns unknowns =
-      unknowns_of(constants.time, {doubt_of_scale, doubt, doubt_of_machine, doubt_of_machine, 0});
+  const Unknowns unknowns = unknowns_of(constants.time, before_tiny_engines);
   const Eigen::VectorXd& mean = unknowns.mean;
   const Eigen::MatrixXd precision = inverse_of(unknowns.covariance);
   TargetConstants result = constants;
@@ -219,10 +213,7 @@ std::vector<BelievedTime> believed_times(const std::vector<CalibrationPoint>& me
                                          const std::vector<CalibrationPoint>& runs,
                                          const std::optional<TargetConstants>& constants) {
   const TimeCalibration before = constants ? constants->time : TimeCalibration{};
-  const Unknowns prior = constants
-                             ? unknowns_of(before, {doubt_of_job_scale, doubt_of_job,
-                                                    doubt_of_job_host, doubt_of_job_network, 1})
-                             : unknowns_of(before, {doubt_of_any_scale, 1, 0, 0, 1});
+  const Unknowns prior = unknowns_of(before, constants ? before_own_runs : without_constants);
   Eigen::MatrixXd left = inverse_of(prior.covariance);
   Eigen::VectorXd right = left * prior.mean;
   for (const CalibrationPoint& run : runs) {

@@ -50,9 +50,6 @@ constexpr std::size_t min_cap = 10;
 constexpr double cap_share = 0.35;
 /// The joint draws are among so many; of all others their own chances count.
 constexpr std::size_t max_challengers = 200;
-/// From one placement and moment to the next the same configuration differs by so much (standard
-/// deviation, relative), whatever its own interval says.
-constexpr double run_to_run = 0.02;
 /// Where an interval has no end.
 constexpr double no_precision = 0.2;
 
@@ -63,7 +60,7 @@ class RaceTuner : public Tuner {
         metric_(options.metric),
         seed_(static_cast<std::uint64_t>(options.seed)),
         memory_(space),
-        run_error_(begun.run_error.value_or(run_to_run)),
+        run_error_(begun.run_error),
         are_spread_(begun.are_spread),
         fitted_(begun.fitted) {
     if (options.num_trials) trials_left_ = static_cast<std::size_t>(*options.num_trials);
@@ -546,7 +543,7 @@ class RaceTuner : public Tuner {
   Features features_;
   std::optional<FailureRules> failures_;
   MeasuredMemory memory_;
-  double run_error_;                                    ///< standard deviation, relative
+  double run_error_;                                    ///< Begun's
   bool are_spread_;                                     ///< what ran before
   std::set<std::size_t> fitted_;                        ///< members
   std::size_t num_fitted_ = 0;                          ///< of these, that were observed

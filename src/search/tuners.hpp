@@ -34,8 +34,9 @@ struct Begun {
   std::vector<std::vector<double>> unknowns{};
   /// They were spread over the space, so that it is not explored any more.
   bool are_spread = false;
-  /// From run to run the same member differs by so much, where that is known; relative.
-  std::optional<double> run_error{};
+  /// From one placement and moment to the next the same member differs by so much (standard
+  /// deviation, relative), whatever its own interval says.
+  double run_error = 0.02;
 };
 std::unique_ptr<Tuner> make_race_tuner(const PlannedSpace& space, const TuningOptions& options,
                                        const Begun& begun = {});

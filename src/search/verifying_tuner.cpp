@@ -210,9 +210,9 @@ double step_by_both(double measured_s, double predicted_s, const OwnErrors& erro
                   (of_run + of_prediction));
 }
 
-std::vector<std::optional<BelievedTime>> believed_in_engine(
-    const std::vector<ScreenedMember>& members, const std::vector<EngineRun>& runs,
-    const std::optional<TargetConstants>& constants) {
+std::vector<MemberBelief> believed_in_engine(const std::vector<ScreenedMember>& members,
+                                             const std::vector<EngineRun>& runs,
+                                             const std::optional<TargetConstants>& constants) {
   const auto point_of = [](const ScreenedMember& member, double target_s) {
     return CalibrationPoint{*member.step_s, target_s, member.precision, member.overheads};
   };
@@ -221,12 +221,18 @@ std::vector<std::optional<BelievedTime>> believed_in_engine(
     if (members[place].step_s && step_s > 0) points.push_back(point_of(members[place], step_s));
   for (const ScreenedMember& member : members)
     if (member.step_s) known.push_back(point_of(member, 0));
-  const std::vector<BelievedTime> times = believed_times(known, points, constants);
-  std::vector<std::optional<BelievedTime>> believed;
+  std::vector<BelievedTime> times = believed_times(known, points, constants);
+  std::vector<MemberBelief> beliefs;
   auto next = times.begin();
-  for (const ScreenedMember& member : members)
-    believed.push_back(member.step_s ? std::optional(*next++) : std::nullopt);
-  return believed;
+  for (const ScreenedMember& member : members) {
+    MemberBelief& belief = beliefs.emplace_back();
+    if (!member.step_s) continue;
+    belief.prediction.throughput = member.batch / next->target_s;
+    belief.deviation = next->deviation;
+    belief.unknowns = std::move(next->unknowns);
+    ++next;
+  }
+  return beliefs;
 }
 
 Beliefs beliefs_about(const std::optional<TargetConstants>& constants,

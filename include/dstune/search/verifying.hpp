@@ -38,20 +38,20 @@ struct OwnErrors {
 /// A member that the engine ran: its place among the screened ones, and seconds of a step there.
 using EngineRun = std::pair<std::size_t, double>;
 
-/// What our own step's times say of each member in the engine: in the target's time, whose costs
-/// and scale are fitted to the engine's runs (believed_times()), about the constants where there
-/// are some. Nothing where nothing is known of a member.
-[[nodiscard]] std::vector<std::optional<BelievedTime>> believed_in_engine(
-    const std::vector<ScreenedMember>& members, const std::vector<EngineRun>& runs,
-    const std::optional<TargetConstants>& constants);
-
 /// What is believed of a member in the second instrument.
 struct MemberBelief {
   Prediction prediction{};
   double deviation = 0.1;          ///< how far it may be off; relative
   std::vector<double> unknowns{};  ///< as BelievedTime's; empty where nothing is predicted
 };
-/// … and of every member of the space.
+/// What our own step's times say of each member in the engine: in the target's time, whose costs
+/// and scale are fitted to the engine's runs (believed_times()), about the constants where there
+/// are some. Of the predictions throughput alone is set; it is nothing where nothing is known.
+[[nodiscard]] std::vector<MemberBelief> believed_in_engine(
+    const std::vector<ScreenedMember>& members, const std::vector<EngineRun>& runs,
+    const std::optional<TargetConstants>& constants);
+
+/// What is believed of every member of the space.
 struct Beliefs {
   /// With what these members have shown.
   std::function<std::vector<MemberBelief>(const std::vector<std::size_t>& ran)> of_members;

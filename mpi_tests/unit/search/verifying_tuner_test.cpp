@@ -118,7 +118,7 @@ TEST_F(VerifyingTunerTest, AsksForBeliefsAgainAfterEachOfTheFirst) {
 
 TEST_F(VerifyingTunerTest, BeliefsOfTheFirstAreTestedToo) {
   corrects_ = true;
-  // Eight beliefs have to pass, and those of the first four are among them.
+  // Eight beliefs have to pass. Were those of the first four not among them, twelve would run.
   EXPECT_THAT(run(*tuner()).size(), testing::AllOf(testing::Ge(8U), testing::Le(11U)));
 }
 

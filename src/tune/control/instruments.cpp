@@ -130,18 +130,13 @@ std::vector<MemberBelief> beliefs_of(const SearchParts& parts, const Scoreboard&
     if (const auto known = ready.history.verified.find(ready.keys[row]);
         known != ready.history.verified.end())
       runs.emplace_back(row, mean_step_s(known->second));
-  const auto believed = believed_in_engine(members, runs, ready.target);
-  std::vector<MemberBelief> beliefs;
-  for (std::size_t row = 0; row < members.size(); ++row) {
-    MemberBelief& belief =
-        beliefs.emplace_back(MemberBelief{ready.space.members[row].planned.predicted});
-    belief.prediction.throughput.reset();
-    belief.prediction.target_throughput.reset();
-    if (believed[row]) {
-      belief.prediction.throughput = members[row].batch / believed[row]->target_s;
-      belief.deviation = believed[row]->deviation;
-      belief.unknowns = believed[row]->unknowns;
-    }
+  std::vector<MemberBelief> beliefs = believed_in_engine(members, runs, ready.target);
+  for (std::size_t row = 0; row < beliefs.size(); ++row) {
+    MemberBelief& belief = beliefs[row];
+    Prediction prediction = ready.space.members[row].planned.predicted;
+    prediction.throughput = belief.prediction.throughput;
+    prediction.target_throughput.reset();
+    belief.prediction = std::move(prediction);
     verified.predict(row, belief.prediction);
   }
   return beliefs;
