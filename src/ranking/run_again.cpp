@@ -191,7 +191,10 @@ std::optional<RunAgain> RunAgainPolicy::next_in_finals(double time_left_s) {
   const bool is_first_round = !has_begun() || std::ranges::any_of(turns_, [&](std::size_t row) {
     return num_final_tries(board_.row(row)) == 0;
   });
-  const bool is_over = !is_first_round && (is_settled(board_) || is_time_over());
+  // What was not measured again is not settled, whatever the model makes of its one run.
+  const bool is_settled_here =
+      is_settled(board_) && (!board_.best() || num_final_tries(board_.row(*board_.best())) > 0);
+  const bool is_over = !is_first_round && (is_settled_here || is_time_over());
   if (!is_over && turns_.empty()) {
     turns_ = turns_of_next_round();
     if (std::string reason = no_finals_reason(turns_); !reason.empty() && !has_begun()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <random>
 
@@ -29,8 +30,13 @@ constexpr Scale drift_scale{0.005, 1.3};
 /// Predictions are off by so much where too little was measured to tell.
 constexpr double usual_prediction_error = 0.1;
 constexpr std::size_t enough_predictions = 5;
-/// Degrees of freedom of Student's t: a few predictions are off by far more than others.
+/// Degrees of freedom of Student's t: a few predictions are off by more than others.
 constexpr double tails = 4;
+/// Some say nothing of their member, which is off by so much: what is short of memory, say, takes
+/// twice as long. Without them a slow run of such a member is taken for a disturbed one. As if so
+/// many had been seen before, one of them wrong.
+constexpr double predictions_seen_before = 20;
+constexpr double wrong_deviation = 0.5;
 /// Of a member of which nothing is predicted.
 constexpr double unknown_deviation = 2;
 /// A disturbed run is slower by one of these, give or take half of it.
@@ -75,7 +81,9 @@ class Sampler {
         num_runs_(static_cast<Index>(runs.size())),
         prediction_scale_{usual_prediction_error, 0.7},
         disturbed_(runs.size(), false),
+        runs_of_(predicted.size()),
         tail_weights_(predicted.size(), 1),
+        is_wrong_(predicted.size(), false),
         members_(VectorXd::Zero(static_cast<Index>(predicted.size()))),
         drift_(VectorXd::Zero(num_runs_)) {
     double sum = 0;
@@ -85,6 +93,7 @@ class Sampler {
       has_neighbours_ |= !run.is_alone;
     }
     middle_ = sum / static_cast<double>(runs.size());
+    for (Index index = 0; index < num_runs_; ++index) runs_of_[run(index).member].push_back(index);
     if (errors.count >= enough_predictions) {
       // It was estimated from so many.
       prediction_scale_ = {std::clamp(errors.deviation, level(0), level(num_levels - 1)),
@@ -97,9 +106,10 @@ class Sampler {
 
   /// One sweep over all that is unknown.
   void sweep() {
+    draw_what_is_wrong();
     draw_speeds();
     draw_neighbour();
-    draw_disturbances();
+    draw_slowdown();
     draw_run_deviation();
     draw_drift_scale();
     draw_predictions();
@@ -173,6 +183,17 @@ class Sampler {
   [[nodiscard]] double variance(Index index) const {
     return variance(index, disturbed_[static_cast<std::size_t>(index)], run_deviation_);
   }
+  /// What is believed of a member's speed without its runs.
+  struct Prior {
+    double mean, variance;
+  };
+  [[nodiscard]] Prior prior_of(std::size_t member) const {
+    if (!predicted_[member]) return {middle_, square(unknown_deviation)};
+    return {*predicted_[member] + shift_,
+            is_wrong_[member] ? square(wrong_deviation)
+                              : square(prediction_deviation_) / tail_weights_[member]};
+  }
+
   /// What a run says of its member and the drift, without what is known to have slowed it.
   [[nodiscard]] double cleared(Index index) const {
     return run(index).log_speed + (disturbed_[static_cast<std::size_t>(index)] ? slowdown_ : 0) -
@@ -183,15 +204,51 @@ class Sampler {
            (run(index).is_alone ? 0 : neighbour_);
   }
 
+  /// How likely a member's runs are, whatever its speed is; a logarithm.
+  [[nodiscard]] double log_likelihood(std::size_t member) const {
+    const Prior prior = prior_of(member);
+    double weight = 1 / prior.variance, sum = prior.mean * weight, result = 0;
+    for (const Index index : runs_of_[member]) {
+      const double measured = cleared(index) - drift_[index];
+      result += log_normal(measured - sum / weight, 1 / weight + variance(index));
+      weight += 1 / variance(index);
+      sum += measured / variance(index);
+    }
+    return result;
+  }
+
+  /// A run that is far from its prediction was disturbed, or the prediction is wrong. Both are
+  /// drawn together, and for any speed of the member: one after the other they would never change.
+  void draw_what_is_wrong() {
+    const double log_odds_disturbed = std::log(disturbed_share_ / (1 - disturbed_share_));
+    const double log_odds_wrong = std::log(wrong_share_ / (1 - wrong_share_));
+    for (Index index = 0; index < num_runs_; ++index) {
+      const auto at = static_cast<std::size_t>(index);
+      const std::size_t member = run(index).member;
+      const std::size_t num_cases = predicted_[member] ? 4 : 2;
+      std::array<double, 4> log_weights{};
+      log_weights.fill(-std::numeric_limits<double>::infinity());
+      const auto take = [&](std::size_t which) {
+        disturbed_[at] = which % 2 == 1;
+        is_wrong_[member] = which / 2 == 1;
+      };
+      for (std::size_t which = 0; which < num_cases; ++which) {
+        take(which);
+        log_weights[which] = log_likelihood(member) + (disturbed_[at] ? log_odds_disturbed : 0) +
+                             (is_wrong_[member] ? log_odds_wrong : 0);
+      }
+      take(choose(log_weights));
+    }
+  }
+
   /// Members and drift together: members are eliminated, so that a matrix of the runs is left.
   void draw_speeds() {
     const Index num_members = members_.size();
     VectorXd weights(num_members), sums(num_members);
     for (Index member = 0; member < num_members; ++member) {
-      const auto at = static_cast<std::size_t>(member);
-      const double deviation = predicted_[at] ? prediction_deviation_ : unknown_deviation;
-      weights[member] = tail_weights_[at] / square(deviation);
-      sums[member] = weights[member] * (predicted_[at] ? *predicted_[at] + shift_ : middle_);
+      const auto [mean, variance] = prior_of(static_cast<std::size_t>(member));
+      weights[member] = 1 / variance;
+      sums[member] = mean / variance;
     }
     VectorXd precisions(num_runs_);
     for (Index index = 0; index < num_runs_; ++index) {
@@ -241,21 +298,16 @@ class Sampler {
     neighbour_ = sum / weight + normal() / std::sqrt(weight);
   }
 
-  void draw_disturbances() {
-    double num = 0;
-    const double log_odds = std::log(disturbed_share_ / (1 - disturbed_share_));
-    for (Index index = 0; index < num_runs_; ++index) {
-      const double distance = residual(index);
-      const std::array<double, 2> log_weights{
-          log_normal(distance, variance(index, false, run_deviation_)),
-          log_odds + log_normal(distance + slowdown_, variance(index, true, run_deviation_))};
-      const bool is_disturbed = choose(log_weights) == 1;
-      disturbed_[static_cast<std::size_t>(index)] = is_disturbed;
-      num += is_disturbed ? 1 : 0;
-    }
+  /// A share of which so many were seen, as if `before` had been, one of them such a one.
+  [[nodiscard]] double draw_share(double num, double of, double before) {
     const double yes = gamma(1 + num);
-    const double no = gamma(runs_seen_before - 1 + static_cast<double>(num_runs_) - num);
-    disturbed_share_ = std::clamp(yes / (yes + no), 1e-6, 0.5);
+    const double no = gamma(before - 1 + of - num);
+    return std::clamp(yes / (yes + no), 1e-6, 0.5);
+  }
+
+  void draw_slowdown() {
+    disturbed_share_ =
+        draw_share(num_disturbed(), static_cast<double>(num_runs_), runs_seen_before);
     std::array<double, slowdowns.size()> log_weights{};
     for (std::size_t each = 0; each < slowdowns.size(); ++each) {
       slowdown_ = slowdowns[each];
@@ -301,8 +353,15 @@ class Sampler {
       sum = weight * errors_.center;
     }
     std::vector<double> squares;
+    double num_predicted = 0, num_wrong = 0;
     for (std::size_t member = 0; member < predicted_.size(); ++member) {
       if (!predicted_[member]) continue;
+      ++num_predicted;
+      num_wrong += is_wrong_[member] ? 1 : 0;
+      if (is_wrong_[member]) {
+        tail_weights_[member] = gamma(tails / 2) / (tails / 2);
+        continue;
+      }
       const double off = members_[static_cast<Index>(member)] - *predicted_[member];
       const double own = tail_weights_[member] / square(prediction_deviation_);
       // Those of the members are among the errors of all.
@@ -314,6 +373,7 @@ class Sampler {
       tail_weights_[member] = gamma((tails + 1) / 2) / ((tails + apart) / 2);
       squares.push_back(tail_weights_[member] * square(off - shift_));
     }
+    wrong_share_ = draw_share(num_wrong, num_predicted, predictions_seen_before);
     if (squares.empty()) return;
     shift_ = sum / weight + normal() / std::sqrt(weight);
     prediction_deviation_ = choose_level([&](double deviation) {
@@ -344,7 +404,10 @@ class Sampler {
   double slowdown_ = slowdowns[slowdowns.size() / 2];
   double shift_ = 0;  ///< of all predictions
   double prediction_deviation_ = usual_prediction_error;
-  std::vector<double> tail_weights_;  ///< of each member's prediction, as of Student's t
+  std::vector<std::vector<Index>> runs_of_;  ///< each member
+  std::vector<double> tail_weights_;         ///< of each member's prediction, as of Student's t
+  std::vector<bool> is_wrong_;               ///< each member's prediction
+  double wrong_share_ = 1 / predictions_seen_before;
   VectorXd members_, drift_, expected_;
 };
 

@@ -44,6 +44,30 @@ TEST(ContendersTest, AreMoreWhereRunsDifferMore) {
   EXPECT_THAT(contenders(judged(draft)), SizeIs(Gt(2)));
 }
 
+/// Twelve members of which the first nine take what was predicted of them, 1 s and more. The last
+/// three were predicted to take 0.95 s, and take 1.8 s.
+test::Draft draft_with_wrong_predictions() {
+  std::vector<double> steps_s;
+  for (int row = 0; row < 9; ++row) steps_s.push_back(1 + 0.05 * row);
+  steps_s.resize(12, 1.8);
+  test::Draft draft = test::draft_of(steps_s);
+  for (std::size_t row = 0; row < draft.rows.size(); ++row)
+    draft.rows[row].record->predicted.throughput = 16 / (row < 9 ? steps_s[row] * 1.001 : 0.95);
+  return draft;
+}
+
+TEST(WrongPredictionsTest, RunsCountForMoreThanWhatWasPredicted) {
+  test::Draft draft = draft_with_wrong_predictions();
+  for (std::size_t row = 9; row < 12; ++row)
+    draft.rows[row].repeats.push_back(test::repeat_of(RepeatKind::final_round, 1, 1.8));
+  draft.rows[0].repeats.push_back(test::repeat_of(RepeatKind::final_round, 1, 1));
+  const Scoreboard board = judged(draft);
+  EXPECT_EQ(board.best(), 0U);
+  const auto place = board.verdict()->place_of(0);
+  ASSERT_TRUE(place);
+  EXPECT_GT(board.verdict()->chance_near_best(*place), 0.95);
+}
+
 constexpr double much_time_s = 1e6;
 
 /// How often each row is measured again, where round k takes a row's time times noise(row, k).
@@ -71,6 +95,16 @@ std::vector<int> counts_of_finals(const test::Draft& draft, const std::vector<do
 
 double quiet(std::size_t /*row*/, int /*round*/) {
   return 1;
+}
+
+TEST(WrongPredictionsTest, FinalsEndWithWhatIsFast) {
+  const test::Draft draft = draft_with_wrong_predictions();
+  std::vector<double> steps_s;
+  for (const Row& row : draft.rows) steps_s.push_back(mean_step_s(row.record->measurement));
+  std::vector<std::size_t> order;
+  const std::vector<int> counts = counts_of_finals(draft, steps_s, quiet, &order);
+  EXPECT_GT(counts[0], 0) << "what is the answer was measured again";
+  EXPECT_LE(order.size(), 24U);
 }
 
 TEST(FinalRunTest, WhatIsClearIsRunOnceMore) {
