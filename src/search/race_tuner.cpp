@@ -43,13 +43,21 @@ constexpr double excluded_chance_of_others = 0.02;
 constexpr double cost_of_limit = 0.1;
 /// After so few experiments beliefs say little of each member, and all count together.
 constexpr std::size_t few_samples = 2;
-/// Of fewer, nothing is known but what was predicted, up to a common factor.
-constexpr std::size_t min_believed = 2;
+/// Beliefs are tested from so many samples on: the first one gives the factor that all predictions
+/// share. Where nothing is predicted it says nothing of how far others may be from it.
+constexpr std::size_t min_believed = 1;
+constexpr std::size_t min_believed_unpredicted = 2;
 /// Without beliefs that hold so many are run, or that share of the members where it is more.
 constexpr std::size_t min_cap = 10;
 constexpr double cap_share = 0.35;
 /// The joint draws are among so many; of all others their own chances count.
 constexpr std::size_t max_challengers = 200;
+constexpr int num_draws = 2000;
+/// … and where the search is far from its end, so that its chance decides nothing.
+constexpr std::size_t few_challengers = 64;
+constexpr int few_draws = 400;
+/// Of what is known exactly.
+constexpr double least_deviation = 1e-9;
 /// Where an interval has no end.
 constexpr double no_precision = 0.2;
 
@@ -101,7 +109,7 @@ class RaceTuner : public Tuner {
                                : explores         ? most_different()
                                : samples_.empty() ? first_choice()
                                                   : best_choice();
-    if (samples_.size() >= min_believed) note_belief(chosen);
+    if (are_beliefs_tested()) note_belief(chosen);
     waiting_.erase(chosen);
     running_.insert(chosen);
     --trials_left_;
@@ -116,7 +124,7 @@ class RaceTuner : public Tuner {
     // Known from the journal: what would have been believed.
     if (fitted_.contains(index)) {
       ++num_fitted_;
-    } else if (observation.value && !running_.contains(place) && samples_.size() >= min_believed) {
+    } else if (observation.value && !running_.contains(place) && are_beliefs_tested()) {
       condition();
       note_belief(place);
     }
@@ -249,6 +257,11 @@ class RaceTuner : public Tuner {
     note_error(samples_.back());
   }
 
+  [[nodiscard]] bool are_beliefs_tested() const {
+    const bool is_predicted = candidates_.front().prior != candidates_.back().prior;
+    return samples_.size() >= (is_predicted ? min_believed : min_believed_unpredicted);
+  }
+
   /// What is believed of a member that begins to run, before the record widens it.
   void note_belief(std::size_t place) {
     const Posterior posterior = surrogate_->at(place);
@@ -369,12 +382,18 @@ class RaceTuner : public Tuner {
     return std::log(static_cast<double>(global_batch(experiment.config, size))) - score;
   }
 
+  /// What is likeliest to be better (Kushner 1964): that ends a search soonest. By how much it may
+  /// be better does not count; what is uncertain is tried by most_different(). Where nothing was
+  /// planned beliefs are too wide for that.
   [[nodiscard]] std::size_t best_choice() const {
     condition();
     return most_promising([&](std::size_t place) {
       // Without a best one all that was timed was raced out: what is known of the member decides.
-      return best_ ? expected_improvement(relevant_advantage(place))
-                   : candidates_[place].prior + surrogate_->at(place).mean;
+      if (!best_) return candidates_[place].prior + surrogate_->at(place).mean;
+      // Rises with the chance, and tells apart what is all but sure, or next to impossible.
+      const Posterior advantage = relevant_advantage(place);
+      if (space_.is_unplanned) return expected_improvement(advantage);
+      return advantage.mean / std::max(advantage.deviation, least_deviation);
     });
   }
 
@@ -497,22 +516,28 @@ class RaceTuner : public Tuner {
           {chance_above_zero(posterior), {place, offset - std::log1p(relevant_gain)}});
     }
     std::ranges::sort(challengers, std::ranges::greater(), &Chance::first);
-    const std::size_t joint = std::min(challengers.size(), max_challengers);
-    const auto sum_of = [&](std::size_t from, std::size_t end) {
+    const auto sum_from = [&](std::size_t first) {
       double sum = 0;
-      for (std::size_t each = from; each < end; ++each) sum += challengers[each].first;
+      for (std::size_t each = first; each < challengers.size(); ++each)
+        sum += challengers[each].first;
       return sum;
     };
-    const double of_others = sum_of(joint, challengers.size());
-    const double at_most = sum_of(0, joint) + of_others;
-    if (at_most < small_chance || joint == 0) {
-      chance_ = at_most;
-    } else if (challengers.front().first >= small_chance && samples_.size() > few_samples) {
-      chance_ = std::min(1.0, std::max(challengers.front().first, of_others));
-    } else {
+    const auto any_of = [&](std::size_t most, int draws) {
+      const std::size_t joint = std::min(challengers.size(), most);
       std::vector<Surrogate::Challenger> closest;
       for (std::size_t each = 0; each < joint; ++each) closest.push_back(challengers[each].second);
-      chance_ = std::min(1.0, surrogate_->chance_of_any(closest, *best_, seed_) + of_others);
+      return std::min(1.0,
+                      surrogate_->chance_of_any(closest, *best_, seed_, draws) + sum_from(joint));
+    };
+    const double at_most = sum_from(0);
+    if (at_most < small_chance) {
+      chance_ = at_most;
+    } else if (challengers.front().first < small_chance || samples_.size() <= few_samples) {
+      chance_ = any_of(max_challengers, num_draws);
+    } else {
+      // Members are more alike in what is wrong about them than beliefs know. So the truth lies
+      // between the likeliest one's chance and that of all, as if they hung together no more.
+      chance_ = (challengers.front().first + any_of(few_challengers, few_draws)) / 2;
     }
     is_chance_known_ = true;
   }

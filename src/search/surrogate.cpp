@@ -26,14 +26,13 @@ using Eigen::VectorXd;
 constexpr double constant_variance = 1.0;
 /// Keeps matrices positive definite where points coincide.
 constexpr double jitter = 1e-9;
-constexpr int num_draws = 2000;
 /// Leave-one-out errors count as if so many that were just right were among them.
-constexpr double prior_observations = 4;
+constexpr double prior_observations = 2;
 /// Fewer errors say nothing of how much beliefs are worth.
 constexpr std::size_t enough_errors = 8;
 constexpr std::size_t recent_errors = 16;
 /// Beliefs are never taken for better than so much of their own deviation.
-constexpr double narrowest = 0.7;
+constexpr double narrowest = 0.6;
 /// Of errors unlike all before.
 constexpr double favourable_share = 0.25;
 /// Of Student's t, where tails are heavy, and its scale where its numbers deviate by 1.
@@ -232,6 +231,27 @@ MatrixXd covariance(const Kernel& kernel, std::span<const Sample> samples) {
   return result;
 }
 
+double normal_chance_below(double z) {
+  return 0.5 * std::erfc(-z / std::numbers::sqrt2);
+}
+
+/// Of Student's t with four degrees of freedom.
+double heavy_chance_below(double t) {
+  const double share = t / std::sqrt(4 + t * t);
+  return 0.5 + 0.75 * share - 0.25 * share * share * share;
+}
+
+/// The normal number that is as rare as this one of Student's t. It is the smaller one.
+double as_normal(double t) {
+  const double wanted = heavy_chance_below(-std::abs(t));
+  double least = 0, most = std::abs(t);
+  while (most - least > 1e-6) {
+    const double middle = (least + most) / 2;
+    (normal_chance_below(-middle) > wanted ? least : most) = middle;
+  }
+  return std::copysign(most, t);
+}
+
 /// A normal number of its own making: std::normal_distribution differs between libraries.
 class Normal {
  public:
@@ -360,7 +380,7 @@ Posterior Surrogate::difference(std::size_t point, std::size_t other) const {
 }
 
 double Surrogate::chance_of_any(std::span<const Challenger> challengers, std::size_t other,
-                                std::uint64_t seed) const {
+                                std::uint64_t seed, int num_draws) const {
   if (challengers.empty()) return 0;
   const State& state = *state_;
   const auto count = static_cast<Index>(challengers.size());
@@ -394,7 +414,8 @@ double Surrogate::chance_of_any(std::span<const Challenger> challengers, std::si
 }
 
 void TrackRecord::note(double error) {
-  widened_.push_back(error / scale());
+  const double widened = error / scale();
+  widened_.push_back(has_heavy_tails() ? as_normal(widened) : widened);
   errors_.push_back(error);
 }
 
@@ -432,12 +453,8 @@ double TrackRecord::chance_unforeseen() const {
 
 double chance_above_zero(const Posterior& posterior) {
   if (posterior.deviation <= 0) return posterior.mean > 0 ? 1 : 0;
-  if (posterior.has_heavy_tails) {
-    const double t = posterior.mean / posterior.deviation;
-    const double share = t / std::sqrt(4 + t * t);
-    return 0.5 + 0.75 * share - 0.25 * share * share * share;
-  }
-  return 0.5 * std::erfc(-posterior.mean / posterior.deviation / std::numbers::sqrt2);
+  const double z = posterior.mean / posterior.deviation;
+  return posterior.has_heavy_tails ? heavy_chance_below(z) : normal_chance_below(z);
 }
 
 double expected_improvement(const Posterior& posterior) {

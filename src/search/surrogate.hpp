@@ -35,6 +35,7 @@ class TrackRecord {
   /// An error was larger than a normal distribution lets expect.
   [[nodiscard]] bool has_heavy_tails() const;
   /// Whether the last eight, widened as they were known to be, were no larger than they should be.
+  /// Where tails are heavy each counts as the normal number that is as rare.
   [[nodiscard]] bool holds() const;
   /// The chance that something is better for a reason that no belief knows of. By the rule of
   /// succession (Laplace) the next error is unlike all that were seen with 1 / (errors + 2); one in
@@ -84,7 +85,7 @@ class Surrogate {
     double offset = 0;
   };
   [[nodiscard]] double chance_of_any(std::span<const Challenger> challengers, std::size_t other,
-                                     std::uint64_t seed) const;
+                                     std::uint64_t seed, int num_draws) const;
 
  private:
   struct State;
