@@ -72,6 +72,7 @@ class RaceTuner : public Tuner {
         are_spread_(begun.are_spread),
         fitted_(begun.fitted) {
     if (options.num_trials) trials_left_ = static_cast<std::size_t>(*options.num_trials);
+    is_short_ = trials_left_ <= num_explored;
     choose_candidates();
     std::vector<const PlannedExperiment*> members;
     std::vector<const Experiment*> experiments;
@@ -383,8 +384,9 @@ class RaceTuner : public Tuner {
   }
 
   /// What is likeliest to be better (Kushner 1964): that ends a search soonest. By how much it may
-  /// be better does not count; what is uncertain is tried by most_different(). Where nothing was
-  /// planned beliefs are too wide for that.
+  /// be better does not count; what is uncertain is tried by most_different(). It does count where
+  /// nothing was planned, since beliefs are wide, and where few trials are allowed, since nothing
+  /// corrects a small step.
   [[nodiscard]] std::size_t best_choice() const {
     condition();
     return most_promising([&](std::size_t place) {
@@ -392,7 +394,7 @@ class RaceTuner : public Tuner {
       if (!best_) return candidates_[place].prior + surrogate_->at(place).mean;
       // Rises with the chance, and tells apart what is all but sure, or next to impossible.
       const Posterior advantage = relevant_advantage(place);
-      if (space_.is_unplanned) return expected_improvement(advantage);
+      if (space_.is_unplanned || is_short_) return expected_improvement(advantage);
       return advantage.mean / std::max(advantage.deviation, least_deviation);
     });
   }
@@ -562,6 +564,7 @@ class RaceTuner : public Tuner {
   Metric metric_;
   std::uint64_t seed_;
   std::size_t trials_left_ = SIZE_MAX;
+  bool is_short_ = false;  ///< few trials are allowed
   std::vector<Candidate> candidates_;
   std::vector<std::size_t> never_considered_;
   std::unordered_map<std::size_t, std::size_t> place_of_member_;
