@@ -1,7 +1,7 @@
 // How long race takes to decide what runs next, in a space of 102,400 members with five knobs:
 //   decision_bench [experiments, 40 unless given]
-// What is predicted of a member, and what is measured, follow from formulas that differ by a few
-// percent. Prints processor time: the mean and the most of a decision (observe() and next()), and
+// What is predicted of a member, and what is measured, follow from formulas that differ by up to a
+// fifth. Prints processor time: the mean and the most of a decision (observe() and next()), and
 // what the tuner takes before the first.
 #include <algorithm>
 #include <cmath>
@@ -57,7 +57,12 @@ PlannedSpace space_of_many() {
   return space;
 }
 
-int main_of(int argc, char** argv) {
+}  // namespace
+}  // namespace dstune::bench
+
+int main(int argc, char** argv) {
+  using namespace dstune;
+  using namespace dstune::bench;
   constexpr double true_share = 0.3, noise = 0.01;
   const int num_experiments = argc > 1 ? std::atoi(argv[1]) : 40;
   const PlannedSpace space = space_of_many();
@@ -65,8 +70,7 @@ int main_of(int argc, char** argv) {
   std::normal_distribution<double> normal;
 
   double begun_ms = processor_ms();
-  TuningOptions options;
-  const auto tuner = make_tuner("race", space, options);
+  const auto tuner = make_tuner("race", space, {});
   std::printf("%zu members; %.1f ms before the first experiment\n", space.members.size(),
               processor_ms() - begun_ms);
   double sum_ms = 0, most_ms = 0;
@@ -85,11 +89,4 @@ int main_of(int argc, char** argv) {
   std::printf("%d decisions: %.1f ms on average, %.1f ms at most\n", count, sum_ms / count,
               most_ms);
   return 0;
-}
-
-}  // namespace
-}  // namespace dstune::bench
-
-int main(int argc, char** argv) {
-  return dstune::bench::main_of(argc, argv);
 }

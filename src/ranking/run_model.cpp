@@ -357,8 +357,8 @@ class Sampler {
     for (std::size_t member = 0; member < predicted_.size(); ++member) {
       if (!predicted_[member]) continue;
       ++num_predicted;
-      num_wrong += is_wrong_[member] ? 1 : 0;
       if (is_wrong_[member]) {
+        ++num_wrong;
         tail_weights_[member] = gamma(tails / 2) / (tails / 2);
         continue;
       }

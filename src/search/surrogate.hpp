@@ -78,8 +78,8 @@ class Surrogate {
   [[nodiscard]] double noise_scale() const;
   /// Makes all posteriors wider or narrower.
   void trust(double scale, bool has_heavy_tails);
-  /// The chance that value(point) + offset is above value(other) for any of the points, from joint
-  /// draws. Deterministic for the same seed.
+  /// The chance that value(point) + offset is above value(other) for any of the points, from so
+  /// many joint draws. Deterministic for the same seed.
   struct Challenger {
     std::size_t point = 0;
     double offset = 0;

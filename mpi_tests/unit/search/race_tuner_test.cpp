@@ -303,7 +303,7 @@ TEST_F(RaceTunerTest, RevisedValuesAreWhatItLearnsFrom) {
   revised->revise(1, at(1e9));
   for (const auto* const tuner : {&revised, &told_at_once})
     EXPECT_EQ(space_.members[*(*tuner)->next()].planned.experiment.config.accumulation_steps, 1);
-  // How far off beliefs were is of other values, and it widens both alike but for that.
+  // How far off beliefs were was noted of other values. So the two do not agree to the last digit.
   EXPECT_NEAR(revised->chance_of_better().value(), told_at_once->chance_of_better().value(), 1e-4);
 }
 
