@@ -10,7 +10,7 @@
 #include "features.hpp"
 #include "measured_memory.hpp"
 #include "neighbours.hpp"
-#include "surrogate.hpp"
+#include "race_beliefs.hpp"
 #include "tuners.hpp"
 
 namespace dstune {
@@ -19,9 +19,6 @@ namespace {
 
 /// More are not told apart: of the others the predictions decide, or the seed.
 constexpr std::size_t max_candidates = 4000;
-/// What is better by less than this is not worth finding (design 7).
-constexpr double relevant_gain = 0.01;
-constexpr double small_chance = 0.05;
 /// Every second one of so many is run to learn of the space, not for what it promises.
 constexpr std::size_t num_explored = 8;
 /// What is predicted to be so many times slower than the best is run for neither, only for what it
@@ -41,21 +38,9 @@ constexpr double excluded_chance = 0.005;
 constexpr double excluded_chance_of_others = 0.02;
 /// What is short of memory takes at least so much longer; a logarithm.
 constexpr double cost_of_limit = 0.1;
-/// After so few experiments beliefs say little of each member, and all count together.
-constexpr std::size_t few_samples = 2;
-/// Beliefs are tested from so many samples on: the first one gives the factor that all predictions
-/// share. Where nothing is predicted it says nothing of how far others may be from it.
-constexpr std::size_t min_believed = 1;
-constexpr std::size_t min_believed_unpredicted = 2;
 /// Without beliefs that hold so many are run, or that share of the members where it is more.
 constexpr std::size_t min_cap = 10;
 constexpr double cap_share = 0.35;
-/// The joint draws are among so many; of all others their own chances count.
-constexpr std::size_t max_challengers = 200;
-constexpr int num_draws = 2000;
-/// … and where the search is far from its end, so that its chance decides nothing.
-constexpr std::size_t few_challengers = 64;
-constexpr int few_draws = 400;
 /// Of what is known exactly.
 constexpr double least_deviation = 1e-9;
 /// Where an interval has no end.
@@ -68,7 +53,6 @@ class RaceTuner : public Tuner {
         metric_(options.metric),
         seed_(static_cast<std::uint64_t>(options.seed)),
         memory_(space),
-        run_error_(begun.run_error),
         are_spread_(begun.are_spread),
         fitted_(begun.fitted) {
     if (options.num_trials) trials_left_ = static_cast<std::size_t>(*options.num_trials);
@@ -91,30 +75,28 @@ class RaceTuner : public Tuner {
     if (!begun.unknowns.empty())
       for (const Candidate& candidate : candidates_)
         unknowns.push_back(begun.unknowns[candidate.member]);
-    surrogate_.emplace(neighbours_->points(), predicted, unknowns);
+    beliefs_.emplace(neighbours_->points(), std::move(predicted), unknowns, begun.run_error, seed_);
     cap_ = std::max(min_cap, static_cast<std::size_t>(
                                  std::ceil(cap_share * static_cast<double>(candidates_.size()))));
     failures_.emplace(std::move(members), features_);
     for (const auto& [member, observation] : begun.observed)
       if (const auto place = place_of_member_.find(member); place != place_of_member_.end())
         take(place->second, observation);
-    for (const double error : begun.errors) record_.note(error);
+    for (const double error : begun.errors) beliefs_->note_error(error);
   }
 
   std::optional<std::size_t> next() override {
     if (trials_left_ == 0 || waiting_.empty() || is_enough()) return std::nullopt;
     const auto untried = are_beliefs_enough() ? untried_next_to_best() : std::nullopt;
-    const std::size_t begun = observed_.size() - num_fitted_ + running_.size();
+    const std::size_t begun = observed_.size() - num_fitted_ + running().size();
     const bool explores = !are_spread_ && begun < num_explored && begun % 2 == 1;
-    const std::size_t chosen = untried            ? *untried
-                               : explores         ? most_different()
-                               : samples_.empty() ? first_choice()
-                                                  : best_choice();
-    if (are_beliefs_tested()) note_belief(chosen);
+    const std::size_t chosen = untried             ? *untried
+                               : explores          ? most_different()
+                               : samples().empty() ? first_choice()
+                                                   : best_choice();
     waiting_.erase(chosen);
-    running_.insert(chosen);
+    beliefs_->begin(chosen);
     --trials_left_;
-    is_conditioned_ = false;
     return candidates_[chosen].member;
   }
 
@@ -125,9 +107,8 @@ class RaceTuner : public Tuner {
     // Known from the journal: what would have been believed.
     if (fitted_.contains(index)) {
       ++num_fitted_;
-    } else if (observation.value && !running_.contains(place) && are_beliefs_tested()) {
-      condition();
-      note_belief(place);
+    } else if (observation.value && !running().contains(place)) {
+      beliefs_->begin_known(place);
     }
     take(place, observation);
   }
@@ -136,16 +117,13 @@ class RaceTuner : public Tuner {
     const auto found = place_of_member_.find(index);
     if (found == place_of_member_.end() || !observed_.contains(found->second)) return;
     const std::size_t place = found->second;
-    std::erase_if(samples_, [&](const Sample& sample) { return sample.point == place; });
+    beliefs_->forget(place);
     note_value(place, observation);
-    // The best of before may have lost more than others; what is learnt is of other values.
-    for (const Sample& sample : samples_)
-      if (candidates_[sample.point].is_ok) note_if_best(sample.point);
-    num_trained_ = 0;
+    beliefs_->learn_anew();
   }
 
   [[nodiscard]] bool is_done() const override {
-    return running_.empty() && (trials_left_ == 0 || waiting_.empty() || is_enough());
+    return running().empty() && (trials_left_ == 0 || waiting_.empty() || is_enough());
   }
 
   /// The next choice is made when ranks are idle, with all that is known by then.
@@ -165,18 +143,16 @@ class RaceTuner : public Tuner {
   }
 
   [[nodiscard]] std::optional<double> chance_of_better() const override {
-    if (!best_) return std::nullopt;
-    update_chance();
+    if (!best()) return std::nullopt;
+    const double chance = beliefs_->chance_of_better(waiting_);
     // What beliefs know nothing of may be among those that wait, too.
-    return waiting_.empty() ? chance_ : 1 - (1 - chance_) * (1 - record_.chance_unforeseen());
+    return waiting_.empty() ? chance : 1 - (1 - chance) * (1 - beliefs_->chance_unforeseen());
   }
 
  private:
   struct Candidate {
     std::size_t member = 0;
     double prior = 0;      ///< logarithm of the metric as predicted, larger is better
-    double score = 0;      ///< likewise, as measured
-    bool is_ok = false;    ///< it was timed to its end
     std::string reason{};  ///< why a failure excludes it; empty: none does
   };
 
@@ -222,7 +198,7 @@ class RaceTuner : public Tuner {
 
   void take(std::size_t place, const Observation& observation) {
     waiting_.erase(place);
-    running_.erase(place);
+    beliefs_->end(place);
     observed_.insert(place);
     candidates_[place].reason.clear();
     note_value(place, observation);
@@ -247,81 +223,19 @@ class RaceTuner : public Tuner {
     return space_.is_unplanned && memory_.is_beyond_middle(candidates_[place].member);
   }
 
+  [[nodiscard]] const std::set<std::size_t>& running() const { return beliefs_->running(); }
+  [[nodiscard]] const std::vector<Sample>& samples() const { return beliefs_->samples(); }
+  [[nodiscard]] const std::optional<std::size_t>& best() const { return beliefs_->best(); }
+
   void note_value(std::size_t place, const Observation& observation) {
-    is_conditioned_ = false;
     if (!observation.value || !(observation.value->value > 0)) return;
-    Candidate& candidate = candidates_[place];
-    samples_.push_back(sample_of(place, *observation.value));
-    candidate.score = samples_.back().value + candidate.prior;
-    candidate.is_ok = observation.status == Status::ok;
-    if (candidate.is_ok) note_if_best(place);
-    note_error(samples_.back());
-  }
-
-  [[nodiscard]] bool are_beliefs_tested() const {
-    const bool is_predicted = candidates_.front().prior != candidates_.back().prior;
-    return samples_.size() >= (is_predicted ? min_believed : min_believed_unpredicted);
-  }
-
-  /// What is believed of a member that begins to run, before the record widens it.
-  void note_belief(std::size_t place) {
-    const Posterior posterior = surrogate_->at(place);
-    believed_[place] = {posterior.mean, posterior.deviation / trusted_scale_};
-  }
-  /// How far off that was, now that it was measured.
-  void note_error(const Sample& sample) {
-    const auto believed = believed_.extract(sample.point);
-    if (!believed) return;
-    const auto [mean, deviation, has_heavy_tails] = believed.mapped();
-    record_.note((sample.value - mean) /
-                 std::hypot(deviation, surrogate_->noise_scale() * sample.noise));
-  }
-
-  void note_if_best(std::size_t place) {
-    if (!best_ || candidates_[place].score > candidates_[*best_].score) best_ = place;
-  }
-
-  [[nodiscard]] Sample sample_of(std::size_t place, const MetricValue& value) const {
+    const MetricValue& value = *observation.value;
     const double sign = is_minimised(metric_) ? -1 : 1;
     double deviation = no_precision;
     if (value.ci_low > 0 && std::isfinite(value.ci_high) && value.ci_high > 0)
-      deviation = std::log(value.ci_high / value.ci_low) / (2 * 1.96);
-    deviation = std::min(deviation, no_precision);
-    return {place, sign * std::log(value.value) - candidates_[place].prior,
-            std::hypot(deviation, run_error_)};
-  }
-
-  /// Brings the posterior up to what is known. Those that run count as if they would end as
-  /// expected.
-  void condition() const {
-    if (is_conditioned_ || samples_.empty()) return;
-    // Learning takes cubic time: not after each of many.
-    if (samples_.size() > num_trained_ + num_trained_ / 10) {
-      surrogate_->learn(samples_);
-      num_trained_ = samples_.size();
-    }
-    surrogate_->condition(samples_);
-    std::vector<Sample> with_running = samples_;
-    for (const std::size_t place : running_)
-      with_running.push_back({place, surrogate_->at(place).mean, run_error_});
-    if (with_running.size() > samples_.size()) surrogate_->condition(with_running);
-    trusted_scale_ = record_.scale();
-    surrogate_->trust(trusted_scale_, record_.has_heavy_tails());
-    is_conditioned_ = true;
-    is_chance_known_ = false;
-  }
-
-  /// How much better than the best one is.
-  [[nodiscard]] Posterior advantage(std::size_t place) const {
-    Posterior posterior = surrogate_->difference(place, *best_);
-    posterior.mean += candidates_[place].prior - candidates_[*best_].prior;
-    return posterior;
-  }
-  /// By how much more than what is worth finding.
-  [[nodiscard]] Posterior relevant_advantage(std::size_t place) const {
-    Posterior posterior = advantage(place);
-    posterior.mean -= std::log1p(relevant_gain);
-    return posterior;
+      deviation = std::min(deviation, std::log(value.ci_high / value.ci_low) / (2 * 1.96));
+    beliefs_->note(place, sign * std::log(value.value), deviation,
+                   observation.status == Status::ok);
   }
 
   /// Of those that wait the first one with the highest score.
@@ -346,7 +260,7 @@ class RaceTuner : public Tuner {
   [[nodiscard]] std::size_t first_choice() const {
     return most_promising([&](std::size_t place) {
       double similarity = 0;
-      for (const auto* const others : {&running_, &observed_})
+      for (const auto* const others : {&running(), &observed_})
         for (const std::size_t other : *others)
           similarity = std::max(similarity, features_.similarity(place, other));
       return candidates_[place].prior - similarity;
@@ -355,11 +269,10 @@ class RaceTuner : public Tuner {
 
   /// Least like what was run before, so that beliefs are tested everywhere.
   [[nodiscard]] std::size_t most_different() const {
-    condition();
     const auto score_of = [&](std::size_t place) {
       if (is_hopeless(place)) return candidates_[place].prior - candidates_.front().prior;
       double nearest = HUGE_VAL;
-      for (const auto* const others : {&running_, &observed_})
+      for (const auto* const others : {&running(), &observed_})
         for (const std::size_t other : *others)
           nearest = std::min(nearest, neighbours_->difference(place, other));
       return nearest;
@@ -377,7 +290,7 @@ class RaceTuner : public Tuner {
   [[nodiscard]] double expected_step(std::size_t place) const {
     const Experiment& experiment = space_.members[candidates_[place].member].planned.experiment;
     const double score =
-        candidates_[place].prior + (samples_.empty() ? 0 : surrogate_->at(place).mean);
+        samples().empty() ? candidates_[place].prior : beliefs_->expected_score(place);
     if (metric_ == Metric::latency) return -score;
     const int size = metric_ == Metric::throughput ? experiment.shape.size() : 1;
     return std::log(static_cast<double>(global_batch(experiment.config, size))) - score;
@@ -388,27 +301,24 @@ class RaceTuner : public Tuner {
   /// nothing was planned, since beliefs are wide, and where few trials are allowed, since nothing
   /// corrects a small step.
   [[nodiscard]] std::size_t best_choice() const {
-    condition();
     return most_promising([&](std::size_t place) {
       // Without a best one all that was timed was raced out: what is known of the member decides.
-      if (!best_) return candidates_[place].prior + surrogate_->at(place).mean;
+      if (!best()) return beliefs_->expected_score(place);
       // Rises with the chance, and tells apart what is all but sure, or next to impossible.
-      const Posterior advantage = relevant_advantage(place);
+      const Posterior advantage = beliefs_->relevant_advantage(place);
       if (space_.is_unplanned || is_short_) return expected_improvement(advantage);
       return advantage.mean / std::max(advantage.deviation, least_deviation);
     });
   }
 
   [[nodiscard]] bool is_enough() const {
-    if (!best_) return false;
-    if (observed_.size() + running_.size() >= cap_) return true;
+    if (!best()) return false;
+    if (observed_.size() + running().size() >= cap_) return true;
     return are_beliefs_enough() && !untried_next_to_best();
   }
 
   [[nodiscard]] bool are_beliefs_enough() const {
-    if (!best_ || !record_.holds()) return false;
-    update_chance();
-    return chance_ < small_chance;
+    return best() && beliefs_->hold() && beliefs_->chance_of_better(waiting_) < small_chance;
   }
 
   [[nodiscard]] std::int64_t memory_bytes(std::size_t place) const {
@@ -424,20 +334,20 @@ class RaceTuner : public Tuner {
   /// It would be better than the best if the most favourable of all measured corrections held of
   /// it.
   [[nodiscard]] bool could_win(std::size_t place) const {
-    return candidates_[place].prior + std::ranges::max(samples_, {}, &Sample::value).value >=
-           candidates_[*best_].score + std::log1p(relevant_gain);
+    return candidates_[place].prior + std::ranges::max(samples(), {}, &Sample::value).value >=
+           beliefs_->best_score() + std::log1p(relevant_gain);
   }
 
   /// A member that waits and has a value of a knob, or values of two knobs that act together, that
   /// were not tried near the best one. A prediction alone does not exclude them.
   [[nodiscard]] std::optional<std::size_t> untried_next_to_best() const {
     for (std::size_t knob = 0; knob < neighbours_->num_knobs(); ++knob)
-      for (const int value : neighbours_->values_next_to(*best_, knob))
+      for (const int value : neighbours_->values_next_to(*best(), knob))
         if (const auto place = untried_with({{knob, value}})) return place;
     if (const auto place = untried_below_limit()) return place;
     for (const auto& [one, other] : features_.points.pairs)
-      for (const int of_one : neighbours_->values_next_to(*best_, one))
-        for (const int of_other : neighbours_->values_next_to(*best_, other))
+      for (const int of_one : neighbours_->values_next_to(*best(), one))
+        for (const int of_other : neighbours_->values_next_to(*best(), other))
           if (const auto place = untried_with({{one, of_one}, {other, of_other}})) return place;
     return std::nullopt;
   }
@@ -447,7 +357,7 @@ class RaceTuner : public Tuner {
   /// those below it were, would be better than the best.
   [[nodiscard]] std::optional<std::size_t> untried_below_limit() const {
     std::vector<std::pair<std::int64_t, double>> measured;
-    for (const Sample& sample : samples_)
+    for (const Sample& sample : samples())
       measured.emplace_back(memory_bytes(sample.point), sample.value);
     std::ranges::sort(measured);
     for (std::size_t split = few_samples; split + few_samples <= measured.size(); ++split) {
@@ -461,7 +371,7 @@ class RaceTuner : public Tuner {
         continue;
       std::ranges::sort(below);
       const double needed =
-          candidates_[*best_].score + std::log1p(relevant_gain) - below[below.size() / 2];
+          beliefs_->best_score() + std::log1p(relevant_gain) - below[below.size() / 2];
       for (const std::size_t place : waiting_)
         if (memory_bytes(place) < too_many_bytes && candidates_[place].prior >= needed)
           return place;
@@ -473,9 +383,9 @@ class RaceTuner : public Tuner {
   /// measured excludes them.
   [[nodiscard]] std::optional<std::size_t> untried_with(const KnobChoice& values) const {
     const auto is_near = [&](std::size_t place) {
-      return neighbours_->has(place, values) && neighbours_->distance(place, *best_) <= near;
+      return neighbours_->has(place, values) && neighbours_->distance(place, *best()) <= near;
     };
-    if (std::ranges::any_of(observed_, is_near) || std::ranges::any_of(running_, is_near))
+    if (std::ranges::any_of(observed_, is_near) || std::ranges::any_of(running(), is_near))
       return std::nullopt;
     std::optional<std::size_t> nearest;
     int least = 0;
@@ -484,7 +394,7 @@ class RaceTuner : public Tuner {
       if (!neighbours_->has(place, values) || is_hopeless(place) || is_beyond_middle(place))
         continue;
       if (!neighbours_->is_of_knob(values) && !could_win(place)) continue;
-      if (const int far = neighbours_->distance(place, *best_); !nearest || far < least) {
+      if (const int far = neighbours_->distance(place, *best()); !nearest || far < least) {
         nearest = place;
         least = far;
       }
@@ -497,63 +407,20 @@ class RaceTuner : public Tuner {
   [[nodiscard]] bool is_excluded(std::size_t place, const KnobChoice& values) const {
     const bool all_measured = std::ranges::all_of(values, [&](const KnobPoint& each) {
       return std::ranges::any_of(
-          samples_, [&](const Sample& one) { return neighbours_->has(one.point, {each}); });
+          samples(), [&](const Sample& one) { return neighbours_->has(one.point, {each}); });
     });
     if (!all_measured) return false;
-    condition();
-    return chance_above_zero(relevant_advantage(place)) <
+    return chance_above_zero(beliefs_->relevant_advantage(place)) <
            (neighbours_->is_of_knob(values) ? excluded_chance : excluded_chance_of_others);
-  }
-
-  /// The chance that any of those that wait is better by more than what is worth finding.
-  void update_chance() const {
-    condition();
-    if (is_chance_known_) return;
-    using Chance = std::pair<double, Surrogate::Challenger>;
-    std::vector<Chance> challengers;
-    for (const std::size_t place : waiting_) {
-      const Posterior posterior = relevant_advantage(place);
-      const double offset = candidates_[place].prior - candidates_[*best_].prior;
-      challengers.push_back(
-          {chance_above_zero(posterior), {place, offset - std::log1p(relevant_gain)}});
-    }
-    std::ranges::sort(challengers, std::ranges::greater(), &Chance::first);
-    const auto sum_from = [&](std::size_t first) {
-      double sum = 0;
-      for (std::size_t each = first; each < challengers.size(); ++each)
-        sum += challengers[each].first;
-      return sum;
-    };
-    const auto any_of = [&](std::size_t most, int draws) {
-      const std::size_t joint = std::min(challengers.size(), most);
-      std::vector<Surrogate::Challenger> closest;
-      for (std::size_t each = 0; each < joint; ++each) closest.push_back(challengers[each].second);
-      return std::min(1.0,
-                      surrogate_->chance_of_any(closest, *best_, seed_, draws) + sum_from(joint));
-    };
-    const double at_most = sum_from(0);
-    if (at_most < small_chance) {
-      chance_ = at_most;
-    } else if (challengers.front().first < small_chance || samples_.size() <= few_samples) {
-      chance_ = any_of(max_challengers, num_draws);
-    } else {
-      // Members are more alike in what is wrong about them than beliefs know. So the truth lies
-      // between the likeliest one's chance and that of all, as if they hung together no more.
-      chance_ = (challengers.front().first + any_of(few_challengers, few_draws)) / 2;
-    }
-    is_chance_known_ = true;
   }
 
   [[nodiscard]] std::string reason_of(std::size_t place) const {
     if (trials_left_ == 0) return "past the cap of trials";
-    if (!best_) return "nothing to compare it with was measured";
-    if (observed_.size() >= cap_ && !record_.holds())
+    if (!best()) return "nothing to compare it with was measured";
+    if (observed_.size() >= cap_ && !beliefs_->hold())
       return fmt::format("past {} members, the cap where predictions do not hold", cap_);
-    condition();
-    Posterior posterior = advantage(place);
-    const double percent = 100 * std::expm1(posterior.mean);
-    posterior.mean -= std::log1p(relevant_gain);
-    const double chance = 100 * chance_above_zero(posterior);
+    const double percent = 100 * std::expm1(beliefs_->advantage(place).mean);
+    const double chance = 100 * chance_above_zero(beliefs_->relevant_advantage(place));
     return fmt::format(
         "expected {:.1f} % {} the best, with a chance {} % to be more than {:.0f} % better",
         std::abs(percent), percent < 0 ? "below" : "above",
@@ -571,24 +438,13 @@ class RaceTuner : public Tuner {
   Features features_;
   std::optional<FailureRules> failures_;
   MeasuredMemory memory_;
-  double run_error_;                                    ///< Begun's
-  bool are_spread_;                                     ///< what ran before
-  std::set<std::size_t> fitted_;                        ///< members
-  std::size_t num_fitted_ = 0;                          ///< of these, that were observed
-  std::set<std::size_t> waiting_, running_, observed_;  ///< places
-  std::vector<Sample> samples_;
-  std::optional<std::size_t> best_;
+  bool are_spread_;                           ///< what ran before
+  std::set<std::size_t> fitted_;              ///< members
+  std::size_t num_fitted_ = 0;                ///< of these, that were observed
+  std::set<std::size_t> waiting_, observed_;  ///< places
   std::optional<Neighbours> neighbours_;
+  std::optional<RaceBeliefs> beliefs_;
   std::size_t cap_ = 0;
-  TrackRecord record_;
-  std::unordered_map<std::size_t, Posterior> believed_;  ///< of those that run, when they began
-  // Beliefs, made where they are asked for.
-  mutable double trusted_scale_ = 1;
-  mutable std::optional<Surrogate> surrogate_;
-  mutable std::size_t num_trained_ = 0;
-  mutable bool is_conditioned_ = false;
-  mutable bool is_chance_known_ = false;
-  mutable double chance_ = 1;
 };
 
 }  // namespace

@@ -1,0 +1,162 @@
+#include "race_beliefs.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+namespace dstune {
+
+namespace {
+
+/// Beliefs are tested from so many samples on: the first one gives the factor that all predictions
+/// share. Where nothing is predicted it says nothing of how far others may be from it.
+constexpr std::size_t min_believed = 1;
+constexpr std::size_t min_believed_unpredicted = 2;
+/// The joint draws are among so many; of all others their own chances count.
+constexpr std::size_t max_challengers = 200;
+constexpr int num_draws = 2000;
+/// … and where the search is far from its end, so that its chance decides nothing.
+constexpr std::size_t few_challengers = 64;
+constexpr int few_draws = 400;
+
+}  // namespace
+
+RaceBeliefs::RaceBeliefs(const Points& points, std::vector<double> priors,
+                         std::span<const std::vector<double>> unknowns, double run_error,
+                         std::uint64_t seed)
+    : priors_(std::move(priors)),
+      run_error_(run_error),
+      seed_(seed),
+      surrogate_(points, priors_, unknowns) {}
+
+void RaceBeliefs::begin(std::size_t place) {
+  if (are_tested()) note_belief(place);
+  running_.insert(place);
+  is_conditioned_ = false;
+}
+
+void RaceBeliefs::begin_known(std::size_t place) {
+  if (are_tested()) note_belief(place);
+}
+
+void RaceBeliefs::end(std::size_t place) {
+  running_.erase(place);
+  is_conditioned_ = false;
+}
+
+void RaceBeliefs::note(std::size_t place, double score, double deviation, bool is_ok) {
+  is_conditioned_ = false;
+  samples_.push_back({place, score - priors_[place], std::hypot(deviation, run_error_)});
+  measured_[place] = {score, is_ok};
+  if (is_ok) note_if_best(place);
+  // How far off was what was believed?
+  const auto believed = believed_.extract(place);
+  if (!believed) return;
+  const Sample& sample = samples_.back();
+  record_.note((sample.value - believed.mapped().mean) /
+               std::hypot(believed.mapped().deviation, surrogate_.noise_scale() * sample.noise));
+}
+
+void RaceBeliefs::forget(std::size_t place) {
+  std::erase_if(samples_, [&](const Sample& sample) { return sample.point == place; });
+  is_conditioned_ = false;
+}
+
+void RaceBeliefs::learn_anew() {
+  // The best of before may have lost more than others.
+  for (const Sample& sample : samples_)
+    if (measured_.at(sample.point).is_ok) note_if_best(sample.point);
+  num_trained_ = 0;
+}
+
+bool RaceBeliefs::are_tested() const {
+  const bool is_predicted = priors_.front() != priors_.back();
+  return samples_.size() >= (is_predicted ? min_believed : min_believed_unpredicted);
+}
+
+/// Before the record widens it.
+void RaceBeliefs::note_belief(std::size_t place) {
+  condition();
+  const Posterior posterior = surrogate_.at(place);
+  believed_[place] = {posterior.mean, posterior.deviation / trusted_scale_};
+}
+
+void RaceBeliefs::note_if_best(std::size_t place) {
+  if (!best_ || measured_.at(place).score > best_score()) best_ = place;
+}
+
+/// Brings the posterior up to what is known. Those that run count as if they would end as
+/// expected.
+void RaceBeliefs::condition() const {
+  if (is_conditioned_ || samples_.empty()) return;
+  // Learning takes cubic time: not after each of many.
+  if (samples_.size() > num_trained_ + num_trained_ / 10) {
+    surrogate_.learn(samples_);
+    num_trained_ = samples_.size();
+  }
+  surrogate_.condition(samples_);
+  std::vector<Sample> with_running = samples_;
+  for (const std::size_t place : running_)
+    with_running.push_back({place, surrogate_.at(place).mean, run_error_});
+  if (with_running.size() > samples_.size()) surrogate_.condition(with_running);
+  trusted_scale_ = record_.scale();
+  surrogate_.trust(trusted_scale_, record_.has_heavy_tails());
+  is_conditioned_ = true;
+  chance_.reset();
+}
+
+double RaceBeliefs::expected_score(std::size_t place) const {
+  condition();
+  return priors_[place] + surrogate_.at(place).mean;
+}
+
+Posterior RaceBeliefs::advantage(std::size_t place) const {
+  condition();
+  Posterior posterior = surrogate_.difference(place, *best_);
+  posterior.mean += priors_[place] - priors_[*best_];
+  return posterior;
+}
+
+Posterior RaceBeliefs::relevant_advantage(std::size_t place) const {
+  Posterior posterior = advantage(place);
+  posterior.mean -= std::log1p(relevant_gain);
+  return posterior;
+}
+
+double RaceBeliefs::chance_of_better(const std::set<std::size_t>& waiting) const {
+  condition();
+  if (chance_) return *chance_;
+  using Chance = std::pair<double, Surrogate::Challenger>;
+  std::vector<Chance> challengers;
+  for (const std::size_t place : waiting) {
+    const double offset = priors_[place] - priors_[*best_] - std::log1p(relevant_gain);
+    challengers.push_back({chance_above_zero(relevant_advantage(place)), {place, offset}});
+  }
+  std::ranges::sort(challengers, std::ranges::greater(), &Chance::first);
+  const auto sum_from = [&](std::size_t first) {
+    double sum = 0;
+    for (std::size_t each = first; each < challengers.size(); ++each)
+      sum += challengers[each].first;
+    return sum;
+  };
+  const auto any_of = [&](std::size_t most, int draws) {
+    const std::size_t joint = std::min(challengers.size(), most);
+    std::vector<Surrogate::Challenger> closest;
+    for (std::size_t each = 0; each < joint; ++each) closest.push_back(challengers[each].second);
+    return std::min(1.0, surrogate_.chance_of_any(closest, *best_, seed_, draws) + sum_from(joint));
+  };
+  const double at_most = sum_from(0);
+  if (at_most < small_chance) {
+    chance_ = at_most;
+  } else if (challengers.front().first < small_chance || samples_.size() <= few_samples) {
+    chance_ = any_of(max_challengers, num_draws);
+  } else {
+    // Members are more alike in what is wrong about them than beliefs know. So the truth lies
+    // between the likeliest one's chance and that of all, as if they hung together no more.
+    chance_ = (challengers.front().first + any_of(few_challengers, few_draws)) / 2;
+  }
+  return *chance_;
+}
+
+}  // namespace dstune

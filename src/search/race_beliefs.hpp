@@ -1,0 +1,96 @@
+#pragma once
+/// What a race believes of its candidates: how good each may be, by what was predicted and what was
+/// measured, and how far that may be trusted. Local.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "dstune/ranking/verdict.hpp"
+#include "surrogate.hpp"
+
+namespace dstune {
+
+/// A search that believes may end below it.
+inline constexpr double small_chance = 0.05;
+/// After so few experiments beliefs say little of each member, and all count together.
+inline constexpr std::size_t few_samples = 2;
+
+/// Candidates are places from 0 on. Scores are logarithms; larger is better.
+class RaceBeliefs {
+ public:
+  /// `priors`: the score of each candidate as predicted, the best one first; up to a constant.
+  /// `unknowns`: as Surrogate's. `run_error`: from run to run a score differs by so much.
+  RaceBeliefs(const Points& points, std::vector<double> priors,
+              std::span<const std::vector<double>> unknowns, double run_error, std::uint64_t seed);
+
+  /// A candidate begins to run. What is believed of it will be compared with what is measured.
+  void begin(std::size_t place);
+  /// A candidate begins of which the result is known at once, as from a journal.
+  void begin_known(std::size_t place);
+  /// It has ended, with or without a score.
+  void end(std::size_t place);
+  /// `deviation`: what its own steps say of the score. `is_ok`: it was timed to its end.
+  void note(std::size_t place, double score, double deviation, bool is_ok);
+  /// Its score does not count any more. Another one may follow.
+  void forget(std::size_t place);
+  /// After scores were replaced: how they hang together is learnt anew, and the best is looked for.
+  void learn_anew();
+  /// Of an experiment elsewhere, as TrackRecord::note.
+  void note_error(double error) { record_.note(error); }
+
+  [[nodiscard]] double prior(std::size_t place) const { return priors_[place]; }
+  [[nodiscard]] const std::set<std::size_t>& running() const { return running_; }
+  [[nodiscard]] const std::vector<Sample>& samples() const { return samples_; }
+  /// Of what was timed to its end.
+  [[nodiscard]] const std::optional<std::size_t>& best() const { return best_; }
+  [[nodiscard]] double best_score() const { return measured_.at(*best_).score; }
+
+  // With at least one sample:
+  /// How much is expected of a candidate.
+  [[nodiscard]] double expected_score(std::size_t place) const;
+  /// How much better than the best one is. With a best one.
+  [[nodiscard]] Posterior advantage(std::size_t place) const;
+  /// By how much more than what is worth finding.
+  [[nodiscard]] Posterior relevant_advantage(std::size_t place) const;
+  /// The chance that any of these is better by more than what is worth finding. With a best one.
+  [[nodiscard]] double chance_of_better(const std::set<std::size_t>& waiting) const;
+
+  /// Whether beliefs were as far off as they said.
+  [[nodiscard]] bool hold() const { return record_.holds(); }
+  /// That something is better of which beliefs know nothing.
+  [[nodiscard]] double chance_unforeseen() const { return record_.chance_unforeseen(); }
+
+ private:
+  struct Measured {
+    double score = 0;
+    bool is_ok = false;
+  };
+
+  [[nodiscard]] bool are_tested() const;
+  void note_belief(std::size_t place);
+  void note_if_best(std::size_t place);
+  void condition() const;
+
+  std::vector<double> priors_;
+  double run_error_;
+  std::uint64_t seed_;
+  std::set<std::size_t> running_;
+  std::vector<Sample> samples_;
+  std::unordered_map<std::size_t, Measured> measured_;
+  std::optional<std::size_t> best_;
+  TrackRecord record_;
+  std::unordered_map<std::size_t, Posterior> believed_;  ///< of those that run, when they began
+  // Made where they are asked for.
+  mutable double trusted_scale_ = 1;
+  mutable Surrogate surrogate_;
+  mutable std::size_t num_trained_ = 0;
+  mutable bool is_conditioned_ = false;
+  mutable std::optional<double> chance_;
+};
+
+}  // namespace dstune
