@@ -10,8 +10,9 @@ the same command goes on where it was stopped. From the checkout, after building
 All members run once in each pass, so that what differs from one moment to another is averaged. FOLDER keeps the
 results between calls. Ends with 0 when the table is written, with 75 before.
 
-With --disturbed a load of our own takes one core, now and then, and a table in tables/disturbed keeps what was
-measured beside it: no piece, no run and no step is thrown away.
+With --disturbed a load of our own takes one core, now and then: for a part of a run (short), or for several runs (long).
+Passes beside the load take turns with as many without it. A table in tables/disturbed keeps what was measured beside
+it: no piece, no run and no step is thrown away. The passes without it say what a member is worth.
 """
 
 import argparse
@@ -32,6 +33,8 @@ CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 TABLES = CHECKOUT / "mpi_tests" / "bench" / "tables"
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 STOPPED_EARLY = 75
+# Seconds that a core is busy, and free: short loads let runs of 0.4 s differ by some 10 %, long ones more.
+LOADS = {"short": ((0.01, 0.05), (0.05, 0.25)), "long": ((2, 6), (2, 6))}
 
 
 def adopt_orphans():
@@ -70,7 +73,7 @@ def is_finished(results):
     return status.exists() and json.loads(status.read_text())["exit_code"] == 0
 
 
-def run_pass(arguments, results, profile, log, end):
+def run_pass(arguments, results, is_disturbed, profile, log, end):
     """Runs pieces until all is done; ends the program where the time is up."""
     command = ["mpirun", "-np", str(arguments.ranks), str(arguments.build / "dstune-mpi"),
                "--tuner", "gridsearch", "--no-progress", "--quiet", "--time-limit", f"{arguments.piece:g}s",
@@ -83,9 +86,9 @@ def run_pass(arguments, results, profile, log, end):
             shutil.copytree(results, before)
         is_first = not profile.exists()
         measuring = ["--profile-out", str(profile)] if is_first else []
-        waiting = os.WNOHANG if arguments.disturbed else 0
+        waiting = os.WNOHANG if is_disturbed else 0
         status, others = measured(command + measuring, results.with_suffix(".txt"), waiting)
-        is_kept = (arguments.disturbed or others <= arguments.others) and status in (0, STOPPED_EARLY)
+        is_kept = (is_disturbed or others <= arguments.others) and status in (0, STOPPED_EARLY)
         piece = {"at": time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime()), "status": status,
                  "others": round(others, 3), "kept": is_kept}
         with open(log, "a") as file:
@@ -112,31 +115,37 @@ def main():
     parser.add_argument("--limit", type=float, default=1e9, help="seconds, after which no piece begins")
     parser.add_argument("--passes", type=int, default=1, help="how often every member runs")
     parser.add_argument("--piece", type=float, default=15, help="seconds of a piece")
-    parser.add_argument("--disturbed", action="store_true", help="beside a load of our own")
+    parser.add_argument("--disturbed", choices=LOADS, help="beside a load of our own, in turns with passes without it")
     parser.add_argument("--others", type=float, default=0.05, help="cores that others may use")
     parser.add_argument("--note", default="", help="what else is to be known of how it was made")
     parser.add_argument("--build", type=pathlib.Path, default=CHECKOUT / "build" / "release")
     arguments = parser.parse_args()
-    name = ("disturbed/" if arguments.disturbed else "") + arguments.space.stem
+    name = arguments.space.stem
+    if arguments.disturbed:
+        name = f"disturbed/{name}-{arguments.disturbed}"
     folder = arguments.folder / name
     folder.mkdir(parents=True, exist_ok=True)
     profile, log = folder / "profile.json", folder / "pieces.jsonl"
     passes = [folder / f"pass{number}" for number in range(1, arguments.passes + 1)]
     adopt_orphans()
     end = time.monotonic() + arguments.limit
-    # Shorter than a run, so that runs differ by some 10 %.
-    with disturbance(1, busy_s=(0.01, 0.05), free_s=(0.05, 0.25)) if arguments.disturbed else contextlib.nullcontext():
-        for results in passes:
-            if not is_finished(results):
-                run_pass(arguments, results, profile, log, end)
+    quiet = []
+    for number, results in enumerate(passes):
+        if not is_finished(results):
+            with disturbance(number, *LOADS[arguments.disturbed]) if arguments.disturbed else contextlib.nullcontext():
+                run_pass(arguments, results, bool(arguments.disturbed), profile, log, end)
+        if arguments.disturbed:
+            quiet.append(results.with_name(f"{results.name}.quiet"))
+            if not is_finished(quiet[-1]):
+                run_pass(arguments, quiet[-1], False, profile, log, end)
     kept = [piece for piece in map(json.loads, log.read_text().splitlines()) if piece["kept"]]
     words = (f"mpi_tests/bench/record_space.py, {arguments.ranks} ranks of OMP_NUM_THREADS="
              f"{os.environ.get('OMP_NUM_THREADS', 'not set')} on {os.cpu_count()} cores, {kept[0]['at']} to "
              f"{kept[-1]['at']}, in {len(kept)} pieces beside which others used at most "
              f"{max(piece['others'] for piece in kept)} cores" + (f"; {arguments.note}" if arguments.note else ""))
-    keeping = ["--disturbed"] if arguments.disturbed else []
-    subprocess.run([str(arguments.build / "bench" / "search_record"), *keeping, str(TABLES / f"{name}.json"),
-                    str(arguments.space), str(profile), words, *map(str, passes)], check=True)
+    subprocess.run([str(arguments.build / "bench" / "search_record"), "--quiet", str(len(quiet)),
+                    str(TABLES / f"{name}.json"), str(arguments.space), str(profile), words,
+                    *map(str, passes + quiet)], check=True)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@
 // timed steps from those that were recorded, in blocks that keep neighbours together, so that no
 // two searches see the same figures; what a choice is worth is its recorded mean. Where runs were
 // recorded on a disturbed machine, all steps of a trial are of one of them, and what a choice is
-// worth is what the fastest of them says. --share: the
-// percent of the members that random may run, which has no rule by which it stops. --race: trials
+// worth is what it took where nothing disturbed it. --share: the percent of the members that random
+// may run, which has no rule by which it stops. --race: trials
 // are stopped where they have lost to the best so far, by a job's rule (metric: throughput).
 // --finals: the finalists are measured again and the answer is chosen as a job does; the rounds
 // count as steps. --predict: predictions are made anew from the profile of the recording.
@@ -98,17 +98,13 @@ std::vector<std::vector<double>> recorded_runs(const SearchTable& table, std::si
   return runs;
 }
 
-/// What a member is worth: its recorded mean, or that of the run that was disturbed least.
+/// What a member is worth: its recorded mean, or what it took where nothing disturbed it.
 double worth_of(const SearchTable& table, std::size_t row) {
   Measurement run = table.measurements[row];
-  const auto first = static_cast<std::size_t>(run.warmup_steps);
-  double most = 0;
-  for (const std::vector<double>& steps : recorded_runs(table, row)) {
-    run.step_times_s.resize(std::min(first, run.step_times_s.size()));
-    run.step_times_s.insert(run.step_times_s.end(), steps.begin(), steps.end());
-    if (const auto value = value_of(table, row, run)) most = std::max(most, value->value);
-  }
-  return most;
+  if (table.quiet_step_s[row] > 0)
+    std::fill(run.step_times_s.begin(), run.step_times_s.end(), table.quiet_step_s[row]);
+  const auto value = value_of(table, row, run);
+  return value ? value->value : 0;
 }
 
 /// A trial: the steps of a slice, in blocks from anywhere among the recorded.

@@ -164,6 +164,30 @@ std::string text_of(const Value& object, const std::string& broken = "") {
   return text + "\n}";
 }
 
+/// Of each member by name, what each of the searches measured. Throws where one lacks a member.
+std::map<std::string, std::vector<Measurement>> results_of(const std::vector<std::string>& folders,
+                                                           const PlannedSpace& space) {
+  std::map<std::string, std::vector<Measurement>> measured;
+  for (const std::string& folder : folders) {
+    const std::string path = folder + "/journal.jsonl";
+    for (const auto& [key, record] : understand(read_journal(path), path).finished)
+      measured[record.experiment.name].push_back(record.measurement);
+  }
+  for (const PlannedMember& member : space.members) {
+    const std::string& name = member.planned.experiment.name;
+    if (member.planned.status == PlanStatus::planned && measured[name].size() != folders.size())
+      throw Error("there is not one result of each search of " + name);
+  }
+  return measured;
+}
+
+/// Seconds a step of a member whose runs nothing disturbed.
+double quiet_step_s(const std::vector<Measurement>& runs) {
+  std::vector<double> means;
+  for (const Measurement& run : runs) means.push_back(mean_step_s(run));
+  return rounded(median(means));
+}
+
 }  // namespace
 
 SearchTable read_table(const std::string& path, bool predict_anew) {
@@ -181,6 +205,7 @@ SearchTable read_table(const std::string& path, bool predict_anew) {
   table.measurements.resize(table.space.members.size());
   table.runs.resize(table.space.members.size());
   table.run_steps.resize(table.space.members.size());
+  table.quiet_step_s.resize(table.space.members.size());
   for (std::size_t index = 0; index < table.space.members.size(); ++index) {
     PlannedExperiment& planned = table.space.members[index].planned;
     if (planned.status != PlanStatus::planned) continue;
@@ -189,6 +214,7 @@ SearchTable read_table(const std::string& path, bool predict_anew) {
     if (!predict_anew) planned.predicted.throughput = members.at(name).at("predicted_throughput");
     table.runs[index] = members.at(name).at("runs");
     table.run_steps[index] = members.at(name).value("run_steps", std::vector<std::size_t>{});
+    table.quiet_step_s[index] = members.at(name).value("quiet_step_s", 0.0);
     table.measurements[index] =
         measurement_of(rows.root()[name], table.job.tuning.measure.start_profile_step);
   }
@@ -197,23 +223,15 @@ SearchTable read_table(const std::string& path, bool predict_anew) {
 
 void record_table(const std::string& table_path, const std::string& space_path,
                   const std::string& profile_path, const std::string& words,
-                  const std::vector<std::string>& results_dirs, bool is_disturbed) {
+                  const std::vector<std::string>& results_dirs,
+                  const std::vector<std::string>& quiet_dirs) {
   const JobSpec job = read_space(space_path);
   PlannedSpace space = plan_all(job);
   const json::Document profile = json::Document::read(profile_path);
   predict(job, device_profile_from_json(profile.node()), space);
-  std::map<std::string, std::vector<Measurement>> measured;
-  for (const std::string& folder : results_dirs) {
-    const std::string path = folder + "/journal.jsonl";
-    for (const auto& [key, record] : understand(read_journal(path), path).finished)
-      measured[record.experiment.name].push_back(record.measurement);
-  }
-  for (const PlannedMember& member : space.members) {
-    const std::string& name = member.planned.experiment.name;
-    if (member.planned.status == PlanStatus::planned &&
-        measured[name].size() != results_dirs.size())
-      throw Error("there is not one result of each search of " + name);
-  }
+  auto measured = results_of(results_dirs, space);
+  const auto quiet = results_of(quiet_dirs, space);
+  const bool is_disturbed = !quiet_dirs.empty();
   const std::vector<double> levels =
       is_disturbed ? std::vector<double>{} : take_out_levels(measured, results_dirs.size());
   Value rows = Value::object();
@@ -233,6 +251,7 @@ void record_table(const std::string& table_path, const std::string& space_path,
     if (!is_disturbed) continue;
     for (const Measurement& run : runs)
       members[name]["run_steps"].push_back(timed_steps_s(run).size());
+    members[name]["quiet_step_s"] = quiet_step_s(quiet.at(name));
   }
   const Value environment = json::Document::read(results_dirs.front() + "/environment.json").root();
   Value made = {{"space", std::filesystem::relative(space_path,
