@@ -52,7 +52,9 @@ class Simulation {
       : simulated_(simulated),
         options_(options),
         random_(static_cast<std::uint64_t>(seed) + 1),
-        board_({.metric = Metric::throughput, .baseline_row = simulated.space.baseline},
+        board_({.metric = Metric::throughput,
+                .baseline_row = simulated.space.baseline,
+                .are_steps_alike = true},
                rows_of(simulated.space)),
         has_run_(simulated.truth.size()) {
     TuningOptions tuning = simulated.tuning;
@@ -139,12 +141,16 @@ class Simulation {
     record.is_alone = options_.num_slots == 1;
     record.started_at = at(ended.began_at_s);
     record.finished_at = at(now_s_);
-    const auto value = value_so_far(ended.trial, Metric::throughput, record.experiment);
+    const std::uint64_t revision = board_.value_revision();
+    board_.record(ended.member, std::move(record));
     timed([&] {
-      tuner_->observe(ended.member, {ended.trial.status, value});
+      if (board_.value_revision() != revision)
+        for (std::size_t row = 0; row < has_run_.size(); ++row)
+          if (row != ended.member && board_.row(row).record)
+            tuner_->revise(row, observation_of(row));
+      tuner_->observe(ended.member, observation_of(ended.member));
       return 0;
     });
-    board_.record(ended.member, std::move(record));
     const auto chance = timed([&] { return tuner_->chance_of_better(); });
     if (!chance || !board_.best()) return;
     double most = 0;
@@ -152,6 +158,12 @@ class Simulation {
       if (!has_run_[row]) most = std::max(most, truth(row));
     result_.better_elsewhere.push_back(
         {*chance, most > (1 + relevant_gain) * truth(*board_.best())});
+  }
+
+  [[nodiscard]] Observation observation_of(std::size_t row) const {
+    const Record& record = *board_.row(row).record;
+    return {record.measurement.status, value_so_far(record.measurement, board_.metric(),
+                                                    record.experiment, board_.step_estimate())};
   }
 
   void run_finals() {

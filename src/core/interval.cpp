@@ -127,6 +127,10 @@ double find_student_t(double probability, double degrees_of_freedom) {
 
 }  // namespace
 
+Interval step_interval(const std::vector<double>& samples, StepEstimate estimate) {
+  return estimate == StepEstimate::mean ? mean_interval(samples) : quartile_interval(samples);
+}
+
 double student_t(double probability, double degrees_of_freedom) {
   // A series' interval is asked for in several metrics, one after the other, and each time takes
   // some dozen microseconds.
@@ -155,6 +159,24 @@ MeanEstimate estimate_mean(const std::vector<double>& samples, double min_autoco
   if (samples.size() < min_for_batches) return process;
   const MeanEstimate batches = of_independent(batch_means(samples), mean);
   return half_width(process) > half_width(batches) ? process : batches;
+}
+
+Interval quartile_interval(std::vector<double> samples) {
+  require(!samples.empty(), "a sample");
+  if (samples.size() == 1) return {samples[0], 0, std::numeric_limits<double>::infinity()};
+  std::ranges::sort(samples);
+  const auto last = static_cast<double>(samples.size() - 1);
+  const auto at = [&](double rank) {
+    const double inside = std::clamp(rank, 0.0, last);
+    const auto below = static_cast<std::size_t>(inside);
+    const std::size_t above = std::min(below + 1, samples.size() - 1);
+    return samples[below] + (inside - std::floor(inside)) * (samples[above] - samples[below]);
+  };
+  constexpr double share = 0.25;
+  // How many samples are below the quartile has a binomial distribution.
+  const double away = 1.96 * std::sqrt(share * (1 - share) * static_cast<double>(samples.size()));
+  const double quartile = at(share * last);
+  return {quartile, at(share * last - away), at(share * last + away)};
 }
 
 Interval mean_interval(const std::vector<double>& samples) {

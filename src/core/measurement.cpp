@@ -213,17 +213,19 @@ std::vector<double> timed_steps_s(const Measurement& measurement) {
 }
 
 std::optional<MetricValue> metric_value(const Measurement& measurement, Metric metric,
-                                        std::int64_t global_batch, int group_size) {
+                                        std::int64_t global_batch, int group_size,
+                                        StepEstimate step) {
   if (measurement.status != Status::ok) return std::nullopt;
-  return value_so_far(measurement, metric, global_batch, group_size);
+  return value_so_far(measurement, metric, global_batch, group_size, step);
 }
 
 std::optional<MetricValue> value_so_far(const Measurement& measurement, Metric metric,
-                                        std::int64_t global_batch, int group_size) {
+                                        std::int64_t global_batch, int group_size,
+                                        StepEstimate estimate) {
   const bool is_timed = measurement.status == Status::ok || measurement.status == Status::raced_out;
   const std::vector<double> timed_s = timed_steps_s(measurement);
   if (!is_timed || timed_s.empty()) return std::nullopt;
-  const Interval step = mean_interval(timed_s);
+  const Interval step = step_interval(timed_s, estimate);
   if (step.mean <= 0) return std::nullopt;
   if (metric == Metric::latency) {
     return MetricValue{step.mean * us_per_s, step.low * us_per_s, step.high * us_per_s};

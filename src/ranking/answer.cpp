@@ -256,8 +256,12 @@ std::vector<Finalist> finalists_of(const Scoreboard& board) {
 std::optional<MachineConduct> conduct_of(const Scoreboard& board) {
   if (!board.verdict() || board.verdict()->num_runs() == 0) return std::nullopt;
   const Verdict& verdict = *board.verdict();
-  return MachineConduct{verdict.num_runs(), verdict.run_deviation(), verdict.drift_deviation(),
-                        verdict.disturbed_runs(), board.host_load()};
+  return MachineConduct{verdict.num_runs(),
+                        verdict.run_deviation(),
+                        verdict.drift_deviation(),
+                        verdict.disturbed_runs(),
+                        board.step_estimate() == StepEstimate::first_quartile,
+                        board.host_load()};
 }
 
 }  // namespace

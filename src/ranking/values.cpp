@@ -30,15 +30,17 @@ double half_width(const MetricValue& value) {
 }
 
 std::optional<MetricValue> metric_value(const Measurement& measurement, Metric metric,
-                                        const Experiment& experiment) {
+                                        const Experiment& experiment, StepEstimate step) {
   const int group_size = experiment.shape.size();
-  return metric_value(measurement, metric, global_batch(experiment.config, group_size), group_size);
+  return metric_value(measurement, metric, global_batch(experiment.config, group_size), group_size,
+                      step);
 }
 
 std::optional<MetricValue> value_so_far(const Measurement& measurement, Metric metric,
-                                        const Experiment& experiment) {
+                                        const Experiment& experiment, StepEstimate step) {
   const int group_size = experiment.shape.size();
-  return value_so_far(measurement, metric, global_batch(experiment.config, group_size), group_size);
+  return value_so_far(measurement, metric, global_batch(experiment.config, group_size), group_size,
+                      step);
 }
 
 double mean_step_s(const Measurement& measurement) {
@@ -87,7 +89,8 @@ std::optional<double> Scoreboard::finite_value(std::size_t row) const {
 std::optional<MetricValue> Scoreboard::first_value(std::size_t row, Metric metric) const {
   if (metric == setup_.metric) return first_values_[row];
   const std::optional<Record>& record = rows_[row].record;
-  return record ? metric_value(record->measurement, metric, record->experiment) : std::nullopt;
+  return record ? metric_value(record->measurement, metric, record->experiment, step_estimate_)
+                : std::nullopt;
 }
 
 namespace {
@@ -156,13 +159,23 @@ MetricValue Scoreboard::in_target(std::size_t index, const MetricValue& measured
   return {there(measured.value), there(measured.ci_low), there(measured.ci_high)};
 }
 
-std::optional<TargetTime> Scoreboard::target_time(std::size_t index) const {
-  const Row& row = rows_[index];
-  if (!calibration_ || !row.record) return std::nullopt;
-  auto measured = measured_value(index, Metric::throughput);
+std::optional<TargetTime> Scoreboard::target_time(std::size_t row) const {
+  const auto measured = measured_value(row, Metric::throughput);
+  return measured ? target_time_of(row, measured) : target_time_of_first_run(row);
+}
+
+std::optional<TargetTime> Scoreboard::target_time_of_first_run(std::size_t row) const {
+  const std::optional<Record>& record = rows_[row].record;
+  if (!record) return std::nullopt;
   // What was raced out was timed, too.
-  if (!measured)
-    measured = value_so_far(row.record->measurement, Metric::throughput, row.record->experiment);
+  return target_time_of(row,
+                        value_so_far(record->measurement, Metric::throughput, record->experiment));
+}
+
+std::optional<TargetTime> Scoreboard::target_time_of(
+    std::size_t index, const std::optional<MetricValue>& measured) const {
+  const Row& row = rows_[index];
+  if (!calibration_) return std::nullopt;
   if (!measured || !(measured->value > 0)) return std::nullopt;
   const Precision precision = row.planned.experiment.config.precision;
   const double samples = work_of_step(row, Metric::throughput);

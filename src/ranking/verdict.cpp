@@ -33,28 +33,70 @@ double seconds_of(std::chrono::system_clock::time_point time) {
          ms_per_s;
 }
 
-double log_speed(const Measurement& measurement) {
-  return -std::log(mean_step_s(measurement));
+/// Of what stands for the steps of a run; nothing where none was timed.
+std::optional<double> log_speed(const Scoreboard& board, const Measurement& measurement) {
+  const std::vector<double> timed_s = timed_steps_s(measurement);
+  if (measurement.status != Status::ok || timed_s.empty()) return std::nullopt;
+  return -std::log(step_interval(timed_s, board.step_estimate()).mean);
 }
 
-/// A run that ended ok.
-ModelledRun run_of(std::size_t member, const auto& run) {
-  const std::vector<double> timed_s = timed_steps_s(run.measurement);
-  double error = unknown_error;
-  if (timed_s.size() > 1) {
-    const MeanEstimate estimate = estimate_mean(timed_s);
-    error = std::min(largest_error, estimate.standard_error / estimate.mean);
+/// Runs that ended ok, and what is known of their errors.
+class Runs {
+ public:
+  explicit Runs(const Scoreboard& board) : board_(board) {}
+
+  [[nodiscard]] std::size_t size() const { return runs_.size(); }
+
+  /// The first run and the repeats of a row.
+  void add(std::size_t row, std::size_t member) {
+    add_run(member, *board_.row(row).record);
+    for (const Repeat& repeat : board_.row(row).repeats)
+      if (log_speed(board_, repeat.measurement)) add_run(member, repeat);
   }
-  const double at_s = (seconds_of(run.started_at) + seconds_of(run.finished_at)) / 2;
-  return {member, at_s, log_speed(run.measurement), error, run.is_alone};
-}
 
-/// The first run and the repeats of a row.
-void add_runs(const Row& row, std::size_t member, std::vector<ModelledRun>& runs) {
-  runs.push_back(run_of(member, *row.record));
-  for (const Repeat& repeat : row.repeats)
-    if (mean_step_s(repeat.measurement) > 0) runs.push_back(run_of(member, repeat));
-}
+  /// A few steps say little of how far their mean may be off, and where they are alike by luck the
+  /// run would count for far more than others: as if as many degrees of freedom had said of each
+  /// what is usual.
+  [[nodiscard]] std::vector<ModelledRun> with_pooled_errors() const {
+    constexpr double usual_degrees = 4;
+    std::vector<double> errors;
+    for (const ModelledRun& run : runs_) errors.push_back(run.error);
+    const double usual = runs_.empty() ? 0 : median(std::move(errors));
+    std::vector<ModelledRun> pooled = runs_;
+    for (std::size_t run = 0; run < pooled.size(); ++run) {
+      const double squares = degrees_[run] * std::pow(pooled[run].error, 2);
+      pooled[run].error = std::sqrt((squares + usual_degrees * std::pow(usual, 2)) /
+                                    (degrees_[run] + usual_degrees));
+    }
+    return pooled;
+  }
+
+ private:
+  void add_run(std::size_t member, const auto& run) {
+    const std::vector<double> timed_s = timed_steps_s(run.measurement);
+    double error = unknown_error, degrees = 0;
+    if (timed_s.size() > 1) {
+      if (board_.step_estimate() == StepEstimate::mean) {
+        const MeanEstimate estimate = estimate_mean(timed_s);
+        error = estimate.standard_error / estimate.mean;
+        degrees = static_cast<double>(timed_s.size() - 1);
+      } else {
+        // Two of the steps make the interval.
+        const Interval step = step_interval(timed_s, board_.step_estimate());
+        error = (step.high - step.low) / (2 * 1.96 * step.mean);
+        degrees = 1;
+      }
+    }
+    const double at_s = (seconds_of(run.started_at) + seconds_of(run.finished_at)) / 2;
+    runs_.push_back({member, at_s, log_speed(board_, run.measurement).value(),
+                     std::min(largest_error, error), run.is_alone});
+    degrees_.push_back(degrees);
+  }
+
+  const Scoreboard& board_;
+  std::vector<ModelledRun> runs_;
+  std::vector<double> degrees_;  ///< of freedom, of each one's error
+};
 
 std::optional<double> predicted_log_speed(const Row& row) {
   const auto& throughput = row.record->predicted.throughput;
@@ -65,12 +107,12 @@ std::optional<double> predicted_log_speed(const Row& row) {
 }
 
 /// Robust: by the median, and the median distance from it.
-PredictionErrors prediction_errors(const std::vector<Row>& rows) {
+PredictionErrors prediction_errors(const Scoreboard& board) {
   std::vector<double> errors;
-  for (const Row& row : rows) {
-    if (!row.record || !(mean_step_s(row.record->measurement) > 0)) continue;
-    if (const auto predicted = predicted_log_speed(row))
-      errors.push_back(log_speed(row.record->measurement) - *predicted);
+  for (const Row& row : board.rows()) {
+    const auto measured = row.record ? log_speed(board, row.record->measurement) : std::nullopt;
+    if (!measured) continue;
+    if (const auto predicted = predicted_log_speed(row)) errors.push_back(*measured - *predicted);
   }
   if (errors.empty()) return {};
   const double center = median(errors);
@@ -96,19 +138,20 @@ double quantile(std::vector<double> values, double probability) {
 
 Verdict::Verdict(const Scoreboard& board, Care care) {
   const Effort effort = effort_of(care);
-  std::vector<ModelledRun> runs;
+  Runs all(board);
   std::vector<std::optional<double>> predicted;
   std::vector<std::size_t> members;
   for (const std::size_t row : board.best_first_runs(effort.max_runs)) {
-    if (members.size() >= 2 && runs.size() >= effort.max_runs) break;
-    add_runs(board.row(row), members.size(), runs);
+    if (members.size() >= 2 && all.size() >= effort.max_runs) break;
+    all.add(row, members.size());
     predicted.push_back(predicted_log_speed(board.row(row)));
     members.push_back(row);
   }
-  num_runs_ = runs.size();
+  num_runs_ = all.size();
   if (members.empty()) return;
-  const RunBeliefs beliefs = believe_runs(runs, predicted, prediction_errors(board.rows()),
-                                          {.num_draws = effort.num_draws});
+  const std::vector<ModelledRun> runs = all.with_pooled_errors();
+  const RunBeliefs beliefs =
+      believe_runs(runs, predicted, prediction_errors(board), {.num_draws = effort.num_draws});
   run_deviation_ = beliefs.run_deviation;
   drift_deviation_ = beliefs.drift_deviation;
   disturbed_runs_ = beliefs.disturbed_runs;
@@ -119,7 +162,7 @@ Verdict::Verdict(const Scoreboard& board, Care care) {
   best_scores_.assign(num_draws, -std::numeric_limits<double>::infinity());
   for (std::size_t member = 0; member < members.size(); ++member) {
     const std::size_t row = members[member];
-    const double first = log_speed(board.row(row).record->measurement);
+    const double first = log_speed(board, board.row(row).record->measurement).value();
     const std::vector<double>& draws = beliefs.draws[member];
     speeds.push_back({beliefs.log_speeds[member] - first, quantile(draws, 0.025) - first,
                       quantile(draws, 0.975) - first});

@@ -305,6 +305,8 @@ std::string machine_text(const Answer& answer) {
                                  100 * machine.run_deviation, 100 * machine.drift_deviation);
   if (const long disturbed = std::lround(machine.disturbed_runs); disturbed > 0)
     text += fmt::format(", {} of {} runs were disturbed", disturbed, machine.num_runs);
+  if (machine.are_steps_interrupted)
+    text += ", steps are interrupted, so that speeds are those of undisturbed steps";
   if (machine.load) {
     text += fmt::format("; load {:.1f} on {} cores", machine.load->load_average,
                         machine.load->num_cores);

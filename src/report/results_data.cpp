@@ -102,7 +102,8 @@ json::Value machine_json(const std::optional<MachineConduct>& machine) {
   json::Value out = {{"runs", machine->num_runs},
                      {"run_deviation", machine->run_deviation},
                      {"drift_deviation", machine->drift_deviation},
-                     {"disturbed_runs", machine->disturbed_runs}};
+                     {"disturbed_runs", machine->disturbed_runs},
+                     {"steps_interrupted", machine->are_steps_interrupted}};
   if (machine->load)
     out["load"] = {{"average", machine->load->load_average},
                    {"cores", machine->load->num_cores},

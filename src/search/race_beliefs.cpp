@@ -149,7 +149,7 @@ double RaceBeliefs::chance_of_better(const std::set<std::size_t>& waiting) const
   const double at_most = sum_from(0);
   if (at_most < small_chance) {
     chance_ = at_most;
-  } else if (challengers.front().first < small_chance || samples_.size() <= few_samples) {
+  } else if (challengers.front().first < small_chance || samples_.size() <= few_measured) {
     chance_ = any_of(max_challengers, num_draws);
   } else {
     // Members are more alike in what is wrong about them than beliefs know. So the truth lies

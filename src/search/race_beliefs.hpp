@@ -18,7 +18,7 @@ namespace dstune {
 /// A search that believes may end below it.
 inline constexpr double small_chance = 0.05;
 /// After so few experiments beliefs say little of each member, and all count together.
-inline constexpr std::size_t few_samples = 2;
+inline constexpr std::size_t few_measured = 2;
 
 /// Candidates are places from 0 on. Scores are logarithms; larger is better.
 class RaceBeliefs {

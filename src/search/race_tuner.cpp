@@ -360,7 +360,7 @@ class RaceTuner : public Tuner {
     for (const Sample& sample : samples())
       measured.emplace_back(memory_bytes(sample.point), sample.value);
     std::ranges::sort(measured);
-    for (std::size_t split = few_samples; split + few_samples <= measured.size(); ++split) {
+    for (std::size_t split = few_measured; split + few_measured <= measured.size(); ++split) {
       const auto limit = measured.begin() + static_cast<std::ptrdiff_t>(split);
       const std::int64_t too_many_bytes = limit->first;
       std::vector<double> below, above;

@@ -38,6 +38,18 @@ inline constexpr double conservative_autocorrelation = 0.8;
 /// interval is unbounded above and 0 below.
 [[nodiscard]] Interval mean_interval(const std::vector<double>& samples);
 
+/// The same of the time that a quarter of the steps do not take: what interrupts fewer than three
+/// quarters of them moves it little. Its interval is that of order statistics, so it holds of any
+/// distribution. At least one sample.
+[[nodiscard]] Interval quartile_interval(std::vector<double> samples);
+
+/// What stands for all steps of a run.
+enum class StepEstimate {
+  mean,
+  first_quartile,  ///< where something interrupts steps: they are not the step's own time
+};
+[[nodiscard]] Interval step_interval(const std::vector<double>& samples, StepEstimate estimate);
+
 /// What Student's t is not further from 0 than with this probability.
 [[nodiscard]] double student_t(double probability, double degrees_of_freedom);
 

@@ -189,9 +189,11 @@ struct SlowHost {
 /// How steady the machine was, by all runs that were compared; standard deviations of logarithms.
 struct MachineConduct {
   std::size_t num_runs = 0;
-  double run_deviation = 0;        ///< of a run from its configuration's mean
-  double drift_deviation = 0;      ///< of what runs near in time share
-  double disturbed_runs = 0;       ///< expected number
+  double run_deviation = 0;    ///< of a run from its configuration's mean
+  double drift_deviation = 0;  ///< of what runs near in time share
+  double disturbed_runs = 0;   ///< expected number
+  /// Something interrupts steps in most runs, so that values are of undisturbed ones.
+  bool are_steps_interrupted = false;
   std::optional<HostLoad> load{};  ///< nothing where nobody counts it
 };
 

@@ -47,9 +47,11 @@ struct Finals {
 
 /// What a run of this experiment says in a metric, as in core/measurement.hpp.
 [[nodiscard]] std::optional<MetricValue> metric_value(const Measurement& measurement, Metric metric,
-                                                      const Experiment& experiment);
+                                                      const Experiment& experiment,
+                                                      StepEstimate step = StepEstimate::mean);
 [[nodiscard]] std::optional<MetricValue> value_so_far(const Measurement& measurement, Metric metric,
-                                                      const Experiment& experiment);
+                                                      const Experiment& experiment,
+                                                      StepEstimate step = StepEstimate::mean);
 /// The mean step time of a run that ended ok, or 0.
 [[nodiscard]] double mean_step_s(const Measurement& measurement);
 /// Of at least one value; of an even number the mean of the middle two.
@@ -80,6 +82,8 @@ struct ScoreboardSetup {
   int num_ranks = 0;  ///< of the job: GPUs, or groups of cores
   /// Of every answer, where what measures it decides: "verified", "engine"; else empty.
   std::string label{};
+  /// All steps of an experiment do the same, so that what makes some of them longer is not its own.
+  bool are_steps_alike = false;
 };
 
 /// How busy rank 0's host was while the search went on.
@@ -151,8 +155,12 @@ class Scoreboard {
   [[nodiscard]] const std::optional<TimeCalibration>& calibration() const { return calibration_; }
   /// Whether the user's own runs are in it.
   [[nodiscard]] bool is_calibrated() const { return is_calibrated_; }
-  /// Changes whenever the calibration does: what was observed is worth something else then.
-  [[nodiscard]] std::uint64_t calibration_revision() const { return calibration_revision_; }
+  /// Changes whenever the calibration or what stands for a run's steps does: what was observed is
+  /// worth something else then.
+  [[nodiscard]] std::uint64_t value_revision() const { return value_revision_; }
+  /// What stands for the steps of each run: their mean; the first quartile where steps are alike
+  /// and something interrupts them in most runs.
+  [[nodiscard]] StepEstimate step_estimate() const { return step_estimate_; }
   [[nodiscard]] double elapsed_s() const { return elapsed_s_; }
   [[nodiscard]] std::optional<double> chance_of_better() const { return chance_of_better_; }
   [[nodiscard]] const std::optional<HostLoad>& host_load() const { return load_; }
@@ -194,6 +202,8 @@ class Scoreboard {
   [[nodiscard]] MetricValue in_target(std::size_t row, const MetricValue& measured) const;
   /// Of a row that was measured; nothing without a calibration or where nothing was timed.
   [[nodiscard]] std::optional<TargetTime> target_time(std::size_t row) const;
+  /// … of its first run alone, by the mean of its steps.
+  [[nodiscard]] std::optional<TargetTime> target_time_of_first_run(std::size_t row) const;
   /// What a row is ranked by, for people: of a single run, whose interval is that of its own steps,
   /// with an interval that other runs of the configuration would be in, too.
   [[nodiscard]] std::optional<MetricValue> reported_value(std::size_t row) const;
@@ -215,10 +225,13 @@ class Scoreboard {
  private:
   [[nodiscard]] std::vector<std::vector<double>> means_in_search() const;
   [[nodiscard]] std::vector<std::vector<double>> means_of_finals() const;
+  [[nodiscard]] std::optional<TargetTime> target_time_of(
+      std::size_t row, const std::optional<MetricValue>& throughput) const;
   [[nodiscard]] std::optional<std::size_t> find_best() const;
   [[nodiscard]] std::size_t declared_best(const Verdict& verdict) const;
   [[nodiscard]] std::size_t find_answer(std::size_t best) const;
   void note_first_value(std::size_t row);
+  [[nodiscard]] bool note_interruptions(std::size_t row);
   void note_spread();
   void rank_anew();
   void fit_calibration();
@@ -230,7 +243,10 @@ class Scoreboard {
   std::set<std::size_t> repeated_;  ///< rows with repeats
   std::optional<TimeCalibration> calibration_;
   bool is_calibrated_ = false;
-  std::uint64_t calibration_revision_ = 0;
+  std::uint64_t value_revision_ = 0;
+  std::vector<std::optional<bool>> is_interrupted_;  ///< of each row, its first run
+  std::size_t num_interrupted_ = 0, num_timed_ = 0;
+  StepEstimate step_estimate_ = StepEstimate::mean;
   Finals finals_;
   std::optional<std::size_t> best_, answer_;
   std::uint64_t answer_revision_ = 0;

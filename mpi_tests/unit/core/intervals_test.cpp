@@ -31,6 +31,37 @@ TEST(MeanIntervalTest, VeryFewSamplesGiveStudentsT) {
   EXPECT_NEAR(mean_interval({10, 11}).high, 10.5 + 6.3531, 1e-4);
 }
 
+TEST(QuartileIntervalTest, IsThatOfOrderStatistics) {
+  // Ranks from 0: a quarter of 4 is 1; 1.96 sqrt(0.1875 * 5) = 1.898 away, so from below 0
+  // to 2.898.
+  const Interval interval = quartile_interval({5, 3, 1, 2, 4});
+  EXPECT_DOUBLE_EQ(interval.mean, 2);
+  EXPECT_DOUBLE_EQ(interval.low, 1);
+  EXPECT_NEAR(interval.high, 3.898, 1e-3);
+  EXPECT_DOUBLE_EQ(quartile_interval({1, 2}).mean, 1.25);
+  EXPECT_EQ(quartile_interval({2.0}).high, infinity);
+  EXPECT_THROW((void)quartile_interval({}), LogicError);
+}
+
+TEST(QuartileIntervalTest, WhatInterruptsHalfOfTheStepsHardlyMovesIt) {
+  EXPECT_LT(quartile_interval({1.00, 1.01, 1.02, 1.03, 9, 9, 9, 9}).mean, 1.02);
+}
+
+TEST(QuartileIntervalTest, HoldsTheQuartileInMostRuns) {
+  std::mt19937 random(1);
+  std::exponential_distribution<double> draw(1);
+  const double quartile = std::log(4.0 / 3);
+  int held = 0;
+  for (int run = 0; run < 1000; ++run) {
+    std::vector<double> samples(40);
+    for (double& sample : samples) sample = draw(random);
+    const Interval interval = quartile_interval(samples);
+    held += interval.low <= quartile && quartile <= interval.high ? 1 : 0;
+  }
+  EXPECT_GE(held, 920);
+  EXPECT_LE(held, 980);
+}
+
 TEST(MeanIntervalTest, FewSamplesAreTakenForModeratelyCorrelated) {
   // Neighbours alternate: the correlation is taken as 0.2. The variance of the mean is that of five
   // independent samples, 0.06, times 1.4, over 1 - 0.1 (Bartlett's bias of s^2): by hand

@@ -117,7 +117,7 @@ TEST(TargetRankingTest, ConstantsDecideFromTheBeginning) {
   EXPECT_DOUBLE_EQ(board.ranked_value(1)->value, 16 / 3.9);
   EXPECT_EQ(board.best(), 1U);
   EXPECT_FALSE(board.is_calibrated());
-  EXPECT_EQ(board.calibration_revision(), 0U);
+  EXPECT_EQ(board.value_revision(), 0U);
   const auto recommendation = recommendation_of(board);
   EXPECT_EQ(recommendation->label, "proxy");
   EXPECT_FALSE(recommendation->calibration);
@@ -195,7 +195,7 @@ TEST(TargetRankingTest, TheUsersOwnRunsMoveTheConstants) {
   EXPECT_FALSE(board.is_calibrated());
   EXPECT_TRUE(board.record(1, *done[1].record, done[1].overheads));
   EXPECT_TRUE(board.is_calibrated());
-  EXPECT_EQ(board.calibration_revision(), 1U);
+  EXPECT_EQ(board.value_revision(), 1U);
   EXPECT_DOUBLE_EQ(board.ranked_value(1)->value, 16 / 7.8);
   EXPECT_DOUBLE_EQ(board.ranked_value(0)->value, 16 / 13.0) << "kernels and costs alike";
   const auto recommendation = recommendation_of(board);

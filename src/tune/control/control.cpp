@@ -122,14 +122,16 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
     limits.predictor = machine.predictor.get();
     predict_members(ready.space, *machine.predictor, time);
   }
-  Scoreboard board = known_scoreboard(ready.space, ready.keys, ready.history,
-                                      {.metric = ready.job.tuning.metric,
-                                       .user_runs = ready.user_runs,
-                                       .memory_offset_bytes = ready.memory_offset_bytes,
-                                       .baseline_row = ready.space.baseline,
-                                       .target = ready.target,
-                                       .num_ranks = num_ranks(ready.training_ranks),
-                                       .label = label_of(ready.job.workload)});
+  Scoreboard board =
+      known_scoreboard(ready.space, ready.keys, ready.history,
+                       {.metric = ready.job.tuning.metric,
+                        .user_runs = ready.user_runs,
+                        .memory_offset_bytes = ready.memory_offset_bytes,
+                        .baseline_row = ready.space.baseline,
+                        .target = ready.target,
+                        .num_ranks = num_ranks(ready.training_ranks),
+                        .label = label_of(ready.job.workload),
+                        .are_steps_alike = ready.job.workload.kind == WorkloadKind::transformer});
   const SearchParts parts{.options = options,
                           .ready = ready,
                           .end = end,

@@ -211,18 +211,18 @@ void Controller::record(std::size_t row, Record record, bool is_known) {
   if (!is_known) listeners_.journal.add(event::finished(search_.keys[row], record));
   if (listeners_.times != nullptr) listeners_.times->observe(experiment, record.measurement);
   Scoreboard& board = search_.board;
-  const std::uint64_t revision = board.calibration_revision();
+  const std::uint64_t revision = board.value_revision();
   const bool is_best = board.record(row, std::move(record), overheads_of(experiment));
-  const bool is_calibrated_anew = board.calibration_revision() != revision;
-  if (is_calibrated_anew) {
-    // The tuner never compares values of two calibrations.
+  const bool is_valued_anew = board.value_revision() != revision;
+  if (is_valued_anew) {
+    // The tuner never compares values of two kinds.
     revise_all_but(row);
     if (listeners_.times != nullptr && board.setup().target)
       listeners_.times->calibrate(board.calibration());
   }
   search_.tuner.observe(row, observation_of(row));
   if (const auto baseline = search_.tuner.baseline()) board.set_baseline(*baseline);
-  if (is_best || is_calibrated_anew) race_all();
+  if (is_best || is_valued_anew) race_all();
   listeners_.publisher.ended(row);
   const auto expected = board.calibration() ? board.finite_value(row) : std::nullopt;
   listeners_.progress.ended(*board.row(row).record, board.metric(), expected, is_known, is_best);
@@ -232,13 +232,14 @@ void Controller::record(std::size_t row, Record record, bool is_known) {
 Observation Controller::observation_of(std::size_t row) const {
   const Scoreboard& board = search_.board;
   const Measurement& measurement = board.row(row).record->measurement;
-  auto value = value_so_far(measurement, board.metric(), planned(row).experiment);
+  auto value =
+      value_so_far(measurement, board.metric(), planned(row).experiment, board.step_estimate());
   if (value) value = board.in_target(row, *value);
   const PeakMemory& peak = measurement.peak_memory;
   return {measurement.status, value, std::max<std::int64_t>(0, peak.total_bytes - peak.host_bytes)};
 }
 
-/// The calibration has changed: what the tuner heard before is worth something else now.
+/// What the tuner heard before is worth something else now.
 void Controller::revise_all_but(std::size_t row) {
   const std::vector<Row>& rows = search_.board.rows();
   for (std::size_t other = 0; other < rows.size(); ++other)

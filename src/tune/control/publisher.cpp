@@ -114,7 +114,7 @@ void Publisher::write_metrics(std::size_t row) {
   Record record = *board_.row(row).record;
   for (const Repeat& repeat : board_.row(row).repeats)
     std::ranges::copy(repeat.measurement.notes, std::back_inserter(record.measurement.notes));
-  const auto target = board_.target_time(row);
+  const auto target = board_.target_time_of_first_run(row);
   auto target_value = value_so_far(record.measurement, board_.metric(), record.experiment);
   if (target_value) target_value = board_.in_target(row, *target_value);
   writer_.add([this, record = std::move(record), target, target_value] {

@@ -1,0 +1,192 @@
+// What stands for the steps of a run where something on the machine interrupts them.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <random>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "dstune/ranking/run_again.hpp"
+#include "dstune/ranking/scoreboard.hpp"
+#include "samples.hpp"
+
+namespace dstune {
+namespace {
+
+/// A machine on which something takes a core for 10 to 50 ms and frees it for 50 to 250 ms.
+class BusyMachine {
+ public:
+  explicit BusyMachine(unsigned seed) : random_(seed) {}
+
+  /// The steps of a run of 0.4 s, of which each takes so long where nothing interrupts it.
+  std::vector<double> run(double step_s) {
+    std::vector<double> steps_s;
+    for (int left = static_cast<int>(0.4 / step_s); left > 0; --left)
+      steps_s.push_back(step(step_s));
+    return steps_s;
+  }
+
+ private:
+  double uniform(double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random_);
+  }
+  double step(double step_s) {
+    double left_s = step_s * uniform(0.99, 1.01), took_s = 0;
+    while (left_s > 0) {
+      const double free_s = std::min(left_s, free_s_);
+      left_s -= free_s;
+      free_s_ -= free_s;
+      took_s += free_s;
+      if (left_s <= 0) break;
+      took_s += uniform(0.01, 0.05);
+      free_s_ = uniform(0.05, 0.25);
+    }
+    return took_s;
+  }
+
+  std::mt19937 random_;
+  double free_s_ = 0.1;
+};
+
+Measurement measurement_of(std::vector<double> steps_s) {
+  Measurement measurement = test::sample_record("").measurement;
+  measurement.step_times_s = std::move(steps_s);
+  measurement.warmup_steps = 0;
+  return measurement;
+}
+
+Record record_of(const std::string& name, std::vector<double> steps_s) {
+  Record record = test::sample_record(name);
+  record.measurement = measurement_of(std::move(steps_s));
+  return record;
+}
+
+const std::vector<double> steady = {1, 1, 1, 1, 1};
+const std::vector<double> interrupted = {1, 1, 1, 1.6, 1.4};
+
+Scoreboard board_of(std::size_t rows, bool are_steps_alike = true) {
+  std::vector<Row> all;
+  for (std::size_t row = 0; row < rows; ++row)
+    all.push_back(test::planned_row(fmt::format("{}", row), PlanStatus::planned, ""));
+  return Scoreboard({.are_steps_alike = are_steps_alike}, std::move(all));
+}
+
+TEST(InterruptedStepsTest, TheQuartileCountsWhereMostRunsAreInterrupted) {
+  Scoreboard board = board_of(9);
+  for (std::size_t row = 0; row < 7; ++row) board.record(row, record_of("", interrupted));
+  EXPECT_EQ(board.step_estimate(), StepEstimate::mean) << "too few runs";
+  EXPECT_DOUBLE_EQ(board.ranked_value(0)->value, 16 / 1.2);
+  EXPECT_EQ(board.value_revision(), 0U);
+  EXPECT_TRUE(board.record(7, record_of("", {0.9, 0.9, 0.9, 1.6, 1.6}))) << "it leads by that";
+  EXPECT_EQ(board.step_estimate(), StepEstimate::first_quartile);
+  EXPECT_DOUBLE_EQ(board.ranked_value(0)->value, 16) << "of what was measured before, too";
+  EXPECT_EQ(board.value_revision(), 1U) << "the tuner hears of it";
+}
+
+TEST(InterruptedStepsTest, TheMeanCountsWhereTheMachineIsQuietAgain) {
+  Scoreboard board = board_of(16);
+  for (std::size_t row = 0; row < 8; ++row) board.record(row, record_of("", interrupted));
+  EXPECT_EQ(board.step_estimate(), StepEstimate::first_quartile);
+  for (std::size_t row = 8; row < 16; ++row) board.record(row, record_of("", steady));
+  EXPECT_EQ(board.step_estimate(), StepEstimate::mean);
+  EXPECT_DOUBLE_EQ(board.ranked_value(0)->value, 16 / 1.2);
+  EXPECT_EQ(board.best(), 8U) << "the first steady one";
+}
+
+TEST(InterruptedStepsTest, ARunThatTakesTheFirstOnesPlaceIsCountedOnce) {
+  Scoreboard board = board_of(8);
+  for (int time = 0; time < 9; ++time) board.record(0, record_of("", interrupted));
+  EXPECT_EQ(board.step_estimate(), StepEstimate::mean) << "of one row";
+}
+
+TEST(InterruptedStepsTest, StepsThatAreNotAlikeAreTheUsersOwn) {
+  Scoreboard board = board_of(9, false);
+  for (std::size_t row = 0; row < 9; ++row) board.record(row, record_of("", interrupted));
+  EXPECT_EQ(board.step_estimate(), StepEstimate::mean);
+}
+
+TEST(InterruptedStepsTest, AResumedSearchHasTheSameValues) {
+  Scoreboard board = board_of(9);
+  for (std::size_t row = 0; row < 9; ++row) board.record(row, record_of("", interrupted));
+  const Scoreboard resumed({.are_steps_alike = true}, board.rows());
+  EXPECT_EQ(resumed.step_estimate(), StepEstimate::first_quartile);
+  for (std::size_t row = 0; row < 9; ++row)
+    EXPECT_DOUBLE_EQ(resumed.ranked_value(row)->value, board.ranked_value(row)->value);
+}
+
+/// Of six spaces: in how many the fastest of 21 members is the answer. One has steps of 80 ms;
+/// of the others each is 4 % slower, with steps of 21 ms, of which a run may have no interruption.
+int num_found(bool are_steps_alike) {
+  constexpr int spaces = 6, members = 21;
+  int found = 0;
+  for (unsigned space = 0; space < spaces; ++space) {
+    BusyMachine machine(space);
+    Scoreboard board = board_of(members, are_steps_alike);
+    const auto steps_of = [&](std::size_t row) {
+      std::vector<double> steps_s = machine.run(row == 0 ? 0.08 : 0.02 * 1.04);
+      if (row != 0)
+        for (double& step_s : steps_s) step_s *= 4;  // of the same batch
+      return steps_s;
+    };
+    std::chrono::system_clock::time_point now{};
+    for (std::size_t row = 0; row < members; ++row) {
+      Record record = record_of("", steps_of(row));
+      record.started_at = now;
+      record.finished_at = now += std::chrono::milliseconds(400);
+      record.is_alone = true;
+      board.record(row, record);
+    }
+    RunAgainPolicy policy(board, {});
+    while (const auto next = policy.after_search(HUGE_VAL)) {
+      Repeat repeat = test::repeat_of(RepeatKind::final_round, next->round, 1);
+      repeat.measurement = measurement_of(steps_of(next->row));
+      repeat.started_at = now;
+      repeat.finished_at = now += std::chrono::milliseconds(400);
+      repeat.is_alone = true;
+      board.repeat(next->row, repeat);
+    }
+    found += board.answer() == 0U ? 1 : 0;
+  }
+  return found;
+}
+
+TEST(InterruptedStepsTest, TheLuckiestOfManyIsNotTheAnswer) {
+  EXPECT_GE(num_found(true), 5);
+  EXPECT_LE(num_found(false), 4) << "by their means";
+}
+
+// Its first run had steps alike, all others had not: it is no surer than they are.
+TEST(InterruptedStepsTest, ALuckyRunCountsAsOneOfMany) {
+  Scoreboard board = board_of(2, false);
+  std::chrono::system_clock::time_point now{};
+  const auto end_run = [&](auto& run) {
+    run.started_at = now;
+    run.finished_at = now += std::chrono::seconds(1);
+  };
+  const std::vector<double> around_one = {0.85, 1.15, 0.9, 1.1, 1.0};
+  const auto scaled = [&](double by) {
+    std::vector<double> steps_s = around_one;
+    for (double& step_s : steps_s) step_s *= by;
+    return steps_s;
+  };
+  Record lucky = record_of("lucky", {1, 1, 1, 1, 1}), other = record_of("other", scaled(1.03));
+  end_run(lucky);
+  end_run(other);
+  board.record(0, lucky);
+  board.record(1, other);
+  for (int round = 1; round <= 2; ++round) {
+    for (std::size_t row = 0; row < 2; ++row) {
+      Repeat repeat = test::repeat_of(RepeatKind::final_round, round, 1);
+      repeat.measurement = measurement_of(scaled(row == 0 ? 1.1 : 1.03));
+      end_run(repeat);
+      board.repeat(row, repeat);
+    }
+  }
+  board.judge();
+  EXPECT_EQ(board.best(), 1U);
+  EXPECT_GT(board.verdict()->chance_best(*board.verdict()->place_of(1)), 0.6);
+}
+
+}  // namespace
+}  // namespace dstune
