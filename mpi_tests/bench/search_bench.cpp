@@ -1,17 +1,19 @@
 // Searches recorded spaces again, without training, in simulated time:
 //   search_bench [--tuners gridsearch,random,model_based,race] [--seeds 50] [--slots 1]
-//                [--share 15] [--race] [--finals] [--predict] mpi_tests/bench/tables/NAME.json ...
+//                [--share 15] [--race] [--finals] [--means] [--predict] [--num-trials N]
+//                [--slices 1] mpi_tests/bench/tables/NAME.json ...
 // A tuner asks and is told through the interface that a job uses. Every trial that is run draws its
 // timed steps from those that were recorded, in blocks that keep neighbours together, so that no
 // two searches see the same figures; what a choice is worth is its recorded mean. Where runs were
 // recorded on a disturbed machine, all steps of a trial are of one of them, and what a choice is
 // worth is what it took where nothing disturbed it. --share: the percent of the members that random
-// may run, which has no rule by which it stops. --race: trials
-// are stopped where they have lost to the best so far, by a job's rule (metric: throughput).
-// --finals: the finalists are measured again and the answer is chosen as a job does; the rounds
-// count as steps. --predict: predictions are made anew from the profile of the recording.
-// --num-trials: how many experiments a search may run. --slices: a trial, or a round of finals, is
-// this part of a recorded run (0.4 s); 1 is a job's slice with a trial_budget_s of 2, 5 one of 0.4.
+// may run, which has no rule by which it stops. --race: trials are stopped where they have lost to
+// the best so far, by a job's rule (metric: throughput). --finals: the finalists are measured again
+// and the answer is chosen as a job does; the rounds count as steps. --means: the mean of the steps
+// stands for a run, also where steps are interrupted. --predict: predictions are made anew from the
+// profile of the recording. --num-trials: how many experiments a search may run. --slices: a trial,
+// or a round of finals, is this part of a recorded run (0.4 s); 1 is a job's slice with a
+// trial_budget_s of 2, 5 one of 0.4.
 // Prints a Markdown table.
 #include <algorithm>
 #include <cstdio>
@@ -40,6 +42,7 @@ struct Options {
   bool predict_anew = false;
   bool races = false;
   bool has_finals = false;
+  bool has_means = false;
   std::optional<int> num_trials;
   int slices = 1;  ///< that a recorded run is divided into
   std::vector<std::string> paths;
@@ -175,7 +178,8 @@ Search search(const SearchTable& table, const Grid& grid, const std::string& typ
                                         {.tuner = type,
                                          .num_slots = options.num_slots,
                                          .races = options.races,
-                                         .has_finals = options.has_finals},
+                                         .has_finals = options.has_finals,
+                                         .has_means = options.has_means},
                                         seed);
   Search result;
   result.experiments = static_cast<double>(done.experiments) / grid.experiments;
@@ -250,6 +254,8 @@ Options read_options(int argc, char** argv) {
       options.races = true;
     } else if (word == "--finals") {
       options.has_finals = true;
+    } else if (word == "--means") {
+      options.has_means = true;
     } else if (word == "--num-trials") {
       options.num_trials = std::max(1, std::stoi(value()));
     } else if (word == "--slices") {

@@ -54,7 +54,7 @@ class Simulation {
         random_(static_cast<std::uint64_t>(seed) + 1),
         board_({.metric = Metric::throughput,
                 .baseline_row = simulated.space.baseline,
-                .are_steps_alike = true},
+                .are_steps_alike = !options.has_means},
                rows_of(simulated.space)),
         has_run_(simulated.truth.size()) {
     TuningOptions tuning = simulated.tuning;
@@ -161,9 +161,7 @@ class Simulation {
   }
 
   [[nodiscard]] Observation observation_of(std::size_t row) const {
-    const Record& record = *board_.row(row).record;
-    return {record.measurement.status, value_so_far(record.measurement, board_.metric(),
-                                                    record.experiment, board_.step_estimate())};
+    return {board_.row(row).record->measurement.status, board_.observed_value(row)};
   }
 
   void run_finals() {

@@ -127,10 +127,6 @@ double find_student_t(double probability, double degrees_of_freedom) {
 
 }  // namespace
 
-Interval step_interval(const std::vector<double>& samples, StepEstimate estimate) {
-  return estimate == StepEstimate::mean ? mean_interval(samples) : quartile_interval(samples);
-}
-
 double student_t(double probability, double degrees_of_freedom) {
   // A series' interval is asked for in several metrics, one after the other, and each time takes
   // some dozen microseconds.
@@ -161,8 +157,16 @@ MeanEstimate estimate_mean(const std::vector<double>& samples, double min_autoco
   return half_width(process) > half_width(batches) ? process : batches;
 }
 
+Interval mean_interval(const std::vector<double>& samples) {
+  require(!samples.empty(), "an interval is made of at least one sample");
+  if (samples.size() == 1) return {samples[0], 0, std::numeric_limits<double>::infinity()};
+  const MeanEstimate estimate = estimate_mean(samples);
+  const double half = half_width(estimate);
+  return {estimate.mean, std::max(0.0, estimate.mean - half), estimate.mean + half};
+}
+
 Interval quartile_interval(std::vector<double> samples) {
-  require(!samples.empty(), "a sample");
+  require(!samples.empty(), "an interval is made of at least one sample");
   if (samples.size() == 1) return {samples[0], 0, std::numeric_limits<double>::infinity()};
   std::ranges::sort(samples);
   const auto last = static_cast<double>(samples.size() - 1);
@@ -179,12 +183,8 @@ Interval quartile_interval(std::vector<double> samples) {
   return {quartile, at(share * last - away), at(share * last + away)};
 }
 
-Interval mean_interval(const std::vector<double>& samples) {
-  require(!samples.empty(), "an interval is made of at least one sample");
-  if (samples.size() == 1) return {samples[0], 0, std::numeric_limits<double>::infinity()};
-  const MeanEstimate estimate = estimate_mean(samples);
-  const double half = half_width(estimate);
-  return {estimate.mean, std::max(0.0, estimate.mean - half), estimate.mean + half};
+Interval step_interval(const std::vector<double>& samples, StepEstimate estimate) {
+  return estimate == StepEstimate::mean ? mean_interval(samples) : quartile_interval(samples);
 }
 
 Spread spread_of(const std::vector<std::vector<double>>& runs) {

@@ -22,10 +22,7 @@ Scoreboard::Scoreboard(ScoreboardSetup setup, std::vector<Row> rows)
       is_interrupted_(rows_.size()) {
   if (setup_.target) calibration_ = setup_.target->time;
   for (std::size_t row = 0; row < rows_.size(); ++row) {
-    if (rows_[row].record) {
-      note_first_value(row);
-      static_cast<void>(note_interruptions(row));
-    }
+    if (rows_[row].record) note_first_run(row);
     if (!rows_[row].repeats.empty()) repeated_.insert(row);
   }
   note_spread();
@@ -35,13 +32,18 @@ Scoreboard::Scoreboard(ScoreboardSetup setup, std::vector<Row> rows)
 bool Scoreboard::record(std::size_t row, Record record, const Overheads& overheads) {
   rows_[row].record = std::move(record);
   rows_[row].overheads = overheads;
-  note_first_value(row);
-  const bool is_valued_anew = note_interruptions(row);
+  const StepEstimate before = step_estimate_;
+  note_first_run(row);
   if (repeated_.contains(row)) note_spread();
-  if (is_valued_anew) verdict_ ? judge() : rank_anew();
+  if (step_estimate_ != before) {
+    ++value_revision_;
+    verdict_ ? judge() : rank_anew();
+    fit_calibration();
+    return best_ == row;
+  }
   // As find_best() does over all: of equal ones the earlier in the space.
   const bool is_best =
-      best_ ? (is_valued_anew && row == best_) || is_better(row, *best_) ||
+      best_ ? is_better(row, *best_) ||
                   (row < *best_ && finite_value(row).has_value() && !is_better(*best_, row))
             : finite_value(row).has_value();
   if (is_best) best_ = row;
@@ -122,19 +124,18 @@ void Scoreboard::conclude(double elapsed_s, std::optional<double> chance_of_bett
   load_ = load;
 }
 
-void Scoreboard::note_first_value(std::size_t row) {
-  const Record& record = *rows_[row].record;
-  first_values_[row] =
-      metric_value(record.measurement, setup_.metric, record.experiment, step_estimate_);
-  num_results_ += record.measurement.status == Status::ok ? 1 : 0;
+void Scoreboard::note_first_run(std::size_t row) {
+  first_values_[row] = value_of_first_run(row, setup_.metric);
+  num_results_ += rows_[row].record->measurement.status == Status::ok ? 1 : 0;
+  note_interruptions(row);
 }
 
-/// By docs/measuring.md. Whether other values stand for all first runs now.
-bool Scoreboard::note_interruptions(std::size_t row) {
+/// By docs/measuring.md.
+void Scoreboard::note_interruptions(std::size_t row) {
   constexpr std::size_t enough_steps = 5, enough_runs = 8;
   constexpr double interrupted = 1.03;
   const std::vector<double> timed_s = timed_steps_s(rows_[row].record->measurement);
-  if (!setup_.are_steps_alike || timed_s.size() < enough_steps) return false;
+  if (!setup_.are_steps_alike || timed_s.size() < enough_steps) return;
   std::optional<bool>& is_interrupted = is_interrupted_[row];
   if (is_interrupted)
     num_interrupted_ -= *is_interrupted ? 1 : 0;
@@ -144,14 +145,10 @@ bool Scoreboard::note_interruptions(std::size_t row) {
   num_interrupted_ += *is_interrupted ? 1 : 0;
   const bool is_usual = num_timed_ >= enough_runs && 2 * num_interrupted_ > num_timed_;
   const StepEstimate estimate = is_usual ? StepEstimate::first_quartile : StepEstimate::mean;
-  if (estimate == step_estimate_) return false;
+  if (estimate == step_estimate_) return;
   step_estimate_ = estimate;
-  ++value_revision_;
   for (std::size_t each = 0; each < rows_.size(); ++each)
-    if (const std::optional<Record>& record = rows_[each].record)
-      first_values_[each] =
-          metric_value(record->measurement, setup_.metric, record->experiment, step_estimate_);
-  return true;
+    first_values_[each] = value_of_first_run(each, setup_.metric);
 }
 
 void Scoreboard::note_spread() {

@@ -87,7 +87,10 @@ std::optional<double> Scoreboard::finite_value(std::size_t row) const {
 }
 
 std::optional<MetricValue> Scoreboard::first_value(std::size_t row, Metric metric) const {
-  if (metric == setup_.metric) return first_values_[row];
+  return metric == setup_.metric ? first_values_[row] : value_of_first_run(row, metric);
+}
+
+std::optional<MetricValue> Scoreboard::value_of_first_run(std::size_t row, Metric metric) const {
   const std::optional<Record>& record = rows_[row].record;
   return record ? metric_value(record->measurement, metric, record->experiment, step_estimate_)
                 : std::nullopt;
@@ -157,6 +160,13 @@ MetricValue Scoreboard::in_target(std::size_t index, const MetricValue& measured
     return work / calibration_->target_s(work / value, precision, row.overheads);
   };
   return {there(measured.value), there(measured.ci_low), there(measured.ci_high)};
+}
+
+std::optional<MetricValue> Scoreboard::observed_value(std::size_t row) const {
+  const Record& record = *rows_[row].record;
+  const auto value =
+      value_so_far(record.measurement, setup_.metric, record.experiment, step_estimate_);
+  return value ? std::optional(in_target(row, *value)) : std::nullopt;
 }
 
 std::optional<TargetTime> Scoreboard::target_time(std::size_t row) const {

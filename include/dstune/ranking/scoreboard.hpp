@@ -159,7 +159,7 @@ class Scoreboard {
   /// worth something else then.
   [[nodiscard]] std::uint64_t value_revision() const { return value_revision_; }
   /// What stands for the steps of each run: their mean; the first quartile where steps are alike
-  /// and something interrupts them in most runs.
+  /// and something interrupts them in most first runs.
   [[nodiscard]] StepEstimate step_estimate() const { return step_estimate_; }
   [[nodiscard]] double elapsed_s() const { return elapsed_s_; }
   [[nodiscard]] std::optional<double> chance_of_better() const { return chance_of_better_; }
@@ -197,6 +197,9 @@ class Scoreboard {
   [[nodiscard]] std::optional<MetricValue> ranked_value(std::size_t row) const;
   /// … where that is a finite number.
   [[nodiscard]] std::optional<double> finite_value(std::size_t row) const;
+  /// What a tuner hears of a row with a record: its first run's value by which rows are ranked, of
+  /// one that was raced out, too. Nothing where no step was timed.
+  [[nodiscard]] std::optional<MetricValue> observed_value(std::size_t row) const;
   /// A value that was measured of a row, in the board's metric, in the target's time; itself
   /// without a calibration.
   [[nodiscard]] MetricValue in_target(std::size_t row, const MetricValue& measured) const;
@@ -230,8 +233,9 @@ class Scoreboard {
   [[nodiscard]] std::optional<std::size_t> find_best() const;
   [[nodiscard]] std::size_t declared_best(const Verdict& verdict) const;
   [[nodiscard]] std::size_t find_answer(std::size_t best) const;
-  void note_first_value(std::size_t row);
-  [[nodiscard]] bool note_interruptions(std::size_t row);
+  [[nodiscard]] std::optional<MetricValue> value_of_first_run(std::size_t row, Metric metric) const;
+  void note_first_run(std::size_t row);
+  void note_interruptions(std::size_t row);
   void note_spread();
   void rank_anew();
   void fit_calibration();

@@ -104,6 +104,16 @@ TEST(InterruptedStepsTest, StepsThatAreNotAlikeAreTheUsersOwn) {
   EXPECT_EQ(board.step_estimate(), StepEstimate::mean);
 }
 
+TEST(InterruptedStepsTest, TheUsersOwnRunsAreFittedAnew) {
+  std::vector<Row> rows(8, test::planned_row("", PlanStatus::planned, ""));
+  Scoreboard board({.user_runs = {{0, "/own/log", 2.4, 0}}, .are_steps_alike = true}, rows);
+  for (std::size_t row = 0; row < 8; ++row) {
+    board.record(row, record_of("", interrupted));
+    EXPECT_NEAR(board.ranked_value(0)->value, 16 / 2.4, 1e-6) << row;
+  }
+  EXPECT_EQ(board.step_estimate(), StepEstimate::first_quartile);
+}
+
 TEST(InterruptedStepsTest, AResumedSearchHasTheSameValues) {
   Scoreboard board = board_of(9);
   for (std::size_t row = 0; row < 9; ++row) board.record(row, record_of("", interrupted));

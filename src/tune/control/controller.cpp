@@ -232,11 +232,9 @@ void Controller::record(std::size_t row, Record record, bool is_known) {
 Observation Controller::observation_of(std::size_t row) const {
   const Scoreboard& board = search_.board;
   const Measurement& measurement = board.row(row).record->measurement;
-  auto value =
-      value_so_far(measurement, board.metric(), planned(row).experiment, board.step_estimate());
-  if (value) value = board.in_target(row, *value);
   const PeakMemory& peak = measurement.peak_memory;
-  return {measurement.status, value, std::max<std::int64_t>(0, peak.total_bytes - peak.host_bytes)};
+  return {measurement.status, board.observed_value(row),
+          std::max<std::int64_t>(0, peak.total_bytes - peak.host_bytes)};
 }
 
 /// What the tuner heard before is worth something else now.
