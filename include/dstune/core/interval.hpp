@@ -38,9 +38,9 @@ inline constexpr double conservative_autocorrelation = 0.8;
 /// interval is unbounded above and 0 below.
 [[nodiscard]] Interval mean_interval(const std::vector<double>& samples);
 
-/// The same of the time that a quarter of the steps do not take: what interrupts fewer than three
-/// quarters of them moves it little. Its interval is that of order statistics, so it holds of any
-/// distribution. At least one sample.
+/// The same of the time below which a quarter of the steps are: what interrupts up to half of them
+/// hardly moves it. Its interval is that of order statistics, so it holds of any distribution. At
+/// least one sample.
 [[nodiscard]] Interval quartile_interval(std::vector<double> samples);
 
 /// What stands for all steps of a run.
