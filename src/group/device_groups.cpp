@@ -19,12 +19,14 @@ namespace {
 struct Rank {
   std::int64_t staging_bytes = 0;
   int nccl_version = 0;  ///< 0: none
+  bool shares_by_nccl = false;
   std::string device_id;
 };
 
 std::vector<Rank> gather(const Communicator& world, const DeviceGroupOptions& mine) {
-  const std::int64_t numbers[] = {static_cast<std::int64_t>(mine.staging.size()),
-                                  mine.nccl.library ? mine.nccl.library->version() : 0};
+  const int version = mine.nccl.library ? mine.nccl.library->version() : 0;
+  const std::int64_t numbers[] = {static_cast<std::int64_t>(mine.staging.size()), version,
+                                  nccl::serves_ranks_of_one_gpu(version) ? 1 : 0};
   const std::vector<Bytes> all = world.all_gather(std::as_bytes(std::span(numbers)));
   const std::vector<Bytes> ids = world.all_gather(std::as_bytes(std::span(mine.device_id)));
   std::vector<Rank> ranks(all.size());
@@ -32,7 +34,7 @@ std::vector<Rank> gather(const Communicator& world, const DeviceGroupOptions& mi
     std::int64_t theirs[std::size(numbers)];
     std::memcpy(theirs, all[rank].data(), sizeof theirs);
     const std::string id(reinterpret_cast<const char*>(ids[rank].data()), ids[rank].size());
-    ranks[rank] = {theirs[0], static_cast<int>(theirs[1]), id};
+    ranks[rank] = {theirs[0], static_cast<int>(theirs[1]), theirs[2] != 0, id};
   }
   return ranks;
 }
@@ -66,7 +68,8 @@ struct DeviceGroups::State {
     const int first = world_ranks.front();
     for (const int other : world_ranks) {
       const auto [found, is_new] = rank_of_device.try_emplace(rank(other).device_id, other);
-      if (!is_new) return text_of(found->second, other) + " share a GPU";
+      if (!is_new && !(rank(found->second).shares_by_nccl && rank(other).shares_by_nccl))
+        return text_of(found->second, other) + " share a GPU";
     }
     for (const int other : world_ranks) {
       const int version = rank(other).nccl_version;

@@ -50,7 +50,8 @@ namespace {
 constexpr std::int64_t job_staging_bytes = std::int64_t{16} << 20;
 
 /// What the groups need of a GPU; nothing where they work on the host's memory.
-std::optional<DeviceGroupOptions> device_groups(const FoundDevice& found) {
+std::optional<DeviceGroupOptions> device_groups(const FoundDevice& found,
+                                                nccl::SharedWith shared_with) {
   if (found.gpu.name.empty()) return std::nullopt;
   Device& device = *found.device;
   device.staging_arena().prepare(job_staging_bytes);
@@ -58,7 +59,7 @@ std::optional<DeviceGroupOptions> device_groups(const FoundDevice& found) {
       .queues = &device.queues(),
       .staging = {device.staging_arena().base(), static_cast<std::size_t>(job_staging_bytes)},
       .device_id = found.gpu.uuid,
-      .nccl = nccl::find_library(),
+      .nccl = nccl::find_library(nccl::library_name, shared_with),
       .free_bytes = free_cuda_bytes,
       .begin_thread = [&device] { device.begin_thread(); }};
 }
@@ -181,7 +182,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
                              {.world_rank = topology.world_rank,
                               .local_rank = local_rank_of(topology),
                               .on_gpu = !found.gpu.name.empty(),
-                              .device_index = found.gpu.name.empty() ? 0 : local_rank_of(topology),
+                              .device_index = found.gpu.number,
                               .threads = device.threads()},
                              options.engine_refusal);
   if (loaded.engine) ready.engine = loaded.engine->loaded();
@@ -220,8 +221,10 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
   const Communicator to_controller = world.duplicate();
   // PyTorch brings communicators of its own. Beside it our step takes the library that is loaded.
   const bool is_engine_alone = loaded.engine && beside == nullptr;
-  GroupTable groups(world, node, topology, input.groups,
-                    {.device = is_engine_alone ? std::nullopt : device_groups(found)});
+  const auto shared_with = loaded.engine ? nccl::SharedWith::pytorch : nccl::SharedWith::nobody;
+  GroupTable groups(
+      world, node, topology, input.groups,
+      {.device = is_engine_alone ? std::nullopt : device_groups(found, shared_with)});
   if (options.verbose)
     for (const std::vector<int>& ranks : input.groups)
       log::debug(fmt::format("group: ranks {}", fmt::join(ranks, ", ")));

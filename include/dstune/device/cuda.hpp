@@ -24,6 +24,7 @@ std::string cuda_unavailable_reason();
 struct CudaGpu {
   std::string name;             ///< "NVIDIA H200"
   std::string uuid;             ///< ranks with the same one share it
+  int number = 0;               ///< among the GPUs that the process sees, in CUDA's order
   std::int64_t free_bytes = 0;  ///< with the context and the libraries there, whoever uses it
   /// What these two took of it, as it was seen to become less; nothing where nobody told.
   std::optional<std::int64_t> context_bytes{}, library_bytes{};

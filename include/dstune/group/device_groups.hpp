@@ -50,7 +50,7 @@ class DeviceGroups {
     std::string text;
   };
   /// The same on every rank, before NCCL is asked for anything: staged where two of the ranks share
-  /// a GPU, one has no NCCL, or their versions differ. Local.
+  /// a GPU that NCCL does not serve twice, one has no NCCL, or their versions differ. Local.
   [[nodiscard]] Transport transport_of(std::span<const int> world_ranks) const;
   /// Why times of these ranks say nothing of a GPU for each: their collectives are staged, or
   /// another rank computes on the GPU of one of them. Empty where they do. Local.

@@ -98,6 +98,10 @@ class Library {
 /// began itself).
 inline constexpr int min_version = 21901;
 
+/// Whether NCCL of this version takes two ranks on one GPU here: from 2.30 on, where the user sets
+/// NCCL_MULTI_RANK_GPU_ENABLE=1 (its manual, "Environment variables"; experimental).
+[[nodiscard]] bool serves_ranks_of_one_gpu(int version);
+
 /// A library, and in any case a line about it: "2.28.9 (/usr/lib/libnccl.so.2)", or why there is
 /// none.
 struct FoundLibrary {
@@ -105,12 +109,23 @@ struct FoundLibrary {
   std::string description;
 };
 
-/// Loads NCCL, once a process. Before other threads start: asks it, by NCCL_RUNTIME_CONNECT where
-/// the user has not set that, to make connections with a communicator and not with its first
-/// collective, so that their memory and time are seen; and by NCCL_GRAPH_REGISTER not to hand a
-/// graph's buffers to peers, who would keep them beyond its end, while an arena goes where the next
-/// experiment needs a larger one. Collectives outside of graphs, DeepSpeed's among them, do without
-/// it, too.
-FoundLibrary find_library(const std::string& file = "libnccl.so.2");
+/// As the dynamic linker knows it.
+inline constexpr const char* library_name = "libnccl.so.2";
+
+/// Who else uses NCCL in the process. NCCL reads its variables once, for all that use it.
+enum class SharedWith {
+  nobody,
+  pytorch  ///< whose communicators shall be those of the user's own launch
+};
+
+/// Loads NCCL, once a process. Before other threads start: takes NCCL_COMM_BLOCKING out of the
+/// environment, which overrides what each communicator is asked to be. Where nobody shares NCCL, it
+/// is asked by NCCL_RUNTIME_CONNECT, unless the user has set that, to make connections with a
+/// communicator and not with its first collective, so that their memory and time are seen; and by
+/// NCCL_GRAPH_REGISTER not to hand a graph's buffers to peers, who would keep them beyond its end,
+/// while an arena goes where the next experiment needs a larger one. Collectives outside of graphs,
+/// DeepSpeed's among them, do without it, too.
+FoundLibrary find_library(const std::string& file = library_name,
+                          SharedWith shared_with = SharedWith::nobody);
 
 }  // namespace dstune::nccl

@@ -153,7 +153,7 @@ void use_libraries(Runtime& runtime, const kernels::Table& table, const Waiter& 
 CudaDevice::Found CudaDevice::find(Runtime& runtime, const kernels::Table& table,
                                    const DeviceRequest& request) {
   const auto [device, properties] = choose(runtime, request.rank_of_node);
-  CudaGpu gpu{properties.name, properties.uuid};
+  CudaGpu gpu{.name = properties.name, .uuid = properties.uuid, .number = device};
   const auto told = request.free_bytes ? request.free_bytes(gpu.uuid) : std::nullopt;
   check(runtime, runtime.set_device(device), "choosing a GPU");
   const auto free_with_context = [&] {
@@ -181,7 +181,6 @@ CudaDevice::Found CudaDevice::find(Runtime& runtime, const kernels::Table& table
                     .description = description_of(properties),
                     .is_asynchronous = true},
           .gpu = gpu,
-          .number = device,
           .free_bytes = std::move(free_bytes),
           .free_bytes_before = told_after ? *told : before_libraries};
 }
@@ -193,7 +192,7 @@ CudaDevice::CudaDevice(Runtime& runtime, const kernels::Table& table, const Devi
 CudaDevice::CudaDevice(Runtime& runtime, Found found, CudaGpu* gpu)
     : Device(std::move(found.parts)),
       runtime_(runtime),
-      number_(found.number),
+      number_(found.gpu.number),
       free_bytes_(std::move(found.free_bytes)),
       free_bytes_before_(found.free_bytes_before) {
   if (gpu != nullptr) *gpu = std::move(found.gpu);
@@ -231,8 +230,8 @@ void CudaDevice::begin_thread() {
 
 std::unique_ptr<Device> make_device_like(Runtime& runtime, const kernels::Table& table,
                                          const DeviceRequest& request, CudaGpu* gpu) {
-  const Properties properties = choose(runtime, request.rank_of_node).second;
-  if (gpu != nullptr) *gpu = {.name = properties.name, .uuid = {}};
+  const auto [number, properties] = choose(runtime, request.rank_of_node);
+  if (gpu != nullptr) *gpu = {.name = properties.name, .uuid = {}, .number = number};
   return std::make_unique<Device>(Device::Parts{.kernels = &table,
                                                 .memory = std::make_unique<SystemMemory>(),
                                                 .host_memory = std::make_unique<SystemMemory>(),

@@ -38,7 +38,6 @@ class CudaDevice : public Device {
   struct Found {
     Parts parts;
     CudaGpu gpu;
-    int number;
     /// Without a context where that could be told, else with it.
     std::function<std::optional<std::int64_t>()> free_bytes;
     std::int64_t free_bytes_before;

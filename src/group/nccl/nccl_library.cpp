@@ -1,5 +1,8 @@
 #include "dstune/group/nccl_library.hpp"
 
+#include <cstdlib>
+#include <string_view>
+
 #include <fmt/format.h>
 
 namespace dstune::nccl {
@@ -10,8 +13,14 @@ std::string version_text(int version) {
   return fmt::format("{}.{}.{}", version / major_unit, version % major_unit / 100, version % 100);
 }
 
+bool serves_ranks_of_one_gpu(int version) {
+  constexpr int first_version = 23000;
+  const char* const asked = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  return version >= first_version && asked != nullptr && std::string_view(asked) == "1";
+}
+
 #ifdef DSTUNE_NO_NCCL_REASON
-FoundLibrary find_library(const std::string&) {
+FoundLibrary find_library(const std::string&, SharedWith) {
   return {nullptr, "not built (" DSTUNE_NO_NCCL_REASON ")"};
 }
 #endif

@@ -135,13 +135,13 @@ class PluginWorkload : public Workload {
   explicit PluginWorkload(const WorkloadContext& context)
       : context_(context),
         functions_(
-            load_plugin(context.spec->library_path, {.on_own_thread = context.may_use_threads})),
+            &load_plugin(context.spec->library_path, {.on_own_thread = context.may_use_threads})),
         group_(context.group->host(), *context.waiter, thread_for(context)) {}
   ~PluginWorkload() override {
     if (!is_built_) return;
     group_.call_alone([this] {
       try {
-        functions_.destroy(workload_);
+        functions_->destroy(workload_);
       } catch (...) {
         // It must not throw; whatever it left behind is its own.
       }
@@ -160,7 +160,7 @@ class PluginWorkload : public Workload {
     const Configuration configuration(context_);
     const bool all_well = group_.call("build", [&] {
       const dstune_status status =
-          functions_.build(&configuration.fields, group_.functions(), &workload_);
+          functions_->build(&configuration.fields, group_.functions(), &workload_);
       is_built_ = status == DSTUNE_OK;
       return is_built_ ? report() : status;
     });
@@ -176,7 +176,7 @@ class PluginWorkload : public Workload {
     double measured_s = 0;
     const bool all_well = group_.call("step " + std::to_string(step), [&] {
       const Clock::time_point began = Clock::now();
-      const dstune_status status = functions_.step(workload_, step, &result);
+      const dstune_status status = functions_->step(workload_, step, &result);
       measured_s = std::chrono::duration<double>(Clock::now() - began).count();
       return status == DSTUNE_OK ? report() : status;
     });
@@ -216,7 +216,7 @@ class PluginWorkload : public Workload {
   dstune_status report() {
     dstune_usage usage{};
     usage.struct_bytes = sizeof usage;
-    const dstune_status status = functions_.report(workload_, &usage);
+    const dstune_status status = functions_->report(workload_, &usage);
     if (status != DSTUNE_OK) return status;
     const bool is_sound = usage.device_bytes >= 0 && usage.host_bytes >= 0 &&
                           usage.host_bytes <= max_count && usage.parameters >= 0 &&
@@ -240,7 +240,7 @@ class PluginWorkload : public Workload {
   }
 
   WorkloadContext context_;
-  const PluginFunctions& functions_;
+  const PluginFunctions* functions_;
   PluginGroup group_;
   void* workload_ = nullptr;
   bool is_built_ = false;

@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 
-from . import after_import, environment, guard, hooks, operators, script, trainer
+from . import after_import, environment, guard, hooks, operators, script, surroundings, trainer
 from .errors import Refused, message_of
 
 OLDEST = (0, 16)
@@ -105,6 +105,7 @@ def prepare(order, channel, state):
     operators.install()
     hooks.install_initialize()
     import_what_engines_use(channel)
+    surroundings.note_prepared_packages()
     state.take_torch()
     versions = {"python": sys.version.split()[0], "torch": torch.__version__, "deepspeed": deepspeed.__version__}
     for name in ("transformers", "accelerate", "peft", "numpy"):

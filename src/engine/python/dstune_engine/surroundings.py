@@ -1,7 +1,9 @@
 """What a script may change around itself in the process, and how it is put back."""
 
 import atexit
+import functools
 import gc
+import importlib.metadata
 import logging
 import os
 import random
@@ -23,12 +25,43 @@ def library_folders():
     return tuple(folder + os.sep for folder in found)
 
 
-def is_users(module, folders):
+# Packages that "prepare" imported, by their first name: all of their modules, wherever they lie.
+prepared_packages = set()
+
+
+def note_prepared_packages():
+    prepared_packages.update(name.partition(".")[0] for name in sys.modules)
+
+
+@functools.lru_cache(maxsize=None)
+def installed_in(folder):
+    """First names of what installers put into a folder, by their *.dist-info (pip --target, Spack, Lmod)."""
+    names = set()
+    for distribution in importlib.metadata.distributions(path=[folder]):
+        names.update(file.parts[0].partition(".")[0] for file in distribution.files or ())
+    return names
+
+
+def folder_of(name, path):
+    """The folder in which Python found the package of the module `name`."""
+    if os.path.basename(path).startswith("__init__."):
+        path = os.path.dirname(path)
+    for _ in range(name.count(".") + 1):
+        path = os.path.dirname(path)
+    return path
+
+
+def is_users(name, module, folders):
     path = getattr(module, "__file__", None)
     if not isinstance(path, str) or path.startswith("<"):
         return False
-    path = os.path.realpath(path)
-    return not path.startswith(folders) and "site-packages" not in path and "dist-packages" not in path
+    first_name = name.partition(".")[0]
+    if first_name in prepared_packages:
+        return False
+    real_path = os.path.realpath(path)
+    if real_path.startswith(folders) or "site-packages" in real_path or "dist-packages" in real_path:
+        return False
+    return first_name not in installed_in(folder_of(name, path))
 
 
 class Surroundings:
@@ -105,7 +138,7 @@ class Surroundings:
         folders = library_folders()
         for name in set(sys.modules) - self.modules:
             module = sys.modules[name]
-            if module is not None and is_users(module, folders):
+            if module is not None and is_users(name, module, folders):
                 del sys.modules[name]
                 vars(module).clear()
 

@@ -192,11 +192,14 @@ std::string file_of(void* symbol, const std::string& asked_for) {
 
 }  // namespace
 
-FoundLibrary find_library(const std::string& file) {
-  // Else NCCL takes it from the user for what each communicator was asked to be, and blocks.
-  setenv("NCCL_COMM_BLOCKING", "0", 1);
-  setenv("NCCL_RUNTIME_CONNECT", "0", 0);
-  setenv("NCCL_GRAPH_REGISTER", "0", 0);
+FoundLibrary find_library(const std::string& file, SharedWith shared_with) {
+  // NCCL takes the variable for every communicator of the process, whatever each was asked to be:
+  // with 1 ours block, with 0 those of PyTorch do not and its next call fails.
+  unsetenv("NCCL_COMM_BLOCKING");
+  if (shared_with == SharedWith::nobody) {
+    setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+    setenv("NCCL_GRAPH_REGISTER", "0", 0);
+  }
   std::string why_not;
   void* const library = open(file, why_not);
   if (library == nullptr) return {nullptr, why_not};
