@@ -1,21 +1,23 @@
 #!/usr/bin/env bash
-# For a GPU node without a network: packs there what building needs and such a node lacks, and there
-# builds, tests and measures, with one table at the end.
+# Measures on a GPU node that is bare: no network, no MPI, no compiler needed, a few minutes at a
+# time. Everything is built elsewhere and carried there.
 #
-#   scripts/gpu-node.sh pack [FOLDER] [PACKAGE...]
-#     On a Debian or Ubuntu with its package registry: downloads MPI and the libraries, reduces them
-#     to what building and running reads, and leaves FOLDER/packages.tar.gz. Further packages, such
-#     as cmake and ninja-build, where the node lacks these, too. Needs no root.
-#   scripts/gpu-node.sh run [FOLDER] [checks|bench|sanitize|all]...
-#     On the node, in a copy of this checkout with FOLDER in it: unpacks to FOLDER.unpacked, builds
-#     the preset cuda for the node's GPU and runs the parts asked for (default all). A part that
-#     fails or takes too long does not stop the others. A later call builds only what has changed.
-#     The node brings g++ 12 or newer, CMake 3.25, nvcc 12.8 or newer, and cuDNN: the toolkit's or
-#     PyTorch's. Exit code: 0 where nothing failed, 1 otherwise.
+#   scripts/gpu-node.sh carry [FOLDER]
+#     Where this checkout builds and a package registry answers (Debian or Ubuntu): builds for the
+#     GPU (ARCHITECTURES, default 90-real), and leaves in FOLDER what the node needs:
+#     carry.tar.xz (programs, tests, MPI, libraries, DeepSpeed) and nccl.tar.xz (an NCCL that serves
+#     two ranks of one GPU). It prints the size of each, and with the sources.
+#   scripts/gpu-node.sh run FOLDER PART...
+#     On the node, in a copy of this checkout with FOLDER in it: unpacks and runs the parts. Results
+#     go to OUT (default FOLDER/out), rewritten after each part: table.txt, left.txt with the parts
+#     that are left, logs.tgz. The node brings a driver, and a python3 with PyTorch, whose packages
+#     have cuDNN, cuBLAS and NCCL.
+#     A group of parts: first, second, third. TOTAL_S (default 570) limits them together.
+#   scripts/gpu-node.sh pack [FOLDER]
+#     The first part of `carry` alone: MPI and libraries as packages.tar.gz.
 #
-# FOLDER is build/gpu-node where it is not given. LOGS names the folder for table.txt and log.txt
-# (default FOLDER.logs); TOTAL_S the seconds that all parts together may take (default: no limit);
-# SANITIZE_TESTS the GoogleTest filter of `sanitize`. docs/gpu.md says what the parts are.
+# FOLDER is build/gpu-node where it is not given to carry or pack. docs/gpu.md says what the parts
+# are. Exit code of run: 0 where nothing failed, 1 otherwise.
 set -euo pipefail
 
 # shellcheck source=scripts/needs.sh
@@ -29,16 +31,11 @@ usage() {
 (($# > 0)) || usage
 verb=$1
 shift
-[[ $verb == pack || $verb == run ]] || usage
-folder=$checkout/build/gpu-node
-words='^(checks|bench|sanitize|all)$'
-if (($# > 0)) && ! [[ $verb == run && $1 =~ $words ]]; then
-  # shellcheck disable=SC2034  # for the verb
-  folder=$(realpath -m -- "$1")
-  shift
-fi
-for word in "$@"; do
-  [[ $verb == pack || $word =~ $words ]] || usage
-done
+[[ $verb == pack || $verb == carry || $verb == run ]] || usage
+[[ $verb != run || $# -ge 2 ]] || usage
+[[ $verb == run || $# -le 1 ]] || usage
+# shellcheck disable=SC2034  # for the verb
+folder=$(realpath -m -- "${1:-$checkout/build/gpu-node}")
+(($# == 0)) || shift
 # shellcheck source=/dev/null
 source "$checkout/scripts/gpu-node/$verb.sh"

@@ -1,313 +1,219 @@
 # The verb `run` of gpu-node.sh, which sources this.
 # shellcheck shell=bash disable=SC2154  # folder, checkout, say, set_mpi_environment: the caller's
+#
+# Variables: OUT, TOTAL_S, BACKEND (cuda; cpu tries the script), JOBS (folder of the spaces),
+# ROOT (where it unpacks; default /tmp/dstune-gpu-node).
 
-root=$folder.unpacked
-logs=${LOGS:-$folder.logs}
-build=$checkout/build/cuda
+root=${ROOT:-/tmp/dstune-gpu-node}
+out=${OUT:-$folder/out}
+total_s=${TOTAL_S:-570}
+backend=${BACKEND:-cuda}
+jobs=${JOBS:-$checkout/scripts/gpu-node/spaces}
 began_s=$SECONDS
 failures=0
 
-# --- Parts and the table --------------------------------------------------------------------------
-
-row() { printf '%-44s  %-40s  %7s\n' "$1" "$2" "$3" >>"$logs/table.txt"; }
-
-# What a part says of itself: its last line that begins with "result: ", or what fits none of them.
-said() { sed -n 's/^result: //p' "$1" | tail -n 1; }
-
-# within LIMIT_S COMMAND...: 124 where it does not end. Functions of this script have no `timeout`.
-within() {
-  local limit_s=$1 child code=0
-  shift
-  set -m # a process group of its own
-  "$@" &
-  child=$!
-  set +m
-  local end_s=$((SECONDS + limit_s))
-  while kill -0 "$child" 2>/dev/null && ((SECONDS < end_s)); do sleep 0.2; done
-  if kill -0 "$child" 2>/dev/null; then
-    kill -TERM -- "-$child"
-    for _ in {1..50}; do
-      kill -0 "$child" 2>/dev/null || break
-      sleep 0.2
-    done
-    kill -KILL -- "-$child" 2>/dev/null || true
-    wait "$child" 2>/dev/null || true
-    return 124
-  fi
-  wait "$child" || code=$?
-  return "$code"
-}
-
-# part NAME LIMIT_S COMMAND...: runs it, with its output in the log, and adds its row to the table.
-part() {
-  local name=$1 limit_s=$2 code=0 result output=$logs/.part
-  shift 2
-  if [[ -n ${TOTAL_S:-} ]]; then
-    local left_s=$((TOTAL_S - (SECONDS - began_s)))
-    ((limit_s <= left_s)) || limit_s=$left_s
-    if ((limit_s < 5)); then
-      row "$name" "not begun: no time is left" ""
-      return 1
-    fi
-  fi
-  say "--- $name"
-  local start_s=$SECONDS
-  within "$limit_s" "$@" >"$output" 2>&1 </dev/null || code=$?
-  result=$(said "$output")
-  case $code in
-    0)
-      if grep -q '\*\*\*Skipped' "$output"; then result="skipped"; else result=${result:-passed}; fi
-      ;;
-    77) result="skipped${result:+: $result}" ;;
-    124)
-      result="no end within $limit_s s"
-      failures=$((failures + 1))
-      ;;
-    *)
-      result="FAILED ($code)${result:+: $result}"
-      failures=$((failures + 1))
-      ;;
-  esac
-  {
-    printf '=== %s: %s\n=== %s\n' "$name" "$result" "$*"
-    cat "$output"
-  } >>"$logs/log.txt"
-  [[ $code == 0 || $code == 77 ]] || tail -n 15 "$output" >&2
-  say "    $result, $((SECONDS - start_s)) s"
-  row "$name" "$result" "$((SECONDS - start_s)) s"
-  [[ $code == 0 ]]
-}
+# By what decides: what comes first is worth most where the time is over.
+first=(node version step124 step124_without_graphs losses job engine1 engine2 correlation)
+second=(kernels nccl1 trainings1 verify step_xl step_1b pytorch124 pytorch_xl staged2 backends kernels_bench)
+third=(nccl2 trainings2 memcheck racecheck)
 
 # --- The node -------------------------------------------------------------------------------------
 
+# A bare image may have no xz; Python has it.
 unpack() {
-  local stamp
-  stamp=$(cksum <"$folder/packages.tar.gz")
-  if [[ $(cat "$root/stamp" 2>/dev/null) != "$stamp" ]]; then
-    rm -rf -- "$root"
-    mkdir -p "$root"
-    tar -C "$root" -xzf "$folder/packages.tar.gz"
-    echo "$stamp" >"$root/stamp"
-  fi
+  python3 -c 'import sys, tarfile
+with tarfile.open(sys.argv[1]) as file:
+    file.extractall(sys.argv[2], filter="fully_trusted")' "$@"
 }
 
-set_environment() {
+prepare() {
+  local built
+  if [[ ! -e $root/ready ]]; then
+    mkdir -p "$root/results"
+    unpack "$folder/carry.tar.xz" "$root"
+    # Paths that are compiled in (golden files, helpers) are those of the machine that built.
+    built=$(cat "$root/checkout")
+    if [[ ! -e $built ]]; then mkdir -p "$(dirname "$built")" && ln -s "$checkout" "$built"; fi
+    python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --target "$root/python" "$root"/wheels/*.whl
+    touch "$root/ready"
+  fi
   command -v nvcc >/dev/null || PATH=$PATH:/usr/local/cuda/bin
+  local triplet nvidia
   triplet=$(basename "$(dirname "$(find "$root/usr/lib" -maxdepth 2 -name 'libfmt.so*' -print -quit)")")
+  nvidia=$(python3 -c 'import importlib.util as u; s = u.find_spec("nvidia"); print(*(s.submodule_search_locations if s else []))')
   node_libraries=${LD_LIBRARY_PATH:-}
-  export PATH=$root/usr/bin:$PATH
-  export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$root/usr/lib/$triplet
+  export LD_LIBRARY_PATH=$root/usr/lib/$triplet:$root/usr/lib/$triplet/openmpi/lib
+  [[ -z $nvidia ]] || LD_LIBRARY_PATH+=:$nvidia/cudnn/lib:$nvidia/nccl/lib:$nvidia/cu13/lib
+  LD_LIBRARY_PATH+=${node_libraries:+:$node_libraries}
+  export PATH=$root/usr/bin:$root/bin:$PATH PYTHONUNBUFFERED=1
   # Where Open MPI and PMIx look for everything of theirs, in front of the folders they know.
   export OPAL_DESTDIR=$root PMIX_DESTDIR=$root PRTE_DESTDIR=$root
   # Open MPI looks for ssh even where all ranks are here.
   export OMPI_MCA_plm=isolated
   set_mpi_environment
+  export TORCH_EXTENSIONS_DIR=$root/extensions
+  gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 || true)
+  memory_mib=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits 2>/dev/null | head -n 1 || true)
+  memory_mib=${memory_mib:-0}
+  # What bf16 products and memory reach by the maker's datasheets, without sparsity.
+  case $gpu in
+    *H200*) peaks=(--peak-tflops 989 --peak-tbs 4.8) ;;
+    *H100*) peaks=(--peak-tflops 989 --peak-tbs 3.35) ;;
+    *A100*) peaks=(--peak-tflops 312 --peak-tbs 2.04) ;;
+    *) peaks=(--peak-tflops 0 --peak-tbs 0) ;;
+  esac
 }
 
-# starts_ranks: whether mpirun does.
-starts_ranks() { within 30 mpirun -np 2 true </dev/null >>"$logs/log.txt" 2>&1; }
+# The operator is carried, or built beside the parts that need no processor.
+provide_fused_adam() {
+  local operator=$TORCH_EXTENSIONS_DIR/fused_adam
+  [[ ! -e $operator/fused_adam.so && $backend != cpu ]] || return 0
+  mkdir -p "$operator"
+  if [[ -e $root/fused_adam.so ]]; then
+    cp "$root/fused_adam.so" "$operator/" # newer than its sources
+    return
+  fi
+  DS_ACCELERATOR=cuda PYTHONPATH=$root/python setsid nohup python3 -c \
+    'from deepspeed.ops.op_builder import FusedAdamBuilder as b; b().load()' >"$root/fused_adam.log" 2>&1 </dev/null &
+}
 
-# Containers with a kernel of their own (gVisor) may lack what Open MPI asks: the processors in /sys,
-# which hwloc can do without, and a network interface of some sort, without which mpirun does not
-# start at all. One rank needs no mpirun, so programs of more are skipped then.
-find_a_way_to_start_ranks() {
-  local alone=$root/alone
-  rm -rf -- "$alone"
-  echo "=== mpirun -np 2 true" >>"$logs/log.txt"
-  starts_ranks && { row "mpirun" "starts ranks" "" && return; }
-  export HWLOC_COMPONENTS=no_os
-  starts_ranks && { row "mpirun" "starts ranks, with HWLOC_COMPONENTS=$HWLOC_COMPONENTS" "" && return; }
-  mkdir -p "$alone"
-  cat >"$alone/mpirun" <<'END'
-#!/usr/bin/env bash
-if [[ ${1:-} =~ ^-np?$ && ${2:-} == 1 ]]; then
+# --- Parts and the table --------------------------------------------------------------------------
+
+# What a part says of itself: its last line of a result, of a best member, or of tests.
+said() { grep -hE '^(result: |Best: |\[  (PASSED|FAILED|SKIPPED)|[0-9]+ tests? )' "$1" | tail -n 1 | sed 's/^result: //' | cut -c1-150; }
+
+# Everything comes back whatever happens later.
+save() {
+  local logs=()
+  mapfile -t logs < <(cd "$root" && find ./*.log results -type f ! -name journal.jsonl ! -path '*-experiments/*')
+  tar -C "$root" -czf "$out/logs.tgz.new" -- "${logs[@]}" && mv "$out/logs.tgz.new" "$out/logs.tgz"
+}
+
+# measure NAME LIMIT_S COMMAND...: adds a row. Limits are above what is expected, and below 170 s.
+measure() {
+  local name=$1 limit_s=$2 code=0 text start_s=$SECONDS left_s=$((total_s - (SECONDS - began_s)))
   shift 2
-  OMPI_MCA_ess_singleton_isolated=1 exec "$@"
-fi
-echo "result: mpirun does not start here"
-exit 77
-END
-  chmod +x "$alone/mpirun"
-  PATH=$alone:$PATH
-  row "mpirun" "does not start: one rank alone, without it" ""
-}
-
-# "90-real;100-real" of the GPUs here; empty without one.
-architectures() {
-  nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null |
-    sed -n 's/^\([0-9]*\)\.\([0-9]*\)$/\1\2-real/p' | sort -u | paste -sd ';' || true
-}
-
-# with_gpu COMMAND...: for what would not say itself that there is none.
-with_gpu() {
-  if [[ -z $(architectures) ]]; then
-    echo "result: no GPU"
-    return 77
-  fi
-  "$@"
-}
-
-# if_there PROGRAM ARGUMENT...
-if_there() {
-  if ! command -v "$1" >/dev/null; then
-    echo "result: no ${1##*/}"
-    return 77
-  fi
-  "$@"
-}
-
-describe_node() {
-  nvidia-smi || true
-  for command in "nvcc --version" "g++ --version" "cmake --version" "mpirun --version"; do
-    $command | tail -n 3 || true
-  done
-  python3 -c 'import torch; print("PyTorch", torch.__version__, torch.cuda.is_available())' || true
-  nproc
-  local gpu
-  gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | paste -sd ',' || true)
-  echo "result: ${gpu:-no GPU}"
-}
-
-# --- Building -------------------------------------------------------------------------------------
-
-configure() {
-  local generator=() native
-  command -v ninja >/dev/null || generator=(-G "Unix Makefiles")
-  native=$(architectures)
-  local flags=("${generator[@]}" "-DCMAKE_PREFIX_PATH=$root/usr" -DMPI_SKIP_COMPILER_WRAPPER=ON
-    "-DMPI_C_HEADER_DIR=$root/usr/lib/$triplet/openmpi/include" -DMPI_C_LIB_NAMES=mpi
-    "-DMPI_mpi_LIBRARY=$root/usr/lib/$triplet/openmpi/lib/libmpi.so"
-    "-DMPIEXEC_EXECUTABLE=$(command -v mpirun)" ${native:+"-DCMAKE_CUDA_ARCHITECTURES=$native"})
-  cd "$checkout" || return
-  # What an earlier attempt found wrongly stays in the cache: once without it.
-  cmake --preset cuda "${flags[@]}" || cmake --preset cuda --fresh "${flags[@]}"
-}
-
-build_targets() { cmake --build "$build" --parallel "$(build_jobs)" --target "$@"; }
-
-# --- What is asked for ----------------------------------------------------------------------------
-
-# The names of CTest's device tests.
-device_tests() {
-  ctest --test-dir "$build" -N -L '^device$' | sed -n 's/^ *Test *#[0-9]*: //p'
-}
-
-# Code 6 says that there is no device.
-run_job() {
-  local results=$1 code=0
-  shift
-  rm -rf "$results"
-  mkdir -p "$results"
-  cd "$results" || return
-  "$@" --no-progress || code=$?
-  if ((code == 6)); then
-    echo "result: no usable device"
-    return 77
-  fi
-  sed -n 's/^Best: /result: /p' autotuning_results/summary.txt 2>/dev/null || true
-  return "$code"
-}
-
-checks() {
-  local test
-  part "building the tests" 590 build_targets device_tests || true
-  part "building dstune-mpi" 590 build_targets dstune-mpi || true
-  part "dstune-mpi --version" 60 "$build/dstune-mpi" --version || true
-  while read -r test; do
-    part "$test" 590 ctest --test-dir "$build" -R "^${test//./\\.}\$" --output-on-failure --timeout 580 || true
-  done < <(device_tests)
-  part "job: quickstart, 4 ranks on these GPUs" 240 run_job "$build/jobs/quickstart" \
-    mpirun -np 4 "$build/dstune-mpi" --backend cuda "$checkout/scripts/spaces/quickstart.json" || true
-  part "job: GPT-2 355M" 590 run_job "$build/jobs/gpt2-medium" \
-    mpirun -np 1 "$build/dstune-mpi" --backend cuda --time-limit 9m "$checkout/scripts/spaces/gpu.json" || true
-}
-
-# Of the cards known here what bf16 products reach without sparsity, by their makers' datasheets, in
-# TFLOP/s; PEAK_TFLOPS names another.
-peak_tflops() {
-  [[ -z ${PEAK_TFLOPS:-} ]] || { echo "$PEAK_TFLOPS" && return; }
-  case $(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1) in
-    *H200 | *H100*HBM3) echo 989 ;;
-    *A100*) echo 312 ;;
-    *) echo 0 ;;
+  if ((limit_s > left_s)); then limit_s=$left_s; fi
+  if ((limit_s < 5)); then return 1; fi
+  say "--- $name"
+  timeout -k 5 "$limit_s" "$@" >"$root/$name.log" 2>&1 </dev/null || code=$?
+  text=$(said "$root/$name.log" || true)
+  case $code in
+    0) text=${text:-passed} ;;
+    77) text="skipped: $text" ;;
+    124 | 137) text="no end within $limit_s s${text:+: $text}" ;;
+    *) text="FAILED ($code)${text:+: $text}" ;;
   esac
-}
-
-# Of memory, TB/s (PEAK_TBS says another).
-peak_tbs() {
-  [[ -z ${PEAK_TBS:-} ]] || { echo "$PEAK_TBS" && return; }
-  case $(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1) in
-    *H200) echo 4.8 ;;
-    *H100*HBM3) echo 3.35 ;;
-    *A100*80GB*) echo 2.04 ;;
-    *) echo 0 ;;
-  esac
-}
-
-# PyTorch finds its own libraries where nothing of ours is in the way.
-with_pytorch() {
-  if ! python3 -c 'import torch' 2>/dev/null; then
-    echo "result: no PyTorch in python3"
-    return 77
+  if [[ $code != 0 && $code != 77 ]]; then
+    failures=$((failures + 1))
+    tail -n 12 "$root/$name.log" >&2
   fi
-  LD_LIBRARY_PATH=$node_libraries python3 "$checkout/scripts/compare_pytorch.py" "$@"
+  printf '%-24s %4s s  %s\n' "$name" $((SECONDS - start_s)) "$text" >>"$out/table.txt"
+  save
 }
 
-# One line a shape: what both programs are given | what ours is given besides.
-shapes=(
-  '--model gpt2 --micro-batch 32 --tokens 1024|'
-  '--model gpt2-xl --micro-batch 16 --tokens 1024|'
-  '--model tinyllama-1.1b --micro-batch 8 --tokens 2048|'
-  '--model llama-7b --micro-batch 2 --tokens 2048|'
-)
-
-bench() {
-  local shape both ours name peak
-  part "building the benchmarks" 590 build_targets gpu_step_bench kernels_bench || true
-  peak=$(peak_tflops)
-  for shape in "${shapes[@]}"; do
-    IFS='|' read -r both ours <<<"$shape"
-    read -ra both <<<"$both --peak-tflops $peak"
-    read -ra ours <<<"$ours --peak-tbs $(peak_tbs)"
-    name=${both[1]}
-    part "step of $name" 300 mpirun -np 1 "$build/bench/gpu_step_bench" "${both[@]}" "${ours[@]}" || true
-    part "step of $name in PyTorch" 590 with_pytorch "${both[@]}" --attention flash cudnn || true
-  done
-  part "kernels in bf16" 590 with_gpu "$build/bench/kernels_bench" '--benchmark_filter=^cuda/.*bf16' \
-    --benchmark_min_time=0.1 || true
+tune() { # tune NAME LIMIT_S SPACE OPTION...
+  local name=$1 limit_s=$2 space=$3
+  shift 3
+  PYTHONPATH=$root/python measure "$name" "$limit_s" mpirun -np 1 "$root/bin/dstune-mpi" --no-progress --backend "$backend" \
+    --time-limit "$((limit_s - 10))s" --results-dir "$root/results/$name" --exps-dir "$root/results/$name-experiments" "$@" "$jobs/$space"
 }
-
+step() { measure "$1" "$2" mpirun -np 1 "$root/bin/gpu_step_bench" "${@:3}" "${peaks[@]}"; }
+with_pytorch() { # PyTorch finds its own libraries where nothing of ours is in the way
+  measure "$1" "$2" env "LD_LIBRARY_PATH=$node_libraries" python3 "$checkout/scripts/compare_pytorch.py" --attention flash "${@:3}" "${peaks[@]:0:2}"
+}
 sanitize() {
-  local tool sanitizer
+  local sanitizer
   sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
-  part "building the kernels' tests" 590 build_targets test_device_kernels || true
-  for tool in memcheck racecheck initcheck; do
-    part "$tool on the operations" 590 with_gpu if_there "$sanitizer" --tool "$tool" --error-exitcode 86 \
-      "$build/tests/test_device_kernels" "--gtest_filter=${SANITIZE_TESTS:-Tables/*}" || true
-  done
+  measure "$1" 150 "$sanitizer" --tool "$1" --error-exitcode 86 "$root/bin/test_device_kernels" \
+    "--gtest_filter=${SANITIZE_TESTS:-Tables/*Norm*:Tables/*CrossEntropy*:Tables/*Embedding*}" --gtest_brief=1
+}
+tests() { # tests NAME LIMIT_S RANKS PROGRAM FILTER
+  measure "$1" "$2" mpirun -np "$3" "$root/bin/$4" "--gtest_filter=$5" --gtest_brief=1
+}
+fits() { ((memory_mib >= $1 * 1024)); }
+
+describe() {
+  nvidia-smi
+  nvidia-smi -q -d CLOCK,ECC,PERFORMANCE | head -n 60
+  nvcc --version | tail -n 2
+  python3 -c 'import torch; print("PyTorch", torch.__version__, torch.cuda.get_device_name(), "NCCL", torch.cuda.nccl.version(), "cuDNN", torch.backends.cudnn.version())'
+  uname -a
+  nproc
+  ulimit -l
+  df -h /tmp /dev/shm
+  echo "result: ${gpu:-no GPU}, $memory_mib MiB"
+}
+export -f describe
+export gpu memory_mib 2>/dev/null || true
+
+# A filter of GoogleTest for trainings that stand for the others.
+short_trainings='*gpt2_bf16*:*llama_bf16*'
+
+run_part() {
+  local xl_micro=16
+  fits 100 || xl_micro=8
+  case $1 in
+    node) measure node 30 bash -c describe ;;
+    version) measure version 30 "$root/bin/dstune-mpi" --version ;;
+    step124) step step124 80 --model gpt2 --micro-batch 32 --tokens 1024 ;;
+    step124_without_graphs) DSTUNE_CUDA_GRAPHS=0 step step124_without_graphs 50 --model gpt2 --micro-batch 32 --tokens 1024 --trace-seconds 1 ;;
+    losses) tests losses 60 1 test_parallel_train_on_gpus "$short_trainings" ;;
+    job) tune job 150 own.json ;;
+    engine1 | engine2) tune "$1" 170 engine.json ;;
+    correlation) measure correlation 20 python3 "$checkout/scripts/gpu-node/correlation.py" "$root/results" ;;
+    kernels) tests kernels 120 1 test_device_kernels 'Tables/*' ;;
+    nccl1) tests nccl1 40 1 test_parallel_collectives_on_gpus '*' ;;
+    trainings1) tests trainings1 120 1 test_parallel_train_on_gpus '*' ;;
+    verify) tune verify 140 own.json --verify ;;
+    step_xl) step step_xl 70 --model gpt2-xl --micro-batch $xl_micro --tokens 1024 ;;
+    step_1b) step step_1b 60 --model tinyllama-1.1b --micro-batch 8 --tokens 2048 ;;
+    pytorch124) with_pytorch pytorch124 120 --model gpt2 --micro-batch 32 --tokens 1024 ;;
+    pytorch_xl) with_pytorch pytorch_xl 150 --model gpt2-xl --micro-batch $xl_micro --tokens 1024 ;;
+    staged2) tests staged2 40 2 test_parallel_collectives_on_gpus '*' ;;
+    backends) tests backends 90 1 test_e2e_backends 'cuda/*' ;;
+    kernels_bench) measure kernels_bench 60 "$root/bin/kernels_bench" '--benchmark_filter=^cuda/.*bf16' --benchmark_min_time=0.05 ;;
+    nccl2) two_ranks nccl2 60 test_parallel_collectives_on_gpus '*' ;;
+    trainings2) two_ranks trainings2 150 test_parallel_train_on_gpus "$short_trainings" ;;
+    memcheck | racecheck | initcheck) sanitize "$1" ;;
+    *) say "no part is called $1" && exit 2 ;;
+  esac
 }
 
-# --- All of it ------------------------------------------------------------------------------------
+# Two real NCCL ranks on one GPU, by the carried NCCL.
+two_ranks() {
+  if [[ ! -e $root/nccl/libnccl.so.2 ]]; then
+    mkdir -p "$root/nccl"
+    unpack "$folder/nccl.tar.xz" "$root/nccl"
+  fi
+  LD_LIBRARY_PATH=$root/nccl:$LD_LIBRARY_PATH NCCL_MULTI_RANK_GPU_ENABLE=1 NCCL_MAX_CTAS=4 NCCL_DEBUG=WARN \
+    tests "$1" "$2" 2 "$3" "$4"
+}
 
 run() {
-  local words=("$@") word
-  [[ -e $folder/packages.tar.gz ]] || { say "no $folder/packages.tar.gz: pack it where there is a network"; exit 2; }
-  ((${#words[@]} > 0)) || words=(all)
-  [[ " ${words[*]} " != *" all "* ]] || words=(checks bench sanitize)
-  mkdir -p "$logs" "$build"
-  : >"$logs/table.txt"
-  : >"$logs/log.txt"
-  row "what" "result" "time"
-  unpack
-  set_environment
-  find_a_way_to_start_ranks
-  part "this node" 60 describe_node || true
-  if part "configuring" 300 configure; then
-    for word in "${words[@]}"; do "$word"; done
-  fi
-  rm -f "$logs/.part"
-  cat "$logs/table.txt"
-  say "$logs/log.txt has what each part printed"
+  local words=() word group left=()
+  mkdir -p "$out"
+  : >"$out/table.txt"
+  for word in "$@"; do
+    case $word in
+      first | second | third)
+        local -n group=$word
+        words+=("${group[@]}")
+        ;;
+      *) words+=("$word") ;;
+    esac
+  done
+  prepare
+  provide_fused_adam
+  say "prepared in $((SECONDS - began_s)) s"
+  left=("${words[@]}")
+  for word in "${words[@]}"; do
+    if ! run_part "$word"; then break; fi
+    left=("${left[@]:1}")
+    printf '%s\n' "${left[@]}" >"$out/left.txt"
+  done
+  cat "$out/table.txt"
+  if ((${#left[@]} > 0)); then say "left, for want of time: ${left[*]}"; fi
   ((failures == 0))
 }
 

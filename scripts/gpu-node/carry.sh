@@ -1,0 +1,100 @@
+# The verb `carry` of gpu-node.sh, which sources this.
+# shellcheck shell=bash disable=SC2154  # folder, checkout, say: the caller's
+#
+# Variables: ARCHITECTURES (90-real), BUILD (build/cuda), NODE_PYTHON (3.12: the node's version),
+# DEEPSPEED (0.19.8), TORCH_PYTHON (an interpreter with the node's version of PyTorch, to build
+# FusedAdam; without one the node builds it), NCCL_PACKAGE (nvidia-nccl-cu13).
+
+build=${BUILD:-$checkout/build/cuda}
+architectures=${ARCHITECTURES:-90-real}
+programs=(dstune-mpi libdstune-mpi.so tests/test_device_kernels tests/test_parallel_collectives_on_gpus
+  tests/test_parallel_train_on_gpus tests/test_parallel_experiments_on_gpus tests/test_e2e_backends
+  tests/hold_gpu_memory bench/gpu_step_bench bench/kernels_bench)
+
+build_programs() {
+  cmake --preset cuda -B "$build" "-DCMAKE_CUDA_ARCHITECTURES=$architectures" --log-level=WARNING
+  cmake --build "$build" --parallel "$(build_jobs)" --target dstune-mpi dstune-mpi-library device_tests gpu_step_bench kernels_bench
+}
+
+# What runs needs of the packages: neither headers nor what only a linker reads.
+keep_what_runs() {
+  tar -C "$work" -xzf "$folder/packages.tar.gz"
+  rm -rf "$work"/usr/include "$work"/usr/lib/cmake "$work"/usr/share/{eigen3,cmake,nlohmann_json,pkgconfig} \
+    "$work"/usr/lib/*/cmake "$work"/usr/lib/*/openmpi/include "$work"/usr/lib/*/*.a "$work"/usr/bin/{cmake,ctest,ninja}
+}
+
+# Wheels for the node's Python: DeepSpeed, and what of its needs no PyTorch installation brings.
+download_wheels() {
+  local wheels=$folder/wheels name core environment=$folder/wheel-environment
+  [[ -z $(find "$wheels" -name "deepspeed-${DEEPSPEED:-0.19.8}-*.whl" 2>/dev/null) ]] || return 0
+  mkdir -p "$wheels"
+  python3 -m venv "$environment"
+  "$environment/bin/pip" install -q setuptools wheel packaging ninja psutil py-cpuinfo numpy pydantic hjson
+  DS_BUILD_OPS=0 "$environment/bin/pip" wheel -q --no-deps --no-build-isolation --no-binary deepspeed \
+    -w "$wheels" "deepspeed==${DEEPSPEED:-0.19.8}"
+  local download=("$environment/bin/pip" download -q --no-deps --only-binary=:all: --python-version "${NODE_PYTHON:-3.12}"
+    --implementation cp --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 -d "$wheels")
+  for name in hjson pydantic annotated-types typing-inspection msgpack py-cpuinfo; do "${download[@]}" "$name"; done
+  core=$(unzip -p "$wheels"/pydantic-2*.whl '*/METADATA' | sed -n 's/^Requires-Dist: \(pydantic-core==[^ ;]*\).*/\1/p')
+  "${download[@]}" "$core"
+  rm -rf "$environment"
+}
+
+# The optimizer that DeepSpeed takes on GPUs. No compiler may be started in the job.
+build_fused_adam() {
+  [[ -n ${TORCH_PYTHON:-} ]] || return 0
+  local extensions=$folder/extensions
+  if [[ ! -e $extensions/fused_adam/fused_adam.so ]]; then
+    DS_ACCELERATOR=cuda TORCH_CUDA_ARCH_LIST=${architectures_of_torch:-9.0} TORCH_EXTENSIONS_DIR=$extensions \
+      CUDA_HOME=${CUDA_HOME:-/usr/local/cuda} PATH=$(dirname "$TORCH_PYTHON"):$PATH \
+      "$TORCH_PYTHON" -c 'from deepspeed.ops.op_builder import FusedAdamBuilder as b; b().load()' >&2
+  fi
+  strip -o "$work/fused_adam.so" "$extensions/fused_adam/fused_adam.so"
+}
+
+# NCCL 2.30 or newer takes two ranks of one GPU. Its library is cut to one architecture.
+pack_nccl() {
+  [[ ! -e $folder/nccl.tar.xz ]] || return 0
+  local wheel=$folder/nccl-wheel
+  mkdir -p "$wheel"
+  python3 -m pip download -q --no-deps --only-binary=:all: --platform manylinux_2_18_x86_64 \
+    --platform manylinux2014_x86_64 --platform manylinux_2_17_x86_64 -d "$wheel" "${NCCL_PACKAGE:-nvidia-nccl-cu13}>=2.30"
+  unzip -q -o "$wheel"/*.whl 'nvidia/nccl/lib/libnccl.so.2' -d "$wheel"
+  mkdir -p "$wheel/slim"
+  python3 "$checkout/scripts/gpu-node/keep_architecture.py" "${architectures%%-*}" \
+    "$wheel/nvidia/nccl/lib/libnccl.so.2" "$wheel/slim/libnccl.so.2"
+  tar -C "$wheel/slim" -cf - libnccl.so.2 | xz -T0 -6 >"$folder/nccl.tar.xz.new"
+  mv "$folder/nccl.tar.xz.new" "$folder/nccl.tar.xz"
+  rm -rf "$wheel"
+}
+
+# Of what the repository holds: the node gets a copy of it.
+sources_kib() { (cd "$checkout" && git ls-files -z --cached --others --exclude-standard | xargs -0 -r du -ck | tail -n 1 | cut -f1); }
+
+carry() {
+  local program size
+  for program in git pip:python3 unzip xz strip; do
+    command -v "${program#*:}" >/dev/null || { say "carry needs ${program#*:}"; exit 1; }
+  done
+  mkdir -p "$folder"
+  work=$(mktemp -d)
+  # shellcheck disable=SC2064  # the folder of now
+  trap "rm -rf '$work'" EXIT
+  mkdir -p "$work/bin" "$work/wheels"
+  [[ -e $folder/packages.tar.gz ]] || bash "$checkout/scripts/gpu-node.sh" pack "$folder"
+  build_programs
+  download_wheels
+  keep_what_runs
+  build_fused_adam
+  for program in "${programs[@]}"; do strip -o "$work/bin/${program##*/}" "$build/$program"; done
+  cp "$folder/wheels"/*.whl "$work/wheels/"
+  echo "$checkout" >"$work/checkout"
+  tar -C "$work" -cf - . | xz -T0 -6 >"$folder/carry.tar.xz"
+  pack_nccl
+  for size in carry nccl; do
+    size=$folder/$size.tar.xz
+    say "$size: $(du -h "$size" | cut -f1); with the sources $((($(stat -c %s "$size") / 1024 + $(sources_kib)) / 1024)) MiB"
+  done
+}
+
+carry
