@@ -12,7 +12,7 @@
 #     go to OUT (default FOLDER/out), rewritten after each part: table.txt, left.txt with the parts
 #     that are left, logs.tgz. The node brings a driver, and a python3 with PyTorch, whose packages
 #     have cuDNN, cuBLAS and NCCL.
-#     A group of parts: first, second, third. TOTAL_S (default 570) limits them together.
+#     Groups of parts: first, second, third, judge. TOTAL_S (default 570) limits them together.
 #   scripts/gpu-node.sh pack [FOLDER]
 #     The first part of `carry` alone: MPI and libraries as packages.tar.gz.
 #

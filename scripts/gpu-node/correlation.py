@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """How our step, the target's time and DeepSpeed's second run order what DeepSpeed ran on the same card.
 
-    correlation.py FOLDER
+    correlation.py FOLDER [PREFIX]
 
-FOLDER has results folders: `job` of our own step, `engine1` and `engine2` of DeepSpeed's engine, of one space.
+FOLDER has results folders: `job` of our own step, `engine1` and `engine2` of DeepSpeed's engine, of one space;
+PREFIX, where given, stands before these names.
 A row: members in common, Spearman's rank correlation with engine1, and by how much DeepSpeed's throughput of
 the best member by that row is below DeepSpeed's best. Then each member's figures.
 """
@@ -45,7 +46,8 @@ def compare(title, figures_of, truth):
 
 def main():
     folder = pathlib.Path(sys.argv[1])
-    job, one, two = (rows_of(folder / name) for name in ("job", "engine1", "engine2"))
+    prefix = sys.argv[2] if len(sys.argv) > 2 else ""
+    job, one, two = (rows_of(folder / (prefix + name)) for name in ("job", "engine1", "engine2"))
     truth = figures(one, "throughput")
     columns = [("DeepSpeed's second run", figures(two, "throughput")), ("our step", figures(job, "throughput")),
                ("the target's time", figures(job, "value")), ("predicted", figures(job, "predicted_throughput"))]

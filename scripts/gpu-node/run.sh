@@ -13,6 +13,7 @@ began_s=$SECONDS
 failures=0
 
 # By what decides: what comes first is worth most where the time is over.
+judge=(judge-job judge-engine1 judge-engine2 judge-correlation)
 first=(node version step124 step124_without_graphs losses job engine1 engine2 correlation)
 second=(kernels nccl1 trainings1 verify step_xl step_1b pytorch124 pytorch_xl staged2 backends kernels_bench)
 third=(nccl2 trainings2 memcheck racecheck)
@@ -129,7 +130,7 @@ sanitize() {
     "--gtest_filter=${SANITIZE_TESTS:-Tables/*Norm*:Tables/*CrossEntropy*:Tables/*Embedding*}" --gtest_brief=1
 }
 tests() { # tests NAME LIMIT_S RANKS PROGRAM FILTER
-  measure "$1" "$2" mpirun -np "$3" "$root/bin/$4" "--gtest_filter=$5" --gtest_brief=1
+  measure "$1" "$2" mpirun -np "$3" "$root/bin/$4" "--gtest_filter=$5"
 }
 fits() { ((memory_mib >= $1 * 1024)); }
 
@@ -158,10 +159,13 @@ run_part() {
     version) measure version 30 "$root/bin/dstune-mpi" --version ;;
     step124) step step124 80 --model gpt2 --micro-batch 32 --tokens 1024 ;;
     step124_without_graphs) DSTUNE_CUDA_GRAPHS=0 step step124_without_graphs 50 --model gpt2 --micro-batch 32 --tokens 1024 --trace-seconds 1 ;;
-    losses) tests losses 60 1 test_parallel_train_on_gpus "$short_trainings" ;;
+    losses) tests losses 120 1 test_parallel_train_on_gpus "$short_trainings" ;;
     job) tune job 150 own.json ;;
     engine1 | engine2) tune "$1" 170 engine.json ;;
     correlation) measure correlation 20 python3 "$checkout/scripts/gpu-node/correlation.py" "$root/results" ;;
+    judge-job) tune judge-job 90 judge-own.json ;;
+    judge-engine1 | judge-engine2) tune "$1" 170 judge-engine.json ;;
+    judge-correlation) measure judge-correlation 20 python3 "$checkout/scripts/gpu-node/correlation.py" "$root/results" judge- ;;
     kernels) tests kernels 120 1 test_device_kernels 'Tables/*' ;;
     nccl1) tests nccl1 40 1 test_parallel_collectives_on_gpus '*' ;;
     trainings1) tests trainings1 120 1 test_parallel_train_on_gpus '*' ;;
@@ -196,7 +200,7 @@ run() {
   : >"$out/table.txt"
   for word in "$@"; do
     case $word in
-      first | second | third)
+      first | second | third | judge)
         local -n group=$word
         words+=("${group[@]}")
         ;;

@@ -58,9 +58,17 @@ std::string not_comparable_flag(const Measurement& measurement) {
   return why.empty() ? "" : fmt::format("{}: {}", not_comparable_words, why);
 }
 
+/// GPUs that compute all the time run at their power cap, a few per cent below their highest clock.
+bool is_as_usual(const GpuCondition& gpu) {
+  constexpr double usual_share = 0.95;
+  return gpu.throttled_by == "power cap" && gpu.max_sm_clock_mhz > 0 &&
+         gpu.sm_clock_mhz >= usual_share * gpu.max_sm_clock_mhz;
+}
+
 std::string throttled_flag(const Measurement& measurement) {
   if (!measurement.gpu || measurement.gpu->throttled_by.empty()) return "";
   const GpuCondition& gpu = *measurement.gpu;
+  if (is_as_usual(gpu)) return "";
   std::string text = "throttled: " + gpu.throttled_by;
   if (gpu.sm_clock_mhz > 0 && gpu.max_sm_clock_mhz > 0)
     text += fmt::format(", {:.0f} of {:.0f} MHz", gpu.sm_clock_mhz, gpu.max_sm_clock_mhz);

@@ -44,7 +44,7 @@ struct GpuCondition {
   double max_sm_clock_mhz = 0;  ///< that GPU's highest
   double temperature_c = 0;     ///< the highest
   double power_w = 0;           ///< likewise
-  std::string throttled_by;     ///< "power cap, heat": at any look, on any of them
+  std::string throttled_by;     ///< as nvml::throttle_text says it: at any look, on any of them
 };
 
 /// One experiment on one group, as its leader saw it. Times are the slowest rank's.

@@ -2,9 +2,10 @@
 /// Matrix products by cuBLASLt, with a bias, GELU and a bias's gradient where its epilogues do them
 /// faster than kernels of our own after it. The first use of a shape asks the library for its
 /// candidates and, where there are several, times each of them with what it leaves to our kernels;
-/// the fastest serves the shape from then on, in all experiments of the process. Later uses
-/// allocate nothing and wait for nothing. Where the library fails for want of memory
-/// CudaOutOfMemory is thrown, and the next use begins anew.
+/// the fastest serves the shape from then on, in all experiments of the process. A product with a
+/// dimension that the library's fast kernels do not take, as a vocabulary of 50257, is done as two
+/// where that is faster. Later uses allocate nothing and wait for nothing. Where the library fails
+/// for want of memory CudaOutOfMemory is thrown, and the next use begins anew.
 ///
 /// Sums are fp32 ones, also over 16-bit operands and where a product is cut along k; fp32 operands
 /// are multiplied as fp32 numbers, not as TF32. Results are the same in every run of one algorithm;
@@ -13,9 +14,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -125,17 +128,32 @@ class MatrixProducts {
     Layout left{nullptr, nullptr}, right{nullptr, nullptr}, result{nullptr, nullptr};
     std::vector<Description> descriptions;  ///< one an epilogue
     bool is_settled = false;
+    double seconds = std::numeric_limits<double>::infinity();  ///< of the best, where it was timed
     std::vector<Candidate> candidates;                     ///< best first; none: our own kernels
     cublasStatus_t refusal = CUBLAS_STATUS_NOT_SUPPORTED;  ///< the last
   };
 
+  /// A product as two, of which the larger has dimensions that the library's fast kernels take.
+  struct Parts {
+    Call most, rest;
+  };
+  /// Below it a product is too small for two launches.
+  static constexpr std::int64_t min_extent_in_parts = 512;
+
   void serve(const Call& call);
+  void serve_whole(const Call& call);
+  [[nodiscard]] std::optional<Parts> parts_of(const Call& call) const;
+  /// By their times, which are taken at the first use that records no graph.
+  [[nodiscard]] bool is_faster_in_parts(const Call& call, const Parts& parts);
+  [[nodiscard]] double seconds_of(const Call& call);
+  [[nodiscard]] Key key_of(const Call& call);
   Product& product_of(const Call& call);
   [[nodiscard]] Product build(const Call& call);
   void add_candidates(const Call& call, const Epilogue& epilogue, Product& product);
   [[nodiscard]] static cublasLtEpilogue_t its_epilogue(Then then, const Epilogue& epilogue);
   cublasLtHandle_t context_of(int device);
-  void settle(const Call& call, Product& product);
+  /// `is_time_asked`: also where there is nothing to choose.
+  void settle(const Call& call, Product& product, bool is_time_asked);
   /// With what comes after it; whether the library did its part.
   [[nodiscard]] bool execute(const Call& call, Product& product, const Candidate& candidate);
   /// Where the library stores a bias's gradient: what will be added to something behind its
@@ -156,6 +174,7 @@ class MatrixProducts {
   std::mutex mutex_;
   std::map<int, Context> contexts_;  ///< by device
   std::unordered_map<Key, Product, KeyHash> products_;
+  std::unordered_map<Key, bool, KeyHash> in_parts_;
 };
 
 }  // namespace dstune::kernels::cuda

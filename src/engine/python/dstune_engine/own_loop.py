@@ -3,6 +3,7 @@
 All end in one loop over the engine, whose methods are watched as a script's are.
 """
 
+import contextlib
 import itertools
 import json
 import os
@@ -100,6 +101,25 @@ def clean_up(path):
         function()
 
 
+@contextlib.contextmanager
+def made_on_gpu(order):
+    """Weights begin on the GPU, in the type of training: on a processor's core that takes seconds."""
+    torch = sys.modules["torch"]
+    config = order["ds_config"]
+    if order["backend"] != "nccl" or config.get("zero_optimization", {}).get("stage") == 3:
+        yield  # stage 3 makes them there itself, in parts
+        return
+    before = torch.get_default_dtype()
+    for key, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)):
+        if config.get(key, {}).get("enabled"):
+            torch.set_default_dtype(dtype)
+    try:
+        with torch.device("cuda", order["device_index"]):
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
 def language_model(text, order):
     """A model of transformers, of the configuration alone."""
     import transformers
@@ -114,7 +134,8 @@ def language_model(text, order):
     if order["ds_config"].get("zero_optimization", {}).get("stage") == 3:
         from transformers.integrations import HfDeepSpeedConfig
         keep = HfDeepSpeedConfig(order["ds_config"])  # its weak reference makes from_config partition
-    model = kind.from_config(config)
+    with made_on_gpu(order):
+        model = kind.from_config(config)
     del keep
     if order.get("recompute") == "selective":
         raise Refused("a model of transformers has no selective recompute; use none or block")
