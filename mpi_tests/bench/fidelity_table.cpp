@@ -21,6 +21,7 @@ FidelityTable read_fidelity_table(const std::string& space_path, const std::stri
   const PlannedSpace space = plan_space(job, SearchSpace(job), workspaces, options);
   FidelityTable found;
   found.tuning = job.tuning;
+  found.is_on_gpus = table.root().contains("device");
   if (const json::Value error = table.root().value("own_run_error", json::Value());
       !error.is_null())
     found.own_run_error = error.get<double>();
@@ -34,11 +35,12 @@ FidelityTable read_fidelity_table(const std::string& space_path, const std::stri
     const auto batch = static_cast<double>(global_batch(experiment.config, ranks));
     if (space.baseline && &*member == &space.members[*space.baseline])
       found.baseline = found.rows.size();
+    const json::Value& predicted = row.at("predicted");
     found.rows.push_back({.member = *member,
                           .batch = batch,
                           .deepspeed = row.at("deepspeed").get<std::vector<double>>(),
                           .measured_s = batch / row.at("measured").get<double>(),
-                          .predicted_s = batch / row.at("predicted").get<double>(),
+                          .predicted_s = predicted.is_null() ? 0 : batch / predicted.get<double>(),
                           .overheads = predictor.overheads(experiment)});
   }
   return found;

@@ -18,8 +18,8 @@ struct FidelityRow {
   double batch = 0;               ///< samples of a step
   std::vector<double> deepspeed;  ///< samples/s, of each pass
   double measured_s = 0;          ///< our own step
-  double predicted_s = 0;
-  Overheads overheads{};  ///< of the step in the user's training
+  double predicted_s = 0;         ///< 0: it was not predicted
+  Overheads overheads{};          ///< of the step in the user's training
 };
 
 struct FidelityTable {
@@ -28,6 +28,7 @@ struct FidelityTable {
   /// Of a run of our own step from its member's mean, relative; nothing in older tables.
   std::optional<double> own_run_error{};
   TuningOptions tuning;
+  bool is_on_gpus = false;  ///< the table has a "device"
 };
 
 /// Throws Error for a table of another space, and what reading the two files throws.

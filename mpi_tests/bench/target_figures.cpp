@@ -6,7 +6,8 @@
 //   target_figures judge SPACE.json TABLE.json ...       each table by the program's constants
 //   target_figures calibrate SPACE.json TABLE.json ...   beside runs of the user's own
 // With `--profile FILE` before the mode the constants are those that --profile-out wrote of a job
-// that measured them (dstune.target.measure), and not the program's. TABLE is what
+// that measured them (dstune.target.measure), and not the program's, which are those of GPUs where
+// the first table names a "device". TABLE is what
 // scripts/deepspeed_fidelity.py has written for the experiments of the space. Runs to calibrate
 // with are drawn again and again; what is said is of the configurations left out.
 #include <algorithm>
@@ -40,7 +41,7 @@ struct Configuration {
   double batch = 0;
   std::vector<double> deepspeed;  ///< samples/s, of each pass
   double measured_s = 0;
-  double predicted_s = 0;
+  double predicted_s = 0;  ///< 0: it was not predicted
   Overheads overheads{};
 
   /// samples/s, the mean of all passes, or of every second one.
@@ -57,12 +58,14 @@ using Configurations = std::vector<Configuration>;
 struct Table {
   Configurations all;
   std::size_t baseline = 0;  ///< that takes the first candidate of every list
+  bool is_on_gpus = false;
 };
 
 Table read_table(const std::string& space_path, const std::string& table_path) {
   const bench::FidelityTable table = bench::read_fidelity_table(space_path, table_path);
   Table found;
   found.baseline = table.baseline.value_or(0);
+  found.is_on_gpus = table.is_on_gpus;
   for (const bench::FidelityRow& row : table.rows) {
     const Experiment& experiment = row.member.planned.experiment;
     found.all.push_back({.name = experiment.name,
@@ -192,10 +195,42 @@ TimeCalibration fit_constants(const Configurations& runs) {
   return best;
 }
 
+/// Of a device behind its host: which of the two times a step has changes while the costs do, so
+/// the numbers are tried out, one after the other, by ever smaller factors. The network's stay 0.
+TimeCalibration fit_behind_host(const Configurations& all, TimeCalibration best) {
+  constexpr std::array fitted{Overhead::optimizer_step, Overhead::module_call,
+                              Overhead::gradient_hook, Overhead::gathering_hook};
+  for (const Overhead each : fitted)
+    of(best.costs_s, each) = std::max(of(best.costs_s, each), 1e-5);
+  double least = square_error(all, best);
+  for (double factor = 2; factor > 1.0005;) {
+    const double before = least;
+    for (std::size_t place = 0; place <= fitted.size(); ++place) {
+      for (const double by : {factor, 1 / factor}) {
+        TimeCalibration tried = best;
+        if (place == fitted.size()) {
+          for (const Precision precision : {Precision::bf16, Precision::fp16})
+            tried.scale[static_cast<std::size_t>(precision)] *= by;
+        } else {
+          of(tried.costs_s, fitted[place]) *= by;
+        }
+        if (const double error = square_error(all, tried); error < least) {
+          least = error;
+          best = tried;
+        }
+      }
+    }
+    if (least == before) factor = std::sqrt(factor);
+  }
+  return best;
+}
+
 void print_constants(const std::vector<Table>& tables) {
   Configurations all;
   for (const Table& table : tables) all.insert(all.end(), table.all.begin(), table.all.end());
-  const TimeCalibration fit = fit_constants(all);
+  const TimeCalibration fit = tables.front().is_on_gpus
+                                  ? fit_behind_host(all, target_constants(true).time)
+                                  : fit_constants(all);
   json::Value scale = json::Value::object(), costs_s = json::Value::object();
   for (std::size_t each = 0; each < num_precisions; ++each)
     scale[std::string(to_text(static_cast<Precision>(each)))] = fit.scale[each];
@@ -260,8 +295,10 @@ void judge(const Table& table, const TargetConstants& target) {
       [&](const Configuration& one) { return one.batch / odd(one); }, true);
   print("measured here", [](const Configuration& one) { return one.measured_s; });
   print("... in the target's time", in_target(constants, &Configuration::measured_s));
-  print("predicted here", [](const Configuration& one) { return one.predicted_s; });
-  print("... in the target's time", in_target(constants, &Configuration::predicted_s));
+  if (std::ranges::all_of(all, [](const Configuration& one) { return one.predicted_s > 0; })) {
+    print("predicted here", [](const Configuration& one) { return one.predicted_s; });
+    print("... in the target's time", in_target(constants, &Configuration::predicted_s));
+  }
   std::printf("\n");
 }
 
@@ -348,14 +385,14 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
+    std::vector<Table> tables;
+    for (int at = 2; at < argc; at += 2) tables.push_back(read_table(argv[at], argv[at + 1]));
     const TargetConstants constants =
-        profile ? bench::constants_in(*profile) : target_constants(false);
+        profile ? bench::constants_in(*profile) : target_constants(tables.front().is_on_gpus);
     if (profile)
       std::printf("Constants measured by %d tiny engines, off by %.1f %% of their times:\n%s\n\n",
                   constants.num_engines, 100 * constants.fit_error,
                   json::write(constants).dump().c_str());
-    std::vector<Table> tables;
-    for (int at = 2; at < argc; at += 2) tables.push_back(read_table(argv[at], argv[at + 1]));
     if (mode == "fit") print_constants(tables);
     if (mode == "scales") print_scales(tables, constants.time);
     for (const Table& table : tables) {

@@ -3,13 +3,14 @@
 #
 # Variables: ARCHITECTURES (90-real), BUILD (build/cuda), NODE_PYTHON (3.12: the node's version),
 # DEEPSPEED (0.19.8), TORCH_PYTHON (an interpreter with the node's version of PyTorch, to build
-# FusedAdam; without one the node builds it), NCCL_PACKAGE (nvidia-nccl-cu13).
+# FusedAdam; without one the node builds it), NCCL_PACKAGE (nvidia-nccl-cu13), PROGRAMS (of those
+# below; fewer leave room for nccl.tar.xz beside carry.tar.xz).
 
 build=${BUILD:-$checkout/build/cuda}
 architectures=${ARCHITECTURES:-90-real}
-programs=(dstune-mpi libdstune-mpi.so tests/test_device_kernels tests/test_parallel_collectives_on_gpus
+read -ra programs <<<"${PROGRAMS:-$(echo dstune-mpi libdstune-mpi.so tests/test_device_kernels tests/test_parallel_collectives_on_gpus
   tests/test_parallel_train_on_gpus tests/test_parallel_experiments_on_gpus tests/test_e2e_backends
-  tests/hold_gpu_memory bench/gpu_step_bench bench/kernels_bench)
+  tests/hold_gpu_memory bench/gpu_step_bench bench/kernels_bench)}"
 
 build_programs() {
   cmake --preset cuda -B "$build" "-DCMAKE_CUDA_ARCHITECTURES=$architectures" --log-level=WARNING

@@ -15,7 +15,7 @@ failures=0
 # By what decides: what comes first is worth most where the time is over.
 judge=(judge-job judge-engine1 judge-engine2 judge-correlation)
 first=(node version step124 step124_without_graphs losses job engine1 engine2 correlation)
-second=(kernels nccl1 trainings1 verify step_xl step_1b pytorch124 pytorch_xl staged2 backends kernels_bench)
+second=(kernels attention nccl1 trainings1 verify step_xl step_1b pytorch124 pytorch_xl staged2 backends kernels_bench)
 third=(nccl2 trainings2 memcheck racecheck)
 
 # --- The node -------------------------------------------------------------------------------------
@@ -166,10 +166,11 @@ run_part() {
     judge-job) tune judge-job 90 judge-own.json ;;
     judge-engine1 | judge-engine2) tune "$1" 170 judge-engine.json ;;
     judge-correlation) measure judge-correlation 20 python3 "$checkout/scripts/gpu-node/correlation.py" "$root/results" judge- ;;
-    kernels) tests kernels 120 1 test_device_kernels 'Tables/*' ;;
+    kernels) tests kernels 120 1 test_device_kernels 'Tables/*:-*Attention*' ;;
+    attention) tests attention 120 1 test_device_kernels 'Tables/*Attention*' ;;
     nccl1) tests nccl1 40 1 test_parallel_collectives_on_gpus '*' ;;
-    trainings1) tests trainings1 120 1 test_parallel_train_on_gpus '*' ;;
-    verify) tune verify 140 own.json --verify ;;
+    trainings1) tests trainings1 160 1 test_parallel_train_on_gpus '*' ;;
+    verify) tune verify 140 judge-own.json --verify ;;
     step_xl) step step_xl 70 --model gpt2-xl --micro-batch $xl_micro --tokens 1024 ;;
     step_1b) step step_1b 60 --model tinyllama-1.1b --micro-batch 8 --tokens 2048 ;;
     pytorch124) with_pytorch pytorch124 120 --model gpt2 --micro-batch 32 --tokens 1024 ;;

@@ -12,14 +12,14 @@ namespace dstune {
 namespace {
 
 struct Parts {
-  double host_s = 0;
-  double network_s = 0;
+  double beside_s = 0;  ///< what the host does while a device works
+  double others_s = 0;
 };
 
 Parts parts_of(const Overheads& costs_s, const Overheads& counts) {
   Parts parts;
   for (std::size_t each = 0; each < counts.size(); ++each) {
-    double& sum_s = is_of_network(static_cast<Overhead>(each)) ? parts.network_s : parts.host_s;
+    double& sum_s = is_beside_device(static_cast<Overhead>(each)) ? parts.beside_s : parts.others_s;
     sum_s += costs_s[each] * counts[each];
   }
   return parts;
@@ -30,32 +30,32 @@ Parts parts_of(const Overheads& costs_s, const Overheads& counts) {
 double TimeCalibration::target_s(double measured_s, Precision precision,
                                  const Overheads& counts) const {
   const double device_s = scale_of(precision) * measured_s;
-  const auto [host_s, network_s] = parts_of(costs_s, counts);
-  if (is_device_behind_host) return std::max(device_s, host_s) + network_s;
-  return device_s + host_s + network_s;
+  const auto [beside_s, others_s] = parts_of(costs_s, counts);
+  if (is_device_behind_host) return std::max(device_s, beside_s) + others_s;
+  return device_s + beside_s + others_s;
 }
 
 Overheads TimeCalibration::added_s(double measured_s, Precision precision,
                                    const Overheads& counts) const {
-  const double host_s = parts_of(costs_s, counts).host_s;
+  const double beside_s = parts_of(costs_s, counts).beside_s;
   const double hidden_s =
-      is_device_behind_host ? std::min(scale_of(precision) * measured_s, host_s) : 0;
-  const double visible_part = host_s > 0 ? 1 - hidden_s / host_s : 1;
+      is_device_behind_host ? std::min(scale_of(precision) * measured_s, beside_s) : 0;
+  const double visible_part = beside_s > 0 ? 1 - hidden_s / beside_s : 1;
   Overheads added{};
   for (std::size_t each = 0; each < added.size(); ++each) {
-    const bool is_network = is_of_network(static_cast<Overhead>(each));
-    added[each] = costs_s[each] * counts[each] * (is_network ? 1 : visible_part);
+    const bool is_beside = is_beside_device(static_cast<Overhead>(each));
+    added[each] = costs_s[each] * counts[each] * (is_beside ? visible_part : 1);
   }
   return added;
 }
 
 double TimeCalibration::measured_s(double target_s, Precision precision,
                                    const Overheads& counts) const {
-  const auto [host_s, network_s] = parts_of(costs_s, counts);
-  const double left_s = target_s - network_s;
+  const auto [beside_s, others_s] = parts_of(costs_s, counts);
+  const double left_s = target_s - others_s;
   // Behind the host the device has all the time that the host takes, but no step is shorter.
-  const bool is_hidden = is_device_behind_host && left_s >= host_s;
-  return (is_hidden ? left_s : left_s - host_s) / scale_of(precision);
+  const bool is_hidden = is_device_behind_host && left_s >= beside_s;
+  return (is_hidden ? left_s : left_s - beside_s) / scale_of(precision);
 }
 
 std::string source_text(const TargetConstants& constants) {

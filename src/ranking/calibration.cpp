@@ -79,7 +79,7 @@ Vector row_of(const CalibrationPoint& point, const TimeCalibration& prior) {
   double host_s = 0;
   for (std::size_t each = 0; each < num_overheads; ++each) {
     row[each + 1] = point.overheads[each] / point.target_s;
-    if (!is_of_network(static_cast<Overhead>(each)))
+    if (is_beside_device(static_cast<Overhead>(each)))
       host_s += prior.costs_s[each] * point.overheads[each];
   }
   if (!prior.is_device_behind_host) return row;
@@ -88,7 +88,7 @@ Vector row_of(const CalibrationPoint& point, const TimeCalibration& prior) {
     return row;
   }
   for (std::size_t each = 0; each < num_overheads; ++each)
-    if (!is_of_network(static_cast<Overhead>(each))) row[each + 1] = 0;
+    if (is_beside_device(static_cast<Overhead>(each))) row[each + 1] = 0;
   return row;
 }
 

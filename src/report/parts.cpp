@@ -56,12 +56,12 @@ std::string words_of(Overhead overhead) {
   return words;
 }
 
-/// " + 20 us for each optimizer step", of the network or of the host; empty where all are 0.
-std::string costs_text(const Overheads& costs_s, bool of_network) {
+/// " + 20 us for each optimizer step", beside the device or not; empty where all are 0.
+std::string costs_text(const Overheads& costs_s, bool beside_device) {
   std::string text;
   for (std::size_t each = 0; each < costs_s.size(); ++each) {
     const auto overhead = static_cast<Overhead>(each);
-    if (costs_s[each] > 0 && is_of_network(overhead) == of_network)
+    if (costs_s[each] > 0 && is_beside_device(overhead) == beside_device)
       text += fmt::format(" + {:.4g} us for each {}", costs_s[each] * 1e6, words_of(overhead));
   }
   return text;
@@ -69,11 +69,11 @@ std::string costs_text(const Overheads& costs_s, bool of_network) {
 
 std::string time_text(const TimeCalibration& time, Precision precision) {
   const std::string scaled = fmt::format("measured times x {:.4g}", time.scale_of(precision));
-  const std::string host = costs_text(time.costs_s, false);
-  const std::string network = costs_text(time.costs_s, true);
-  if (!time.is_device_behind_host || host.empty()) return scaled + host + network;
+  const std::string beside = costs_text(time.costs_s, true);
+  const std::string others = costs_text(time.costs_s, false);
+  if (!time.is_device_behind_host || beside.empty()) return scaled + beside + others;
   constexpr std::size_t plus = 3;
-  return fmt::format("the longer of {} and the host's {}{}", scaled, host.substr(plus), network);
+  return fmt::format("the longer of {} and the host's {}{}", scaled, beside.substr(plus), others);
 }
 
 std::string calibration_text(const CalibrationSummary& calibration, Precision precision) {
@@ -217,8 +217,9 @@ std::string target_text(const Recommendation& recommendation) {
     return "fitted to your own runs, beginning with constants that were " + judged;
   if (!constants.time.is_device_behind_host)
     return fmt::format("{} + costs of DeepSpeed's own work, {}", scaled, judged);
-  return fmt::format("the longer of {} and of DeepSpeed's work on the host, + the network's, {}",
-                     scaled, judged);
+  return fmt::format(
+      "the longer of {} and of DeepSpeed's work on the host, + the update's and the network's, {}",
+      scaled, judged);
 }
 
 std::string collective_kind(Overhead overhead) {

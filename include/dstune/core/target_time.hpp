@@ -38,6 +38,13 @@ inline constexpr int num_overheads = static_cast<int>(Overhead::communicated_byt
   return overhead >= Overhead::all_reduce_call;
 }
 
+/// Whether a device that works behind the host has something to do meanwhile. An update has not: it
+/// begins with the gradients' norm, which DeepSpeed's host reads from the device.
+[[nodiscard]] constexpr bool is_beside_device(Overhead overhead) {
+  return !is_of_network(overhead) && overhead != Overhead::optimizer_step &&
+         overhead != Overhead::sub_group;
+}
+
 /// One number for each, of an optimizer step.
 using Overheads = std::array<double, num_overheads>;
 [[nodiscard]] inline double& of(Overheads& all, Overhead one) {
@@ -49,7 +56,7 @@ inline constexpr std::size_t num_precisions = static_cast<std::size_t>(Precision
 /// What a step with so many overheads takes in the user's training, from its time here:
 ///   scale · measured + Σ cost · count,
 /// or where the device works behind the host
-///   max(scale · measured, Σ cost · count of the host's) + Σ cost · count of the network's.
+///   max(scale · measured, Σ cost · count of what is beside it) + Σ cost · count of the others.
 struct TimeCalibration {
   std::array<double, num_precisions> scale{1, 1, 1};  ///< by Precision
   Overheads costs_s{};

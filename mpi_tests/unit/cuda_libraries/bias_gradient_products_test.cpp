@@ -37,12 +37,12 @@ TEST_F(BiasGradientProductsTest, ABiassGradientIsTheLibrarysWhereThatIsFaster) {
   set_algorithms({3.0, 1.0});
   MatrixProducts products = made();
   EXPECT_EQ(run_bias_backward(products), 3.0F);
-  EXPECT_EQ(gpu_.timings, 4);  // with it and without
+  EXPECT_EQ(gpu_.timings, timings_of(4));  // with it and without
   EXPECT_EQ(blas_.epilogues.back(), CUBLASLT_EPILOGUE_BGRADB);
   own_sums = 0;
   EXPECT_EQ(run_bias_backward(products), 3.0F);
   EXPECT_EQ(own_sums, 0);
-  EXPECT_EQ(gpu_.timings, 4);
+  EXPECT_EQ(gpu_.timings, timings_of(4));
 }
 
 TEST_F(BiasGradientProductsTest, ABiassGradientIsOurKernelsWhereThatIsFaster) {
@@ -97,7 +97,7 @@ TEST_F(BiasGradientProductsTest, WhatABiassGradientIsAddedToIsAddedToOnce) {
   for (int time = 0; time < 2; ++time) {
     own_sums = own_additions = 0;
     EXPECT_EQ(run_bias_backward(products, true), 103.0F);
-    EXPECT_EQ(gpu_.timings, 4);
+    EXPECT_EQ(gpu_.timings, timings_of(4));
   }
   EXPECT_EQ(blas_.epilogues.back(), CUBLASLT_EPILOGUE_BGRADB);
   EXPECT_EQ(own_additions, 1);

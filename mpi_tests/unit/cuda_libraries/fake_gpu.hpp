@@ -9,6 +9,14 @@
 
 namespace dstune::kernels::test {
 
+/// How often a candidate that is not left out runs before it serves: as one of all, which may load
+/// code and is timed once, and as a finalist in three turns of two.
+inline constexpr int runs_of_finalist = 1 + 1 + 3 * 2;
+/// Timings for so many candidates, of which four are finalists at most.
+constexpr int timings_of(int candidates) {
+  return candidates == 1 ? 1 : candidates + 3 * (candidates < 4 ? candidates : 4);
+}
+
 class FakeGpu : public cuda::Gpu {
  public:
   int device() override { return device_number; }

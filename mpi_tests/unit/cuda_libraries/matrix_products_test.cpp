@@ -38,14 +38,14 @@ TEST_F(MatrixProductsTest, TimesEachCandidateOnceAndKeepsTheFastest) {
   set_algorithms({3.0, 1.0, 2.0});
   MatrixProducts products = made();
   EXPECT_EQ(run(products), 3.0F);
-  EXPECT_EQ(gpu_.timings, 3);
+  EXPECT_EQ(gpu_.timings, timings_of(3));
   EXPECT_EQ(blas_.runs.back(), 1);
   blas_.runs.clear();
   EXPECT_EQ(run(products), 3.0F);
   EXPECT_EQ(run(products), 3.0F);
   EXPECT_THAT(blas_.runs, ElementsAre(1, 1));
   EXPECT_EQ(blas_.searches, 1);
-  EXPECT_EQ(gpu_.timings, 3);
+  EXPECT_EQ(gpu_.timings, timings_of(3));
 }
 
 TEST_F(MatrixProductsTest, EachShapeDeviceAndAlignmentHasItsOwn) {
@@ -68,7 +68,7 @@ TEST_F(MatrixProductsTest, WhatIsAddedToIsTimedElsewhere) {
   set_algorithms({3.0, 1.0});
   MatrixProducts products = made();
   EXPECT_EQ(run(products, {.accumulate = true, .has_bias = true}), 113.0F);
-  EXPECT_EQ(gpu_.timings, 4);  // with the bias and without
+  EXPECT_EQ(gpu_.timings, timings_of(4));  // with the bias and without
   EXPECT_EQ(blas_.runs.back(), 1);
 }
 
@@ -89,7 +89,7 @@ TEST_F(MatrixProductsTest, NothingIsTimedWhileAGraphIsRecorded) {
   EXPECT_THAT(blas_.runs, ElementsAre(0));
   gpu_.recording = false;
   EXPECT_EQ(run(products), 3.0F);
-  EXPECT_EQ(gpu_.timings, 2);
+  EXPECT_EQ(gpu_.timings, timings_of(2));
   EXPECT_EQ(blas_.runs.back(), 1);
 }
 
@@ -162,7 +162,7 @@ TEST_F(MatrixProductsTest, ABiasIsAddedByWhatIsFaster) {
   more_seconds_[CUBLASLT_EPILOGUE_BIAS] = 1.0;
   MatrixProducts products = made();
   EXPECT_EQ(run(products, {.has_bias = true}), 13.0F);
-  EXPECT_EQ(gpu_.timings, 4);
+  EXPECT_EQ(gpu_.timings, timings_of(4));
   EXPECT_EQ(blas_.epilogues.back(), CUBLASLT_EPILOGUE_DEFAULT);
   own_additions = 0;
   EXPECT_EQ(run(products, {.has_bias = true}), 13.0F);
@@ -207,6 +207,61 @@ TEST_F(MatrixProductsTest, AFailureAtAnyCallLeadsToOurOwnKernelAndLeavesNothingB
   EXPECT_GT(calls, 15);
 }
 
+class RaggedProductsTest : public MatrixProductsTest {
+ protected:
+  static constexpr std::int64_t ragged = 517, row = 520;
+
+  /// Ones times ones, in rows of A and C that begin at multiples of 16 bytes: `terms` in each
+  /// element of C, and what is between rows as it was.
+  void expect_sums(MatrixProducts& products, const MatmulShape& shape, float before) {
+    const std::vector<float> ones(static_cast<std::size_t>(row * ragged), 1.0F);
+    std::vector<float> c(static_cast<std::size_t>(shape.m * shape.row_of_c()), before);
+    products.run(shape, ones.data(), ones.data(), nullptr, c.data(), workspace_.data());
+    const float sum = static_cast<float>(shape.k) + (shape.accumulate ? before : 0.0F);
+    for (std::int64_t i = 0; i < shape.m * shape.row_of_c(); ++i) {
+      const bool is_between = i % shape.row_of_c() >= shape.n;
+      ASSERT_EQ(c[static_cast<std::size_t>(i)], is_between ? before : sum) << i;
+    }
+  }
+};
+
+TEST_F(RaggedProductsTest, AreTheWholeInTwoParts) {
+  for (const bool accumulates : {false, true}) {
+    MatrixProducts products = made(Choice::first);
+    MatmulShape columns{.m = 3, .n = ragged, .k = 8, .transpose_b = true, .stride_c = row};
+    MatmulShape terms{.m = 3, .n = 8, .k = ragged, .stride_a = row};
+    MatmulShape rows{.m = ragged, .n = 8, .k = 3, .transpose_a = true, .stride_a = row};
+    blas_.searches = 0;
+    for (MatmulShape* const shape : {&columns, &terms, &rows}) {
+      shape->accumulate = accumulates;
+      expect_sums(products, *shape, 100.0F);
+    }
+    EXPECT_EQ(blas_.searches, 6);
+    // Too small, in whole packs, or where rows are ragged, too: as it is.
+    expect_sums(products, {.m = 3, .n = 5, .k = 8, .transpose_b = true, .stride_c = 8}, 1.0F);
+    expect_sums(products, {.m = 3, .n = 516, .k = 8, .transpose_b = true, .stride_c = row}, 1.0F);
+    expect_sums(products, {.m = 3, .n = ragged, .k = 8, .transpose_b = true}, 1.0F);
+    EXPECT_EQ(blas_.searches, 9);
+  }
+}
+
+TEST_F(RaggedProductsTest, AreInPartsWhereThatIsFaster) {
+  const MatmulShape shape{.m = 3, .n = ragged, .k = 8, .transpose_b = true, .stride_c = row};
+  for (const double seconds_of_whole : {1.5, 2.5}) {
+    MatrixProducts products = made();
+    gpu_.timings = 0;
+    blas_.runs.clear();
+    // The two parts, of one candidate each, are timed before the whole.
+    gpu_.clock = [&] { return gpu_.timings <= 2 ? 1.0 : seconds_of_whole; };
+    expect_sums(products, shape, 1.0F);
+    EXPECT_EQ(gpu_.timings, 3);
+    blas_.runs.clear();
+    expect_sums(products, shape, 1.0F);
+    EXPECT_EQ(blas_.runs.size(), seconds_of_whole > 2 ? 2U : 1U);
+    EXPECT_EQ(gpu_.timings, 3) << "once";
+  }
+}
+
 // Our own kernel would serve the shape from then on, and hide it.
 TEST_F(MatrixProductsTest, AFailureForWantOfMemoryIsNoRefusal) {
   set_algorithms({2.0, 1.0});
@@ -230,9 +285,8 @@ TEST_F(MatrixProductsTest, AFailureForWantOfMemoryIsNoRefusal) {
     EXPECT_EQ(run(products), 3.0F) << "after a failure of call " << blas_.failing_call;
     EXPECT_EQ(blas_.runs.back(), 1) << "after a failure of call " << blas_.failing_call;
   }
-  // Handle, description, layouts, preference, and 13 runs: two that load, ten timed, one that
-  // counts.
-  EXPECT_EQ(lacks, 6 + 13);
+  // Handle, description, layouts, preference, and the runs of two candidates and one that counts.
+  EXPECT_EQ(lacks, 6 + 2 * runs_of_finalist + 1);
 }
 
 }  // namespace

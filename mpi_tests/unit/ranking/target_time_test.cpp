@@ -17,7 +17,8 @@ Overheads some_counts() {
   return counts;
 }
 
-/// 0.02 + 40 · 0.001 = 0.06 s of the host, 10 · 0.004 + 0.1 = 0.14 s of the network.
+/// 40 · 0.001 = 0.04 s of the host beside a device and 0.02 of it after that, 10 · 0.004 + 0.1 =
+/// 0.14 s of the network.
 TimeCalibration some_calibration(bool is_device_behind_host) {
   TimeCalibration calibration{{2, 3, 4}, {}, is_device_behind_host};
   of(calibration.costs_s, Overhead::optimizer_step) = 0.02;
@@ -36,7 +37,7 @@ TEST(TargetTimeTest, AddsWhatOverheadsCost) {
 
 TEST(TargetTimeTest, ADeviceBehindTheHostHidesTheShorterOfTheTwo) {
   const TimeCalibration calibration = some_calibration(true);
-  EXPECT_NEAR(calibration.target_s(0.5, Precision::fp32, some_counts()), 1.14, 1e-12);
+  EXPECT_NEAR(calibration.target_s(0.5, Precision::fp32, some_counts()), 1.16, 1e-12);
   EXPECT_NEAR(calibration.target_s(0.01, Precision::fp32, some_counts()), 0.2, 1e-12)
       << "the host takes longer";
 }
@@ -63,11 +64,14 @@ TEST(TargetTimeTest, WhatIsAddedGivesTheWhole) {
       EXPECT_NEAR(added[static_cast<std::size_t>(Overhead::all_reduce_call)], 0.04, 1e-12);
     }
   }
-  // 0.02 s of the host's 0.06 s are hidden: a third of each cost.
+  // 0.02 s of the 0.04 s beside the device are hidden: half of each cost.
   const Overheads half = some_calibration(true).added_s(0.01, Precision::fp32, some_counts());
-  EXPECT_NEAR(half[static_cast<std::size_t>(Overhead::module_call)], 0.04 * 2 / 3, 1e-12);
+  EXPECT_NEAR(half[static_cast<std::size_t>(Overhead::module_call)], 0.04 / 2, 1e-12);
+  EXPECT_NEAR(half[static_cast<std::size_t>(Overhead::optimizer_step)], 0.02, 1e-12);
   const Overheads hidden = some_calibration(true).added_s(0.5, Precision::fp32, some_counts());
-  EXPECT_EQ(hidden[static_cast<std::size_t>(Overhead::optimizer_step)], 0);
+  EXPECT_EQ(hidden[static_cast<std::size_t>(Overhead::module_call)], 0);
+  EXPECT_EQ(hidden[static_cast<std::size_t>(Overhead::optimizer_step)], 0.02)
+      << "the update begins when the device is done";
   EXPECT_EQ(some_calibration(true).added_s(0.5, Precision::fp32, {}), Overheads{});
 }
 
@@ -78,7 +82,7 @@ TEST(TargetTimeTest, WhatOverheadsAloneExceedCanNotBeReached) {
     EXPECT_GT(calibration.measured_s(0.21, Precision::fp32, some_counts()), 0) << is_behind;
   }
   // Behind the host a step may take as long as the host does.
-  EXPECT_NEAR(some_calibration(true).measured_s(0.21, Precision::fp32, some_counts()), 0.035,
+  EXPECT_NEAR(some_calibration(true).measured_s(0.21, Precision::fp32, some_counts()), 0.025,
               1e-12);
   EXPECT_NEAR(some_calibration(false).measured_s(0.21, Precision::fp32, some_counts()), 0.005,
               1e-12);
@@ -98,7 +102,7 @@ TEST(TargetTimeTest, ConstantsOfBothKindsOfMachinesComeWithTheProgram) {
     EXPECT_FALSE(constants->machine.empty());
   }
   EXPECT_GT(target_constants(false).error, 0);
-  EXPECT_EQ(target_constants(true).error, 0) << "nothing judged those of GPUs";
+  EXPECT_GT(target_constants(true).error, 0);
   EXPECT_EQ(&target_constants(true), &gpu) << "read once";
 }
 
