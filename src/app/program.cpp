@@ -96,7 +96,7 @@ int run_with_mpi(int argc, char** argv, const CommandLine& line, Watchdog& watch
   environment.finalize();
   // What CUDA destroys at the end of a process may wait for the GPU.
   if (has_given_up_cuda()) watchdog.leave(exit_code);
-  return exit_code;
+  return watchdog.code_behind_mpi(exit_code);
 }
 
 int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watchdog) {

@@ -125,6 +125,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
   const Topology topology = with_asked_threads(
       pretended ? find_topology(world, node, pretended->name) : find_topology(world, node),
       std::getenv("OMP_NUM_THREADS"));
+  if (!pretended) watchdog.note_hosts(static_cast<int>(topology.hosts.size()));
 
   FoundDevice found;
   try {
@@ -177,14 +178,13 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
       {.on_own_thread = thread_multiple,
        .timeout_s = options.trial_timeout_s.value_or(PluginLoading().timeout_s)});
   const WorkloadSpec* const beside = input.beside ? &*input.beside : nullptr;
-  LoadedEngine loaded =
-      load_engine_everywhere(world, beside != nullptr ? *beside : input.workload,
-                             {.world_rank = topology.world_rank,
-                              .local_rank = local_rank_of(topology),
-                              .on_gpu = !found.gpu.name.empty(),
-                              .device_index = found.gpu.number,
-                              .threads = device.threads()},
-                             options.engine_refusal);
+  LoadedEngine loaded = load_engine_everywhere(world, beside != nullptr ? *beside : input.workload,
+                                               {.world_rank = topology.world_rank,
+                                                .local_rank = local_rank_of(topology),
+                                                .on_gpu = !found.gpu.name.empty(),
+                                                .device_index = found.gpu.number,
+                                                .threads = device.threads()},
+                                               options.engine_refusal);
   if (loaded.engine) ready.engine = loaded.engine->loaded();
   const FoundEnergyMeter energy =
       find_energy_meter(powercap_folder(), gpus_of_node(topology, devices));
@@ -222,9 +222,8 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
   // PyTorch brings communicators of its own. Beside it our step takes the library that is loaded.
   const bool is_engine_alone = loaded.engine && beside == nullptr;
   const auto shared_with = loaded.engine ? nccl::SharedWith::pytorch : nccl::SharedWith::nobody;
-  GroupTable groups(
-      world, node, topology, input.groups,
-      {.device = is_engine_alone ? std::nullopt : device_groups(found, shared_with)});
+  GroupTable groups(world, node, topology, input.groups,
+                    {.device = is_engine_alone ? std::nullopt : device_groups(found, shared_with)});
   if (options.verbose)
     for (const std::vector<int>& ranks : input.groups)
       log::debug(fmt::format("group: ranks {}", fmt::join(ranks, ", ")));

@@ -35,6 +35,8 @@ class Watchdog {
 
   /// MPI has started, so all ranks are there.
   void note_world_rank(int world_rank);
+  /// … on so many hosts.
+  void note_hosts(int num_hosts);
   /// World ranks that are watched on this node, the caller's among them.
   [[nodiscard]] std::set<int> ranks_here() const;
 
@@ -56,8 +58,12 @@ class Watchdog {
   /// What others of the node leave with where they miss this rank; right before it leaves.
   void note_end(int exit_code);
   /// Leaves at once: MPI is not ended. Processes of this node that are stopped are killed where the
-  /// launcher would wait for them for ever.
+  /// launcher would wait for them for ever. Where it would wait although all ranks have left, rank
+  /// 0 ends the job by MPI_Abort, or who is left if rank 0 is lost.
   [[noreturn]] void leave(int exit_code);
+  /// What the process returns once MPI has ended: 0 where the launcher would never end otherwise,
+  /// and returns 0 itself. Open MPI 4.1's mpirun --enable-recovery is such a one on several hosts.
+  [[nodiscard]] int code_behind_mpi(int exit_code) const;
 
  private:
   struct State;
@@ -66,6 +72,8 @@ class Watchdog {
   void look_at_peers();
   void decide();
   void kill_stopped();
+  [[nodiscard]] bool waits_for_ever() const;
+  [[noreturn]] void leave_now(int exit_code);
   [[noreturn]] void give_up(int exit_code, const std::string& reason);
 
   std::unique_ptr<State> state_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <map>
 #include <random>
 #include <thread>
@@ -119,6 +120,29 @@ TEST_P(DeviceGroupsTest, NcclGivesWhatTheHostsGroupGives) {
         EXPECT_TRUE(calls[i](*group, finish) == calls[i](*host, [] {}))
             << "call " << i << " of " << count << " elements";
       }
+    }
+  }
+}
+
+TEST_P(DeviceGroupsTest, RanksThatShareAGpuGoByAnNcclThatServesThem) {
+  for (const char* const asked : {"0", "1"}) {
+    setenv("NCCL_MULTI_RANK_GPU_ENABLE", asked, 1);
+    DeviceJob device({.device_id = gpu_of(world_rank() / 2), .nccl_version = 23000}, GetParam());
+    unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
+    const std::vector<int> everyone = device.job().everyone();
+    const bool do_share = world_size() > 1;
+    EXPECT_EQ(device.transport_of(everyone).is_staged, do_share && *asked == '0');
+    if (do_share && *asked == '1') {
+      EXPECT_EQ(device.transport_of(everyone).text, "NCCL 2.30.0");
+      EXPECT_EQ(device.job().table().devices()->not_comparable_reason(everyone),
+                "ranks 0 and 1 share a GPU");
+    }
+    const auto group = device.join(everyone);
+    Job hosts(GetParam());
+    const auto host = hosts.join(everyone);
+    for (const Call& call : calls_of(*host, 3000, DType::bf16)) {
+      const auto finish = [&] { device.queues().finish_used(); };
+      EXPECT_TRUE(call(*group, finish) == call(*host, [] {})) << asked;
     }
   }
 }

@@ -48,6 +48,7 @@ TEST_F(CudaDeviceTest, IsOneOfThoseThatAreVisible) {
     make(rank);
     EXPECT_THAT(runtime_.calls, Contains("set_device " + std::to_string(device)));
     EXPECT_EQ(gpu_.uuid, "gpu-" + std::to_string(device));
+    EXPECT_EQ(gpu_.number, device) << "what DeepSpeed's engine computes on, too";
   }
   runtime_.devices = 0;
   EXPECT_THROW(make(0), DeviceError);

@@ -1,5 +1,8 @@
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <string>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -17,7 +20,63 @@ TEST(NcclVersionTest, IsCodedAsItWasAndAsItIs) {
   EXPECT_EQ(version_text(2708), "2.7.8");
 }
 
+/// A variable of the environment for as long as it lives; null: none.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* const old = std::getenv(name); old != nullptr) old_ = old;
+    if (value == nullptr)
+      unsetenv(name);
+    else
+      setenv(name, value, 1);
+  }
+  ~Variable() {
+    if (old_)
+      setenv(name_, old_->c_str(), 1);
+    else
+      unsetenv(name_);
+  }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  [[nodiscard]] std::string now() const {
+    const char* const value = std::getenv(name_);
+    return value == nullptr ? "not set" : value;
+  }
+
+ private:
+  const char* name_;
+  std::optional<std::string> old_;
+};
+
+TEST(NcclVersionTest, ServesTwoRanksOfAGpuFrom230OnWhereItIsAskedTo) {
+  for (const char* const value : {static_cast<const char*>(nullptr), "0", "1"}) {
+    const Variable asked("NCCL_MULTI_RANK_GPU_ENABLE", value);
+    EXPECT_EQ(serves_ranks_of_one_gpu(23102), asked.now() == "1");
+    EXPECT_EQ(serves_ranks_of_one_gpu(23000), asked.now() == "1");
+    EXPECT_FALSE(serves_ranks_of_one_gpu(22909));
+    EXPECT_FALSE(serves_ranks_of_one_gpu(0));
+  }
+}
+
 #ifdef DSTUNE_HAS_NCCL
+
+// NCCL takes variables for all communicators of the process: beside PyTorch they are the user's.
+TEST(FindNcclTest, VariablesAreForAProcessOfItsOwn) {
+  for (const SharedWith shared_with : {SharedWith::nobody, SharedWith::pytorch}) {
+    for (const char* const before : {static_cast<const char*>(nullptr), "1"}) {
+      const Variable blocking("NCCL_COMM_BLOCKING", before);
+      const Variable connect("NCCL_RUNTIME_CONNECT", before);
+      const Variable registers("NCCL_GRAPH_REGISTER", before);
+      find_library("libnccl_that_nobody_has.so.2", shared_with);
+      EXPECT_EQ(blocking.now(), "not set") << "each communicator is as it was asked to be";
+      const std::string others = before != nullptr                   ? before
+                                 : shared_with == SharedWith::nobody ? "0"
+                                                                     : "not set";
+      EXPECT_EQ(connect.now(), others);
+      EXPECT_EQ(registers.now(), others);
+    }
+  }
+}
 
 TEST(FindNcclTest, SaysWhichFileIsMissing) {
   const FoundLibrary found = find_library("libnccl_that_nobody_has.so.2");

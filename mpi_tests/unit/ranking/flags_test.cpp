@@ -31,6 +31,20 @@ TEST(FlagsTest, SteadyStepsHaveNone) {
   EXPECT_THAT(flags_of(timed({1, 1, 9})), IsEmpty()) << "too few to tell";
 }
 
+TEST(FlagsTest, APowerCapIsNoneWhileTheClockIsNearItsHighest) {
+  Measurement measurement = timed({1, 1, 1});
+  measurement.gpu = GpuCondition{.sm_clock_mhz = 1935,
+                                 .max_sm_clock_mhz = 1980,
+                                 .temperature_c = 66,
+                                 .throttled_by = "power cap"};
+  EXPECT_THAT(flags_of(measurement), IsEmpty());
+  measurement.gpu->sm_clock_mhz = 1500;
+  EXPECT_THAT(flags_of(measurement), ElementsAre("throttled: power cap, 1500 of 1980 MHz, 66 °C"));
+  measurement.gpu->sm_clock_mhz = 1935;
+  measurement.gpu->throttled_by = "power cap, heat";
+  EXPECT_THAT(flags_of(measurement), ElementsAre(HasSubstr("throttled: power cap, heat")));
+}
+
 TEST(FlagsTest, CountsOutliers) {
   std::vector<double> steps_s(20, 1.0);
   steps_s[7] = 1.5;

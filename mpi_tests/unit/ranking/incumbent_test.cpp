@@ -72,11 +72,12 @@ TEST(IncumbentTest, WhoseOverheadsCostTooMuchLosesAtTheFirstLook) {
 
 TEST(IncumbentTest, WhatTheHostHidesIsNoError) {
   test::Draft draft = incumbent(2);
-  draft.target = test::constants_of(1, {10});
+  draft.rows[0].overheads = {0, 1};
+  // A module's, which the host calls while the device works.
+  draft.target = test::constants_of(1, {0, 10});
   draft.target->time.is_device_behind_host = true;
   // The host takes 10 s, 5 s for half of the work, of which it needs 0.2 · 10 itself.
-  const IncumbentEstimate estimate =
-      incumbent_estimate(draft.board(), challenger(), counts_of(0.2));
+  const IncumbentEstimate estimate = incumbent_estimate(draft.board(), challenger(), {0, 0.2});
   EXPECT_NEAR(estimate.step_s, 5, 1e-12);
   EXPECT_NEAR(estimate.standard_error, 0, 1e-12);
   EXPECT_GT(estimate.spread, 0);

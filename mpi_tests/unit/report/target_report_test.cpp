@@ -66,7 +66,7 @@ TEST_F(TargetReportTest, TheSummarySaysWhereTheDeviceWorksBehindTheHost) {
   answer_.recommendation->constants->time.is_device_behind_host = true;
   EXPECT_THAT(summary_text(answer_),
               HasSubstr("  the target's time: the longer of measured times x 2.00 and of "
-                        "DeepSpeed's work on the host, + the network's, off by"));
+                        "DeepSpeed's work on the host, + the update's and the network's, off by"));
 }
 
 TEST_F(TargetReportTest, ConstantsThatWereMeasuredAreNamedSo) {
@@ -100,10 +100,13 @@ TEST_F(TargetReportTest, TheSummarySaysWhatTheUsersRunsMadeOfIt) {
   EXPECT_THAT(summary_text(answer_),
               HasSubstr("  calibrated: measured times x 2 + 1e+06 us for each optimizer step + "
                         "2.5e+05 us for each call of all_gather\n"));
-  answer_.recommendation->calibration->fit.is_device_behind_host = true;
+  TimeCalibration& fit = answer_.recommendation->calibration->fit;
+  fit.is_device_behind_host = true;
+  of(fit.costs_s, Overhead::module_call) = 1e-3;
   EXPECT_THAT(summary_text(answer_),
-              HasSubstr("  calibrated: the longer of measured times x 2 and the host's 1e+06 us "
-                        "for each optimizer step + 2.5e+05 us for each call of all_gather\n"));
+              HasSubstr("  calibrated: the longer of measured times x 2 and the host's 1000 us for "
+                        "each module call + 1e+06 us for each optimizer step + 2.5e+05 us for "
+                        "each call of all_gather\n"));
 }
 
 TEST_F(TargetReportTest, TablesOfMembersHaveWhatWasMeasuredHere) {

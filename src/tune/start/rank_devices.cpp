@@ -83,8 +83,8 @@ FoundDevice without_gpu(const Topology& topology, const JobOptions& options,
 
 void warn_of_cuda() {
   log::warning(
-      "the CUDA backend of this release was tested without a GPU, never on one (docs/gpu.md); "
-      "--backend cpu does without it");
+      "the CUDA backend of this release was tried on one H100, not on several GPUs or other ones "
+      "(docs/gpu.md)");
 }
 
 /// Of variables that hold no secrets as a rule (of OMPI_MCA_orte_ some do).

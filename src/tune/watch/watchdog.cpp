@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -34,6 +35,8 @@ constexpr int looks_until_missed = 100;
 constexpr std::chrono::seconds end_limit{20};
 /// For what a rank writes and says before it leaves; a disk may hang.
 constexpr std::chrono::seconds last_words_limit{5};
+/// For the others to leave before the job is ended from outside.
+constexpr std::chrono::seconds before_abort{1};
 constexpr int stopped_early_code = static_cast<int>(ExitCode::stopped_early);
 
 const char* environment_variable(const char* name) {
@@ -46,6 +49,7 @@ struct Watchdog::State {
   const Launch launch = find_launch(environment_variable);
   const std::unique_ptr<Board> board = Board::attach(launch);
   std::atomic<int> world_rank = launch.world_rank;
+  std::atomic<int> num_hosts = 1;
   std::atomic<bool> have_all_come = launch.ranks_here == 0;
 
   int num_looks = 0;  ///< the watchdog's thread alone
@@ -71,6 +75,10 @@ Watchdog::~Watchdog() {
   thread_.request_stop();
   // It waits for a signal.
   pthread_kill(thread_.native_handle(), SIGTERM);
+}
+
+void Watchdog::note_hosts(int num_hosts) {
+  state_->num_hosts = num_hosts;
 }
 
 void Watchdog::note_world_rank(int world_rank) {
@@ -125,6 +133,37 @@ void Watchdog::note_end(int exit_code) {
 void Watchdog::leave(int exit_code) {
   kill_stopped();
   note_end(exit_code);
+  leave_now(exit_code);
+}
+
+/// Open MPI 4.1 with recovery on several hosts: mpirun never ends where a rank was lost, or where
+/// ranks return another code than 0, also behind MPI_Finalize (tried with 4.1.4, plain programs).
+bool Watchdog::waits_for_ever() const {
+  return state_->launch.outlives_ranks && state_->num_hosts > 1;
+}
+
+int Watchdog::code_behind_mpi(int exit_code) const {
+  return waits_for_ever() ? 0 : exit_code;
+}
+
+void Watchdog::leave_now(int exit_code) {
+  if (waits_for_ever()) {
+    bool ends_the_job = state_->world_rank == 0;
+    {
+      const std::lock_guard lock(state_->mutex);
+      ends_the_job |= state_->lost.contains(0);
+    }
+    if (ends_the_job) {
+      std::this_thread::sleep_for(before_abort);
+      // On a thread of its own, since MPI may be stuck.
+      try {
+        std::thread([exit_code] { MpiEnvironment::abort(exit_code); }).detach();
+        std::this_thread::sleep_for(last_words_limit);
+      } catch (const std::system_error&) {
+        // The launcher stays then; whoever started it has to end it.
+      }
+    }
+  }
   MpiEnvironment::leave_without_finalize(exit_code);
 }
 
@@ -252,6 +291,7 @@ void Watchdog::give_up(int exit_code, const std::string& reason) {
     // No thread is to be had: it leaves without a word.
   }
   note_end(exit_code);
+  if (waits_for_ever()) leave_now(exit_code);
   std::_Exit(exit_code);
 }
 

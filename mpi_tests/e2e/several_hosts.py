@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Jobs on two hosts, which are network namespaces of this machine: how each of them ends under recovery.
+
+    several_hosts.py PROGRAM MPIRUN
+
+Open MPI 4.1's `mpirun --enable-recovery` never ends on several hosts where a rank was lost, or where ranks
+return another code than 0. Code 77, with the reason, where there is no root, no `ip` or no Open MPI 4.1.
+"""
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+SPACE = {
+    "dstune": {"model": {"family": "gpt2", "hidden_size": 64, "num_layers": 2, "num_heads": 2, "vocab_size": 211,
+                         "max_positions": 64},
+               "sequence_length": 16, "workload": {"type": "synthetic", "step_time_s": 0.1},
+               "resources": {"num_gpus": 1}, "trial_budget_s": 2},
+    "autotuning": {"enabled": True, "tuner_type": "gridsearch", "tuner_early_stopping": 0},
+    "train_micro_batch_size_per_gpu": [1, 2, 3, 4], "gradient_accumulation_steps": [1, 2],
+    "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}, "zero_optimization": {"stage": [0, 1, 2]},
+}
+END_LIMIT_S = 60
+
+
+def skip(reason):
+    print(f"skipped: {reason}")
+    sys.exit(77)
+
+
+def run(*words):
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+class Hosts:
+    """Two namespaces with a link between them; mpirun starts in the first and reaches the second by an agent."""
+
+    def __init__(self, folder):
+        self.names = [f"dstune{os.getpid()}{letter}" for letter in "ab"]
+        self.addresses = ["10.77.0.1", "10.77.0.2"]
+        self.agent = folder / "agent"
+        first, second = self.names
+        self.agent.write_text("#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done; shift\n"
+                              f'exec ip netns exec {second} unshare --uts bash -c "hostname {second}; $*"\n')
+        self.agent.chmod(0o755)
+
+    def __enter__(self):
+        first, second = self.names
+        try:
+            for name in self.names:
+                run("ip", "netns", "add", name)
+            run("ip", "link", "add", f"v{first}", "netns", first, "type", "veth", "peer", "name", f"v{second}", "netns",
+                second)
+            for name, address in zip(self.names, self.addresses):
+                run("ip", "-n", name, "addr", "add", f"{address}/24", "dev", f"v{name}")
+                run("ip", "-n", name, "link", "set", "lo", "up")
+                run("ip", "-n", name, "link", "set", f"v{name}", "up")
+        except subprocess.CalledProcessError as error:
+            self.__exit__()
+            skip(f"no network namespaces: {error.stderr.decode().strip()}")
+        return self
+
+    def __exit__(self, *_):
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], check=False, stderr=subprocess.DEVNULL)
+
+    def command(self, mpirun, ranks, words):
+        places = ",".join(f"{address}:{count}" for address, count in zip(self.addresses, ranks))
+        subnet = "10.77.0.0/24"
+        options = ["--mca", "plm_rsh_agent", str(self.agent), "--host", places, "--enable-recovery", "--bind-to", "none",
+                   "--mca", "btl", "self,vader,tcp", "--mca", "btl_tcp_if_include", subnet, "--mca",
+                   "oob_tcp_if_include", subnet, "-np", str(sum(ranks))]
+        return ["ip", "netns", "exec", self.names[0], "unshare", "--uts", "bash", "-c",
+                f'hostname {self.names[0]}; exec "$@"', "-", mpirun, *options, *words]
+
+
+def process_of(rank, results):
+    for entry in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            variables = (entry / "environ").read_bytes().split(b"\0")
+            if results.encode() in words and f"OMPI_COMM_WORLD_RANK={rank}".encode() in variables:
+                return int(entry.name)
+    return None
+
+
+def wait_for(condition, limit_s):
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.1)
+    return None
+
+
+def try_job(hosts, folder, program, mpirun, name, code, options=(), ranks=(2, 2), space="space.json", fault=None):
+    """One job; `fault`: (rank, signal), sent once something has run. Returns what is wrong."""
+    results = f"results-{name}"
+    command = hosts.command(mpirun, ranks, [program, "--no-progress", "--results-dir", results, "--exps-dir",
+                                            f"exps-{name}", *options, space])
+    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                   "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
+    with (folder / f"{name}.log").open("wb") as log:
+        job = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                               start_new_session=True)
+        try:
+            if fault:
+                ran = wait_for(lambda: list((folder / results).glob("*/metrics.json")), END_LIMIT_S)
+                process = process_of(fault[0], results)
+                if not ran or process is None:
+                    return "nothing ran"
+                os.kill(process, fault[1])
+            began = time.monotonic()
+            job.wait(END_LIMIT_S + 30)
+            print(f"{name}: ended {time.monotonic() - began:.1f} s later", flush=True)
+        except subprocess.TimeoutExpired:
+            return "mpirun does not end"
+        finally:
+            if job.poll() is None:
+                os.killpg(job.pid, signal.SIGKILL)
+                job.wait()
+    if wait_for(lambda: not any(process_of(rank, results) for rank in range(sum(ranks))), 10) is None:
+        return "a rank is left"
+    if code is None:
+        return None
+    status = json.loads((folder / results / "exit_status.json").read_text(encoding="utf-8"))
+    return None if status["exit_code"] == code else f"exit_status.json says {status}, not {code}"
+
+
+def main():
+    program, mpirun = map(os.path.abspath, sys.argv[1:3])
+    if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("unshare"):
+        skip("hosts are made by root, with ip and unshare")
+    version = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
+    if "Open MPI) 4." not in version:
+        skip("this is about Open MPI 4")
+    failures = []
+    with tempfile.TemporaryDirectory(prefix="dstune-hosts-") as name:
+        folder = pathlib.Path(name)
+        (folder / "space.json").write_text(json.dumps(SPACE), encoding="utf-8")
+        (folder / "bad.json").write_text('{"bad":', encoding="utf-8")
+        stop = ("--time-limit", "8s")
+        with Hosts(folder) as hosts:
+            for case in ({"name": "bad-input", "code": None, "space": "bad.json"},
+                         {"name": "time-limit", "code": 75, "options": stop},
+                         {"name": "a-rank-is-killed", "code": 0, "fault": (3, signal.SIGKILL)},
+                         {"name": "rank-0-is-killed", "code": 75, "fault": (0, signal.SIGKILL)},
+                         {"name": "rank-0-is-stopped", "code": 75, "fault": (0, signal.SIGSTOP)}):
+                wrong = try_job(hosts, folder, program, mpirun, **case)
+                if wrong:
+                    failures.append(f"{case['name']}: {wrong}")
+                    print(failures[-1])
+                    print((folder / f"{case['name']}.log").read_text(errors="replace")[-3000:])
+    print(f"{len(failures)} of 5 jobs ended wrongly")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
