@@ -27,6 +27,8 @@ target_compile_options(dstune_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion>
   # g++ 12 sees overlapping copies in std::string's operator+ (GCC bug 105651).
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>
+  # std::stable_sort of g++ 12's library calls what that deprecates, and clang tells.
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:Clang>>:-Wno-deprecated-declarations>
   # Those of the compiler behind nvcc, but for what nvcc generates.
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wshadow,-Wconversion,-Wno-sign-conversion>)
 # A compiler that is newer than those we know warns of what they did not: that is no reason not to build.

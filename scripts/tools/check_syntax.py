@@ -45,6 +45,11 @@ def object_of(entry):
     return words[words.index("-o") + 1]
 
 
+def is_for_cuda(entry):
+    """Also a .cpp of kernels can be for nvcc, which has no option for the syntax alone."""
+    return pathlib.Path(words_of(entry)[0]).name == "nvcc"
+
+
 def syntax_command(entry):
     """The entry's command, which reads the source and writes nothing."""
     command, skip = [], False
@@ -75,7 +80,7 @@ def main():
 
     entries = json.loads((options.folder / "compile_commands.json").read_text())
     entries = [entry for entry in entries
-               if pathlib.Path(entry["file"]).suffix in LANGUAGES
+               if pathlib.Path(entry["file"]).suffix in LANGUAGES and not is_for_cuda(entry)
                and re.search(options.only, object_of(entry)) and not re.search(options.without, object_of(entry))]
     if not entries:
         sys.exit(f"{options.folder} has no source to check")
