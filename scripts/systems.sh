@@ -108,8 +108,10 @@ make_root() {
   rm -rf "$root"
   debootstrap --variant=minbase "${keyring[@]}" "--components=$components" "$suite" "$root" "$archive" \
     "/usr/share/debootstrap/scripts/$script" || return
-  # A bare system has no certificates; from here on its own keys are there.
-  sed -i 's/https:/http:/' "$root/etc/apt/sources.list"
+  # A bare system has no certificates; from here on its own keys are there. Users have its updates.
+  echo "deb ${archive/https:/http:} $suite ${components//,/ }" >"$root/etc/apt/sources.list"
+  [[ $suite == testing ]] ||
+    echo "deb ${archive/https:/http:} $suite-updates ${components//,/ }" >>"$root/etc/apt/sources.list"
   printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d" && chmod +x "$root/usr/sbin/policy-rc.d"
   printf '127.0.0.1 localhost %s\n' "$(hostname)" >"$root/etc/hosts"
   within "useradd --create-home tester && apt-get -q update" || return
