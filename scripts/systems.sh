@@ -24,6 +24,7 @@ source "$(dirname -- "${BASH_SOURCE[0]}")/needs.sh"
 
 debian=${DEBIAN_ARCHIVE:-}
 ubuntu=${UBUNTU_ARCHIVE:-}
+certificates=/etc/ssl/certs/ca-certificates.crt
 # system | suite | archive | components | a script of debootstrap that suits
 systems=(
   "debian-12|bookworm|$debian|main|sid"
@@ -126,13 +127,15 @@ make_root() {
 # within WORDS: a shell command in the root, in namespaces of its own.
 within() {
   cp -L /etc/resolv.conf "$root/etc/resolv.conf"
+  # Whom this machine trusts: a bare system knows no certificates, nor those of a site's own.
+  [[ ! -e $certificates ]] || cp -L "$certificates" "$root/etc/certificates.crt"
   # shellcheck disable=SC2016  # for the shell inside
   unshare --mount --pid --fork --kill-child sh -c '
     mount -t proc proc "$0/proc"
     mount --rbind /dev "$0/dev" && mount -t tmpfs -o mode=1777 tmpfs "$0/dev/shm"
     mount --rbind /sys "$0/sys" && mount --make-rslave "$0/sys"
     exec chroot "$0" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
-      DEBIAN_FRONTEND=noninteractive sh -c "$1"' "$root" "$1"
+      PIP_CERT=/etc/certificates.crt SSL_CERT_FILE=/etc/certificates.crt DEBIAN_FRONTEND=noninteractive sh -c "$1"' "$root" "$1"
 }
 
 # copy_checkout: what git would commit, and what it does not ignore, of this checkout.
