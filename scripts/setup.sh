@@ -104,9 +104,11 @@ ensure_needs() {
   fi
 }
 
-# build_release TARGET...: configures the release preset and builds the targets.
+# build_release TARGET...: configures the release preset and builds the targets. Where DSTUNE_WERROR is ON
+# it takes the preset ci, whose folder is the same and for which warnings are errors.
 build_release() {
-  local folder=$checkout/build/release fresh=()
+  local folder=$checkout/build/release fresh=() preset=release
+  [[ ${DSTUNE_WERROR:-OFF} != ON ]] || preset=ci
   if ! mkdir -p "$folder" 2>/dev/null || [[ ! -w $folder ]]; then
     say "$folder can not be written by this user (uid $(id -u)): use a checkout of your own, or delete build/"
     exit 1
@@ -118,8 +120,8 @@ build_release() {
   (
     cd "$checkout"
     # What an earlier attempt found wrongly, or did not find, stays in the cache: once without it.
-    cmake --preset release "${fresh[@]}" --log-level=WARNING || cmake --preset release --fresh --log-level=WARNING
-    cmake --build --preset release --parallel "$(build_jobs)" --target "$@"
+    cmake --preset "$preset" "${fresh[@]}" --log-level=WARNING || cmake --preset "$preset" --fresh --log-level=WARNING
+    cmake --build --preset "$preset" --parallel "$(build_jobs)" --target "$@"
   ) >&2
 }
 

@@ -3,6 +3,7 @@
 #   scripts/test.sh [--long|--all] [ctest's arguments]
 # --long runs the tests that take long (label `long`) instead, --all both. Further arguments go to
 # ctest, for instance  scripts/test.sh -R parallel.group  or  -L unit. The exit code is ctest's.
+# With DSTUNE_WERROR=ON in the environment a warning of the compiler is an error.
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/setup.sh"

@@ -50,6 +50,17 @@ inline dnnl::stream& stream() {
   return in_order;
 }
 
+/// `operands`: a, b, perhaps the bias, and c. oneDNN 3 has no descriptions of operations any more.
+template <typename... Descriptions>
+dnnl::matmul::primitive_desc choose(const dnnl::primitive_attr& attributes,
+                                    const Descriptions&... operands) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine(), operands..., attributes};
+#else
+  return {dnnl::matmul::desc(operands...), attributes, engine()};
+#endif
+}
+
 /// One oneDNN primitive: the terms [first_k, first_k + shape.k) of a product.
 class Piece {
  public:
@@ -72,9 +83,8 @@ class Piece {
       after.append_sum(1.0F);
       attributes.set_post_ops(after);
     }
-    const dnnl::matmul::desc description =
-        has_bias_ ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
-    const dnnl::matmul::primitive_desc chosen(description, attributes, engine());
+    const dnnl::matmul::primitive_desc chosen =
+        has_bias_ ? choose(attributes, a, b, bias, c) : choose(attributes, a, b, c);
     // Its plain loops are a hundred times slower than an fp32 product of converted operands.
     if (shape.type != DType::f32 && std::string_view(chosen.impl_info_str()).starts_with("ref"))
       throw dnnl::error(dnnl_unimplemented, "no fast product of this type");

@@ -140,7 +140,7 @@ DeviceProfile ProfileBuilder::build(GroupShape shape) const {
     std::map<std::int64_t, TimeSum> sums = curve.traced;
     for (const auto& [size, sum] : curve.alone) {
       const bool is_traced = std::ranges::any_of(
-          curve.traced, [size = size](const auto& traced) { return is_near(size, traced.first); });
+          curve.traced, [at = size](const auto& traced) { return is_near(at, traced.first); });
       if (!is_traced) sums[size] = sum;
     }
     (is_collective(curve.work.kind) ? group.collectives : profile.kernels)

@@ -22,7 +22,7 @@ constexpr Overheads likely_costs_s{20e-3,  0.1e-3, 0.1e-3, 1e-3,   1e-3,   0.1e-
 /// Constants may be off by such a share of themselves.
 constexpr double doubt = 0.2;
 /// Relative, of one run's time over another's.
-constexpr double noise = 0.03;
+constexpr double noise_of_runs = 0.03;
 /// Likewise, of a tiny engine's step.
 constexpr double noise_of_tiny = 0.05;
 /// By which shares constants may be off: standard deviations.
@@ -256,7 +256,7 @@ TimeCalibration fit_time(const std::vector<CalibrationPoint>& points,
   Vector fitted{factor};
   for (std::size_t i = 1; i < num_unknowns; ++i) {
     const double deviation_s = prior.deviations_s[i - 1] * (prior.is_of_one_machine ? factor : 1.0);
-    const double strength = noise / deviation_s;
+    const double strength = noise_of_runs / deviation_s;
     fitted[i] = by_factor.costs_s[i - 1];
     left[i][i] += strength * strength;
     right[i] += strength * strength * fitted[i];

@@ -1,0 +1,3 @@
+int returns_nothing_of_its_own(int unused) {
+  return 0;
+}
