@@ -8,9 +8,10 @@
 
 build=${BUILD:-$checkout/build/cuda}
 architectures=${ARCHITECTURES:-90-real}
-read -ra programs <<<"${PROGRAMS:-$(echo dstune-mpi libdstune-mpi.so tests/test_device_kernels tests/test_parallel_collectives_on_gpus
+programs=(dstune-mpi libdstune-mpi.so tests/test_device_kernels tests/test_parallel_collectives_on_gpus
   tests/test_parallel_train_on_gpus tests/test_parallel_experiments_on_gpus tests/test_e2e_backends
-  tests/hold_gpu_memory bench/gpu_step_bench bench/kernels_bench)}"
+  tests/hold_gpu_memory bench/gpu_step_bench bench/kernels_bench)
+[[ -z ${PROGRAMS:-} ]] || read -ra programs <<<"$PROGRAMS"
 
 build_programs() {
   cmake --preset cuda -B "$build" "-DCMAKE_CUDA_ARCHITECTURES=$architectures" --log-level=WARNING
@@ -46,7 +47,8 @@ build_fused_adam() {
   [[ -n ${TORCH_PYTHON:-} ]] || return 0
   local extensions=$folder/extensions
   if [[ ! -e $extensions/fused_adam/fused_adam.so ]]; then
-    DS_ACCELERATOR=cuda TORCH_CUDA_ARCH_LIST=${architectures_of_torch:-9.0} TORCH_EXTENSIONS_DIR=$extensions \
+    # "90-real" is 9.0 there.
+    DS_ACCELERATOR=cuda TORCH_CUDA_ARCH_LIST=$(sed 's/\(.\)\(-.*\)\{0,1\}$/.\1/' <<<"${architectures%%;*}") TORCH_EXTENSIONS_DIR=$extensions \
       CUDA_HOME=${CUDA_HOME:-/usr/local/cuda} PATH=$(dirname "$TORCH_PYTHON"):$PATH \
       "$TORCH_PYTHON" -c 'from deepspeed.ops.op_builder import FusedAdamBuilder as b; b().load()' >&2
   fi
