@@ -199,6 +199,31 @@ TEST_F(RefusalTest, NamesTheUnknownOption) {
   expect_refused({.ranks = 3, .args = {"--frobnicate", "space.json"}}, usage, {"--frobnicate"});
 }
 
+TEST_F(RefusalTest, AsksWhatAMistypedCommandMeans) {
+  job_.write("space.json", synthetic_space({1}, {1}));
+  expect_refused({.ranks = 3, .args = {"plna", "space.json"}}, usage, {"did you mean plan?"});
+  expect_refused({.ranks = 0, .args = {"Plan"}}, usage, {"did you mean plan?"});
+  expect_refused({.ranks = 0, .args = {"frobnicate", "space.json"}}, usage,
+                 {"\"frobnicate\" is neither a command nor a file"});
+  // A file of such a name is a space.
+  job_.write("plane", synthetic_space({1}, {1}));
+  EXPECT_EQ(job_.run({.ranks = 0, .args = {"plane", "--dry-run"}}).exit_code, 0);
+}
+
+TEST_F(RefusalTest, KnowsTheWordsForHelp) {
+  const std::string help = job_.run({.ranks = 0, .args = {"--help"}}).out;
+  EXPECT_EQ(count_of(help, "--backend"), 1) << help;
+  EXPECT_EQ(count_of(help, "sim"), 0) << "what is not built is not offered\n" << help;
+  for (const char* word : {"-h", "help"}) {
+    const Ended ended = job_.run({.ranks = 0, .args = {word}});
+    EXPECT_EQ(ended.exit_code, 0) << ended;
+    EXPECT_EQ(ended.out, help) << word;
+  }
+  job_.write("space.json", synthetic_space({1}, {1}));
+  expect_refused({.ranks = 0, .args = {"--backend", "sim", "space.json"}}, usage,
+                 {"use one of auto, cpu, cuda"});
+}
+
 TEST_F(RefusalTest, WantsASpace) {
   expect_refused({.ranks = 3}, usage, {"no space.json"});
 }

@@ -106,9 +106,6 @@ int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watc
       if (is_first_process()) output() << (line.help ? help_text() : version_text());
       return code(ExitCode::ok);
     }
-    if (line.job.backend == Backend::sim) {
-      throw UsageError("--backend sim is not built in this release: use cpu");
-    }
     line.job.version = DSTUNE_VERSION;
     // A plan for another cluster takes nothing from this machine.
     if (!line.job.dry_run || !line.job.hostfile)
