@@ -61,6 +61,7 @@ po::options_description visible_options() {
   value("exps-dir", "DIR", "where experiment files go (default autotuning_exps)");
   add("overwrite",
       "once the input has passed, delete what dstune-mpi wrote there before (default: resume)");
+  add("retry-failed", "run again what failed or timed out before (default: its result counts)");
   values("experiments", "FILE",
          "run exactly this experiment file {name, ds_config, num_gpus, num_nodes}; may repeat");
   values(
@@ -190,6 +191,7 @@ Overrides overrides_of(const GivenOptions& given) {
   overrides.results_dir = given.text("results-dir");
   overrides.exps_dir = given.text("exps-dir");
   overrides.overwrite = given.has("overwrite");
+  overrides.retry_failed = given.has("retry-failed");
   overrides.full = given.has("full");
   overrides.verify = given.has("verify");
   if (const auto script = given.text("verify"); script && *script != own_script)

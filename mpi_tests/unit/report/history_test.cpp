@@ -60,6 +60,23 @@ TEST(HistoryTest, RepeatsAreKeptInOrder) {
   EXPECT_TRUE(history.deaths.empty());
 }
 
+TEST(HistoryTest, WhatFailedIsForgottenWhereItIsToRunAgain) {
+  const auto with = [](Status status, int attempt) {
+    Record record = test::sample_record("any");
+    record.measurement.status = status;
+    record.attempt = attempt;
+    return record;
+  };
+  History history =
+      history_of({start_job, event::finished("failed", with(Status::failed, 2)),
+                  event::finished("late", with(Status::timed_out, 1)),
+                  event::finished("large", with(Status::out_of_memory, 1)),
+                  event::finished("other", with(Status::failed, 1)), finish("good"), end_job});
+  EXPECT_EQ(forget_failed(history, {"failed", "late", "large", "good", "absent"}), 2U);
+  EXPECT_EQ(history.retried, (std::map<std::string, int>{{"failed", 2}, {"late", 1}}));
+  EXPECT_EQ(history.finished.size(), 3U) << "what is of no member stays";
+}
+
 TEST(HistoryTest, ASearchIsCompleteWhereItsJobEndedWithZero) {
   const auto job = [](const char* key) { return event::job_started({{"search_key", key}}); };
   const History history = history_of(

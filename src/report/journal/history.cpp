@@ -347,4 +347,27 @@ History understand(const JournalContent& content, const std::string& path) {
   return reading.take_history();
 }
 
+std::size_t forget_failed(History& history, const std::vector<std::string>& keys) {
+  const auto has_failed = [](const Measurement& measurement) {
+    return measurement.status == Status::failed || measurement.status == Status::timed_out;
+  };
+  std::size_t count = 0;
+  for (const std::string& key : keys) {
+    const auto known = history.finished.find(key);
+    const auto died = history.deaths.find(key);
+    if (known != history.finished.end() && has_failed(known->second.measurement)) {
+      history.retried[key] = known->second.attempt;
+      history.finished.erase(known);
+    } else if (died != history.deaths.end() && history.died_alone.contains(key)) {
+      history.retried[key] = died->second;
+    } else {
+      continue;
+    }
+    history.deaths.erase(key);
+    history.died_alone.erase(key);
+    ++count;
+  }
+  return count;
+}
+
 }  // namespace dstune
