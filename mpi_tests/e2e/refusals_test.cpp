@@ -107,6 +107,18 @@ TEST_F(RefusalTest, SendsNoControlCharacterToTheTerminal) {
                  {R"(can not read \x1B[2J.json)"});
 }
 
+TEST_F(RefusalTest, RefusesExperimentsWithNamesThatNoFileCanHave) {
+  job_.write_text("space.json", good_text());
+  for (const std::size_t size : {241U, 251U, 255U, 300U}) {
+    job_.write("experiment.json", {{"ds_config", {{"train_micro_batch_size_per_gpu", 1}}},
+                                   {"num_gpus", 1},
+                                   {"name", std::string(size, 'n')}});
+    expect_refused(
+        {.ranks = 0, .args = {"plan", "--experiments", "experiment.json", "space.json"}}, bad_input,
+        {"experiment.json:6: /name: ", "at most 240 characters, not " + std::to_string(size)});
+  }
+}
+
 TEST_F(RefusalTest, RefusesExperimentsWithNamesOfOurFiles) {
   job_.write_text("space.json", good_text());
   for (const char* name : {"lock", "summary.txt", "journal.jsonl", "optimal"}) {
