@@ -1,5 +1,6 @@
 // What is refused: the exit code, one message that names the place, nothing written, nobody left
 // waiting.
+#include <cstdlib>
 #include <filesystem>
 
 #include <gtest/gtest.h>
@@ -234,6 +235,22 @@ TEST_F(RefusalTest, KnowsTheWordsForHelp) {
   job_.write("space.json", synthetic_space({1}, {1}));
   expect_refused({.ranks = 0, .args = {"--backend", "sim", "space.json"}}, usage,
                  {"use one of auto, cpu, cuda"});
+}
+
+TEST_F(RefusalTest, NamesTheLimitThatLetsNothingRun) {
+  if (std::getenv("ASAN_OPTIONS") != nullptr) GTEST_SKIP() << "its shadow needs more";
+  job_.write("space.json", synthetic_space({1}, {1}));
+  const auto limited = [](const std::string& limit) {
+    return std::vector<std::string>{"sh", "-c", "ulimit " + limit + " && exec \"$@\"", "sh"};
+  };
+  for (const auto& [limit, said] :
+       {std::pair("-s 64", "the stack is limited to 64.0 KiB (ulimit -s)"),
+        std::pair("-v 300000", "the address space is limited to 293 MiB (ulimit -v)")}) {
+    for (const int ranks : {0, 2}) {
+      expect_refused({.ranks = ranks, .args = {"space.json"}, .launcher = limited(limit)},
+                     no_device, {said});
+    }
+  }
 }
 
 TEST_F(RefusalTest, WantsASpace) {
