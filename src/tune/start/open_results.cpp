@@ -63,6 +63,10 @@ Value identity(const JobSpec& job, const WorkloadSpec& spec, const engine::Loade
   return all;
 }
 
+double seconds_since(std::chrono::steady_clock::time_point then) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
+}
+
 /// --retry-failed. Whether any is to run again. The journal keeps what they were.
 bool retry_failed(Preparation& ready) {
   const std::size_t count =
@@ -150,6 +154,8 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
                              {"resident_bytes", ready.engine.resident_bytes}};
   ready.journal->add(event::job_started({{"version", options.version},
                                          {"time", format_time(std::chrono::system_clock::now())},
+                                         {"elapsed_s", seconds_since(options.began)},
+                                         {"num_ranks", num_ranks(ready.training_ranks)},
                                          {"command", options.command_line},
                                          {"measuring_version", measuring_version},
                                          {"machine", fingerprint},
