@@ -2,8 +2,16 @@
 # From a fresh checkout to an optimal DeepSpeed configuration: installs what is missing (setup.sh),
 # builds, and tunes the example on 4 ranks. The answer stands in autotuning_results/ of the checkout.
 # Further arguments go to dstune-mpi; the exit code is its own. A second run resumes: it repeats
-# nothing. RANKS changes the number of ranks.
+# nothing. RANKS changes the number of ranks, 2 or more.
 set -euo pipefail
+# Before anything is installed or built.
+case ${1:-} in
+  -h | --help | help)
+    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
+    printf 'Options of dstune-mpi: build/release/dstune-mpi --help, once it is built.\n'
+    exit 0
+    ;;
+esac
 # shellcheck source=scripts/setup.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/setup.sh"
 

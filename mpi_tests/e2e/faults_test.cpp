@@ -1,4 +1,5 @@
 // What goes wrong in one experiment costs that experiment.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "results.hpp"
@@ -57,6 +58,30 @@ TEST_F(FaultTest, AnExceptionOnOneRankIsTheGroups) {
   expect_only_first_failed(run("throw@1:" + first_), "failed");
   EXPECT_NE(results_table(job_)[first_]["reason"].find("rank 1"), std::string::npos)
       << "the reason names the rank";
+}
+
+TEST_F(FaultTest, WhatFailedRunsAgainWhereThatIsAskedFor) {
+  expect_only_first_failed(run("throw@1:" + first_), "failed");
+  const auto again = [&](const std::vector<std::string>& options) {
+    std::vector<std::string> args = options;
+    args.emplace_back("space.json");
+    const std::size_t before = journal(job_).size();
+    const Ended ended = job_.run({.ranks = 2, .args = args});
+    expect_exit(job_, ended, 0);
+    return names_of(journal(job_), "started", before);
+  };
+  EXPECT_THAT(again({}), testing::IsEmpty()) << "its result counts";
+  EXPECT_EQ(results_table(job_)[first_]["status"], "failed");
+
+  EXPECT_EQ(again({"--retry-failed"}), std::vector<std::string>{first_});
+  EXPECT_EQ(all_metrics(job_)[first_]["status"], "ok");
+  EXPECT_EQ(all_metrics(job_)[first_]["attempt"], 2);
+  EXPECT_EQ(results_table(job_)[first_]["status"], "ok");
+  std::vector<std::string> statuses;
+  for (const Json& event : journal(job_))
+    if (event["kind"] == "finished" && event["name"] == first_) statuses.push_back(event["status"]);
+  EXPECT_THAT(statuses, testing::ElementsAre("failed", "ok")) << "the journal keeps both";
+  EXPECT_THAT(again({"--retry-failed"}), testing::IsEmpty()) << "nothing failed any more";
 }
 
 TEST_F(FaultTest, AnExceptionOnTheLeaderIsTheGroups) {

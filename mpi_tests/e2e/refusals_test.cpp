@@ -1,5 +1,6 @@
 // What is refused: the exit code, one message that names the place, nothing written, nobody left
 // waiting.
+#include <cstdlib>
 #include <filesystem>
 
 #include <gtest/gtest.h>
@@ -107,6 +108,18 @@ TEST_F(RefusalTest, SendsNoControlCharacterToTheTerminal) {
                  {R"(can not read \x1B[2J.json)"});
 }
 
+TEST_F(RefusalTest, RefusesExperimentsWithNamesThatNoFileCanHave) {
+  job_.write_text("space.json", good_text());
+  for (const std::size_t size : {241U, 251U, 255U, 300U}) {
+    job_.write("experiment.json", {{"ds_config", {{"train_micro_batch_size_per_gpu", 1}}},
+                                   {"num_gpus", 1},
+                                   {"name", std::string(size, 'n')}});
+    expect_refused(
+        {.ranks = 0, .args = {"plan", "--experiments", "experiment.json", "space.json"}}, bad_input,
+        {"experiment.json:6: /name: ", "at most 240 characters, not " + std::to_string(size)});
+  }
+}
+
 TEST_F(RefusalTest, RefusesExperimentsWithNamesOfOurFiles) {
   job_.write_text("space.json", good_text());
   for (const char* name : {"lock", "summary.txt", "journal.jsonl", "optimal"}) {
@@ -197,6 +210,47 @@ TEST_F(RefusalTest, NamesThePresetThatDoesNotExist) {
 TEST_F(RefusalTest, NamesTheUnknownOption) {
   job_.write("space.json", synthetic_space({1}, {1}));
   expect_refused({.ranks = 3, .args = {"--frobnicate", "space.json"}}, usage, {"--frobnicate"});
+}
+
+TEST_F(RefusalTest, AsksWhatAMistypedCommandMeans) {
+  job_.write("space.json", synthetic_space({1}, {1}));
+  expect_refused({.ranks = 3, .args = {"plna", "space.json"}}, usage, {"did you mean plan?"});
+  expect_refused({.ranks = 0, .args = {"Plan"}}, usage, {"did you mean plan?"});
+  expect_refused({.ranks = 0, .args = {"frobnicate", "space.json"}}, usage,
+                 {"\"frobnicate\" is neither a command nor a file"});
+  // A file of such a name is a space.
+  job_.write("plane", synthetic_space({1}, {1}));
+  EXPECT_EQ(job_.run({.ranks = 0, .args = {"plane", "--dry-run"}}).exit_code, 0);
+}
+
+TEST_F(RefusalTest, KnowsTheWordsForHelp) {
+  const std::string help = job_.run({.ranks = 0, .args = {"--help"}}).out;
+  EXPECT_EQ(count_of(help, "--backend"), 1) << help;
+  EXPECT_EQ(count_of(help, "sim"), 0) << "what is not built is not offered\n" << help;
+  for (const char* word : {"-h", "help"}) {
+    const Ended ended = job_.run({.ranks = 0, .args = {word}});
+    EXPECT_EQ(ended.exit_code, 0) << ended;
+    EXPECT_EQ(ended.out, help) << word;
+  }
+  job_.write("space.json", synthetic_space({1}, {1}));
+  expect_refused({.ranks = 0, .args = {"--backend", "sim", "space.json"}}, usage,
+                 {"use one of auto, cpu, cuda"});
+}
+
+TEST_F(RefusalTest, NamesTheLimitThatLetsNothingRun) {
+  if (std::getenv("ASAN_OPTIONS") != nullptr) GTEST_SKIP() << "its shadow needs more";
+  job_.write("space.json", synthetic_space({1}, {1}));
+  const auto limited = [](const std::string& limit) {
+    return std::vector<std::string>{"sh", "-c", "ulimit " + limit + " && exec \"$@\"", "sh"};
+  };
+  for (const auto& [limit, said] :
+       {std::pair("-s 64", "the stack is limited to 64.0 KiB (ulimit -s)"),
+        std::pair("-v 300000", "the address space is limited to 293 MiB (ulimit -v)")}) {
+    for (const int ranks : {0, 2}) {
+      expect_refused({.ranks = ranks, .args = {"space.json"}, .launcher = limited(limit)},
+                     no_device, {said});
+    }
+  }
 }
 
 TEST_F(RefusalTest, WantsASpace) {

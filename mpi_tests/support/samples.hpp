@@ -123,12 +123,15 @@ struct Draft {
   std::optional<TimeCalibration> calibration{};  ///< as if the user's own runs had said so
   std::optional<TargetConstants> target{};
   int num_ranks = 0;
+  int earlier_jobs = 0;
+  double earlier_s = 0, earlier_rank_s = 0;
   Finals finals{};
   double elapsed_s = 0;
   std::optional<double> chance_of_better{};
 
   [[nodiscard]] Scoreboard board() const {
-    Scoreboard board({metric, user_runs, memory_offset_bytes, baseline_row, target, num_ranks},
+    Scoreboard board({metric, user_runs, memory_offset_bytes, baseline_row, target, num_ranks,
+                      earlier_jobs, earlier_s, earlier_rank_s},
                      rows);
     if (calibration) board.calibrate(*calibration);
     board.join_finals(finals.finalists);

@@ -34,8 +34,7 @@ std::optional<std::string> find_own_library() {
 std::optional<engine::EngineRequest> request_of(int argc, char** argv) {
   try {
     const CommandLine line = parse_command_line(argc, argv);
-    const bool runs = !line.help && !line.version && !line.job.dry_run;
-    if (!runs || line.job.backend == Backend::sim) return std::nullopt;
+    if (line.help || line.version || line.job.dry_run) return std::nullopt;
     return engine::engine_request(line.job.space_path, line.job.overrides.verify);
   } catch (const Error&) {
     return std::nullopt;

@@ -1,5 +1,7 @@
 #include "options.hpp"
 
+#include <array>
+#include <filesystem>
 #include <limits>
 #include <sstream>
 #include <vector>
@@ -8,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "dstune/base/error.hpp"
+#include "dstune/base/json.hpp"
 #include "dstune/base/text.hpp"
 
 namespace dstune {
@@ -32,8 +35,9 @@ po::options_description visible_options() {
   value("model", "FILE|NAME",
         "Hugging Face config.json, or a preset (gpt2, gpt2-medium, llama-7b, ...); overrides "
         "dstune.model");
-  value("backend", "auto|cpu|cuda|sim",
-        "what experiments run on (default auto; this release has cpu)");
+  value("backend", "auto|cpu|cuda",
+        "what experiments run on (default auto: cuda where every rank has a GPU that answers, else "
+        "cpu)");
   value("hostfile", "FILE",
         "MPI or DeepSpeed hostfile: train on these hosts and slots only; with --dry-run it is the "
         "cluster");
@@ -57,6 +61,7 @@ po::options_description visible_options() {
   value("exps-dir", "DIR", "where experiment files go (default autotuning_exps)");
   add("overwrite",
       "once the input has passed, delete what dstune-mpi wrote there before (default: resume)");
+  add("retry-failed", "run again what failed or timed out before (default: its result counts)");
   values("experiments", "FILE",
          "run exactly this experiment file {name, ds_config, num_gpus, num_nodes}; may repeat");
   values(
@@ -84,7 +89,7 @@ po::options_description visible_options() {
   add("no-progress", "no progress lines");
   value("color", "auto|always|never", "colour of messages (default auto)");
   add("version", "versions of dstune-mpi and its libraries");
-  add("help", "this text");
+  add("help", "this text; -h, too");
   return all;
 }
 
@@ -186,6 +191,7 @@ Overrides overrides_of(const GivenOptions& given) {
   overrides.results_dir = given.text("results-dir");
   overrides.exps_dir = given.text("exps-dir");
   overrides.overwrite = given.has("overwrite");
+  overrides.retry_failed = given.has("retry-failed");
   overrides.full = given.has("full");
   overrides.verify = given.has("verify");
   if (const auto script = given.text("verify"); script && *script != own_script)
@@ -212,10 +218,7 @@ void fill(const GivenOptions& given, CommandLine& line) {
   job.hostfile = given.text("hostfile");
   job.host_filter = host_filter_of(given);
   given.choose("backend", job.backend,
-               {{"auto", Backend::automatic},
-                {"cpu", Backend::cpu},
-                {"cuda", Backend::cuda},
-                {"sim", Backend::sim}});
+               {{"auto", Backend::automatic}, {"cpu", Backend::cpu}, {"cuda", Backend::cuda}});
   given.choose("format", job.json_output, {{"text", false}, {"json", true}});
   job.import_dir = given.text("import");
   job.calibration_files = given.all("calibrate");
@@ -237,6 +240,31 @@ void fill(const GivenOptions& given, CommandLine& line) {
   if (job.quiet && job.verbose) {
     throw UsageError("--quiet and --verbose contradict each other: leave one out");
   }
+}
+
+enum class Verb { plan, help };
+constexpr std::array<std::pair<std::string_view, Verb>, 2> verbs{
+    {{"plan", Verb::plan}, {"help", Verb::help}}};
+
+/// What the first word asks for; nothing: it is an option or a file. Throws UsageError where it is
+/// a mistyped command: no such file is there, and no file of a space has such a name.
+std::optional<Verb> verb_of(const std::string& word, bool is_followed) {
+  std::vector<std::string_view> names;
+  for (const auto& [name, verb] : verbs) {
+    if (name == word) return verb;
+    names.push_back(name);
+  }
+  std::error_code ignored;
+  if (word.empty() || word.find_first_of("-./") != word.npos ||
+      std::filesystem::exists(word, ignored))
+    return std::nullopt;
+  const auto meant = json::nearest(lower_case(word), names);
+  if (!meant && !is_followed) return std::nullopt;
+  throw UsageError(
+      fmt::format("\"{}\" is neither a command nor a file{}", word,
+                  meant ? fmt::format(": did you mean {}?", *meant)
+                        : fmt::format("; the commands are {}, without one a space is run",
+                                      fmt::join(names, ", "))));
 }
 
 /// "--time-limit 10m (600 s)"
@@ -264,8 +292,10 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   for (int i = 0; i < argc; ++i) {
     line.job.command_line += (i > 0 ? " " : "") + std::string(argv[i]);
   }
-  if (argc > 1 && std::string_view(argv[1]) == "plan") {
-    line.job.dry_run = true;
+  if (const std::optional<Verb> verb = argc > 1 ? verb_of(argv[1], argc > 2) : std::nullopt) {
+    line.job.dry_run = verb == Verb::plan;
+    line.help = verb == Verb::help;
+    if (line.help) return line;
     --argc;
     ++argv;
   }
@@ -276,10 +306,15 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   positional.add("space", -1);
   po::variables_map map;
   Strings words;
-  for (int word = 1; word < argc; ++word)
-    words.push_back(argv[word] == std::string_view("--verify")
-                        ? std::string("--verify=") + own_script
-                        : argv[word]);
+  for (int place = 1; place < argc; ++place) {
+    const std::string_view word = argv[place];
+    if (word == "-h")
+      words.emplace_back("--help");
+    else if (word == "--verify")
+      words.push_back(std::string("--verify=") + own_script);
+    else
+      words.emplace_back(word);
+  }
   try {
     // No guessing: an abbreviation that works today would be ambiguous tomorrow.
     const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing &
@@ -313,7 +348,8 @@ std::string help_text() {
       << "Finds the fastest DeepSpeed (ZeRO) configuration for a model on this machine, inside one "
          "MPI job.\n\n"
          "  mpirun -np N dstune-mpi [options] space.json\n"
-         "  dstune-mpi plan [options] space.json        as --dry-run: no MPI, no file\n\n"
+         "  dstune-mpi plan [options] space.json        as --dry-run: no MPI, no file\n"
+         "  dstune-mpi help                             this text\n\n"
          "space.json is a DeepSpeed config in which any value may be a list of candidates; "
          "docs/space.md\ndescribes it. Progress goes to stderr, results to stdout and "
          "<results-dir>.\n\n"

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <string>
 #include <thread>
 
@@ -21,6 +22,7 @@
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/tune/job.hpp"
 #include "dstune/tune/watchdog.hpp"
+#include "limits.hpp"
 #include "options.hpp"
 
 namespace dstune {
@@ -106,9 +108,6 @@ int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watc
       if (is_first_process()) output() << (line.help ? help_text() : version_text());
       return code(ExitCode::ok);
     }
-    if (line.job.backend == Backend::sim) {
-      throw UsageError("--backend sim is not built in this release: use cpu");
-    }
     line.job.version = DSTUNE_VERSION;
     // A plan for another cluster takes nothing from this machine.
     if (!line.job.dry_run || !line.job.hostfile)
@@ -126,13 +125,23 @@ int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watc
   } catch (const std::exception& error) {
     // Other ranks may be waiting for this one: nothing but the end of the job gets them out.
     log::set_level(log::Level::error);
-    log::error(std::string("internal error: ") + error.what());
+    const bool is_of_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+                              dynamic_cast<const OutOfMemory*>(&error) != nullptr;
+    log::error(std::string("internal error: ") + error.what() +
+               (is_of_memory ? memory_limit_hint() : ""));
     watchdog.note_end(code(ExitCode::internal));
     MpiEnvironment::abort(code(ExitCode::internal));
   }
 }
 
 }  // namespace
+
+std::optional<int> refuse_low_limits() {
+  const std::string limit = low_limit();
+  if (limit.empty()) return std::nullopt;
+  report_problem(limit);
+  return code(ExitCode::no_device);
+}
 
 int run_program(int argc, char** argv, const std::string& engine_refusal) {
   // A file that has reached the limit on its size is a disk that is full: the write says so.

@@ -1,9 +1,13 @@
 #pragma once
 /// The whole program, as an executable or inside Python.
 
+#include <optional>
 #include <string>
 
 namespace dstune {
+
+/// Where the system's limits let nothing run: the exit code, once that has been said.
+std::optional<int> refuse_low_limits();
 
 /// `engine_refusal`: why this process is not inside the Python that its input asks for; or empty.
 /// Returns the exit code. The calling thread blocks the signals to stop from then on.

@@ -62,12 +62,14 @@ void sync_folder(const std::string& folder) {
 /// A file beside its target that disappears unless it is renamed.
 class TemporaryFile {
  public:
-  TemporaryFile(const std::string& folder, const std::string& target) : target_(target) {
+  TemporaryFile(const std::string& folder, const std::string& target, Readers readers)
+      : target_(target) {
+    const mode_t mode = readers == Readers::owner ? 0600 : 0666;
     static std::atomic<unsigned> count{0};
     int cause = EEXIST;
     while (cause == EEXIST) {  // left behind by a dead process, or another host's on a shared disk
       path_ = fmt::format("{}/.dstune-{}-{}.tmp", folder, ::getpid(), count++);
-      descriptor_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+      descriptor_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
       cause = descriptor_ ? 0 : errno;
     }
     if (cause != 0) fail("write", target_, cause);
@@ -112,11 +114,11 @@ void check_output_file(const std::string& path) {
     refuse_kind("write", path, found.st_mode);
 }
 
-void write_file_atomically(const std::string& path, std::string_view content,
-                           Durability durability) {
+void write_file_atomically(const std::string& path, std::string_view content, Durability durability,
+                           Readers readers) {
   check_output_file(path);
   const std::string folder = folder_of(path);
-  TemporaryFile temporary(folder, path);
+  TemporaryFile temporary(folder, path, readers);
   temporary.fill(content, durability);
   temporary.rename();
   if (durability == Durability::synced) sync_folder(folder);

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "dstune/base/archive.hpp"
+#include "dstune/base/checked.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/model/parameter_table.hpp"
 #include "reading.hpp"
@@ -202,6 +203,14 @@ std::string sized_name(const ModelSpec& spec) {
   return fmt::format("{}-{:.0f}K", family, count / 1e3);
 }
 
+/// Sums over parameters are taken in 64 bits, their bytes in all states included.
+void check_bytes(const ModelSpec& spec) {
+  ModelSpec one_block = spec;
+  one_block.num_layers = 1;
+  static_cast<void>(checked_product("bytes of the model's states", most_bytes_of_parameter,
+                                    ParameterTable(one_block).total_elements(), spec.num_layers));
+}
+
 void check_shape(const ModelSpec& spec, const json::Node& node, json::Problems& problems) {
   if (spec.num_heads % spec.num_kv_heads != 0) {
     problems.add(node.problem(fmt::format(
@@ -221,6 +230,12 @@ void check_shape(const ModelSpec& spec, const json::Node& node, json::Problems& 
         fmt::format("rotary positions need an even number of a head's elements, not {} (of {}); "
                     "change the number of heads",
                     spec.rotary_size(), spec.head_size)));
+  }
+  if (!problems.all().empty()) return;
+  try {
+    check_bytes(spec);
+  } catch (const OverflowError& error) {
+    problems.add(node.problem(fmt::format("{}; make the model smaller", error.what())));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "dstune/base/checked.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/model/module_names.hpp"
 
@@ -115,7 +116,7 @@ class Units {
 
   void add(Parameter parameter) {
     parameter.offset = total_;
-    total_ += parameter.elements();
+    total_ = checked_sum("parameters of the model", total_, parameter.elements());
     parameters_.push_back(std::move(parameter));
   }
 

@@ -26,6 +26,9 @@ std::int64_t head_size_of(std::int64_t hidden_size, std::int64_t num_heads, cons
 /// Largest size of any dimension: products of four of them stay far from overflow.
 inline constexpr std::int64_t largest_size = 1'000'000;
 
+/// More bytes than training takes a parameter anywhere, all copies and sums together.
+inline constexpr std::int64_t most_bytes_of_parameter = 64;
+
 /// A Hugging Face config; null stands for absent.
 class Config {
  public:

@@ -75,13 +75,17 @@ std::optional<BaselineStanding> baseline_of(const Scoreboard& board, std::size_t
 TuningCost cost_of(const Scoreboard& board, std::size_t answer,
                    const std::optional<BaselineStanding>& baseline) {
   constexpr double s_per_hour = 3600;
-  TuningCost cost{board.elapsed_s() * board.setup().num_ranks / s_per_hour};
+  const ScoreboardSetup& setup = board.setup();
+  TuningCost cost{
+      .gpu_hours = (board.elapsed_s() * setup.num_ranks + setup.earlier_rank_s) / s_per_hour,
+      .earlier_jobs = setup.earlier_jobs,
+      .elapsed_s = board.elapsed_s() + setup.earlier_s};
   if (!baseline || !baseline->gain || !(*baseline->gain > 0)) return cost;
   const double after = *throughput_of(board, answer);
   const double saved_s_a_sample = (1 + *baseline->gain) / after - 1 / after;
   const Experiment& experiment = board.row(answer).record->experiment;
   const auto batch = static_cast<double>(global_batch(experiment.config, experiment.shape.size()));
-  cost.earned_back_steps = std::ceil(board.elapsed_s() / saved_s_a_sample / batch);
+  cost.earned_back_steps = std::ceil(cost.elapsed_s / saved_s_a_sample / batch);
   return cost;
 }
 

@@ -290,10 +290,13 @@ std::string gain_text(const Recommendation& recommendation) {
   return fmt::format("{:.3g} times as fast as the baseline {}", factor, name);
 }
 
-std::string cost_text(const Recommendation& recommendation, double elapsed_s) {
+std::string cost_text(const Recommendation& recommendation) {
   const TuningCost& cost = recommendation.cost;
-  const std::string hours =
-      fmt::format("{}, {:.3g} GPU-hours", format_duration(elapsed_s), cost.gpu_hours);
+  std::string hours =
+      fmt::format("{}, {:.3g} GPU-hours", format_duration(cost.elapsed_s), cost.gpu_hours);
+  if (cost.earlier_jobs > 0)
+    hours += fmt::format(", {} earlier job{} included", cost.earlier_jobs,
+                         cost.earlier_jobs == 1 ? "" : "s");
   if (!cost.earned_back_steps) return hours + "; not earned back: there is no gain";
   return fmt::format("{}; earned back after {:.0f} optimizer steps with it", hours,
                      *cost.earned_back_steps);

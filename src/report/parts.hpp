@@ -127,7 +127,7 @@ std::string undecided_text(const Recommendation& recommendation);
 /// The answer beside the baseline; empty where there is none.
 std::string gain_text(const Recommendation& recommendation);
 /// What the tuning took, and when it is earned back.
-std::string cost_text(const Recommendation& recommendation, double elapsed_s);
+std::string cost_text(const Recommendation& recommendation);
 /// How steady the machine was, and what that did to the answer; empty where nothing was compared.
 std::string machine_text(const Answer& answer);
 

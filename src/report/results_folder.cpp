@@ -34,6 +34,11 @@ void write_unsynced(const std::string& path, const std::string& content) {
   write_file_atomically(path, content, Durability::rename_only);
 }
 
+/// A user's command may hold a token.
+Readers readers_of(const std::optional<std::string>& training_command) {
+  return training_command ? Readers::owner : Readers::by_umask;
+}
+
 std::string exit_status_text(ExitCode code, const std::string& reason) {
   return indented({{"exit_code", static_cast<int>(code)},
                    {"reason", reason},
@@ -232,8 +237,9 @@ void ResultsFolder::write_metrics(const Record& record, Metric metric,
 }
 
 void ResultsFolder::write_traceback(const std::string& name, const std::string& traceback) {
-  write_unsynced(fmt::format("{}/{}", experiment_folder(name), file_name::traceback),
-                 printable_lines(traceback));
+  // It quotes the command's arguments where they are wrong.
+  write_file_atomically(fmt::format("{}/{}", experiment_folder(name), file_name::traceback),
+                        printable_lines(traceback), Durability::rename_only, Readers::owner);
 }
 
 void ResultsFolder::write_memory(const std::string& name, const MemoryTimeline& timeline) {
@@ -255,11 +261,13 @@ void ResultsFolder::write_optimal(const Recommendation& recommendation,
           ? launch_line(*training_command, shown_path, ds_config, experiment.shape, arg_mappings)
           : placeholder_launch_line(shown_path, experiment.shape);
   write_file_atomically(config_path, indented(ds_config));
-  write_file_atomically(file(file_name::optimal_command), command + "\n");
+  const Readers readers = readers_of(training_command);
+  write_file_atomically(file(file_name::optimal_command), command + "\n", Durability::synced,
+                        readers);
   json::Value optimal = optimal_json(recommendation, command);
   if (environment_.contains("deepspeed"))
     optimal["deepspeed_version"] = environment_["deepspeed"]["version"];
-  write_file_atomically(file(file_name::optimal), indented(optimal));
+  write_file_atomically(file(file_name::optimal), indented(optimal), Durability::synced, readers);
 }
 
 void ResultsFolder::write_verification(const Recommendation& recommendation,
@@ -277,7 +285,8 @@ void ResultsFolder::write_verification(const Recommendation& recommendation,
   job.arg_mappings = arg_mappings;
   const auto write = [&](std::string_view name, BatchSystem system) {
     job.script_path = absolute_path(file(name));
-    write_file_atomically(file(name), verify_script(job, system));
+    write_file_atomically(file(name), verify_script(job, system), Durability::synced,
+                          readers_of(training_command));
   };
   write(file_name::verify_slurm, BatchSystem::slurm);
   write(file_name::verify_pbs, BatchSystem::pbs);

@@ -260,8 +260,8 @@ std::string headline_text(const Answer& answer, const std::string& results_dir) 
       "Files: {}: ds_config_optimal.json, cmd_optimal.txt, report.html\n",
       recommendation.standing.row->planned.experiment.name, recommendation.label,
       capitalised(to_text(answer.metric)), speed, probability_text(recommendation.probability_best),
-      elsewhere, gain.empty() ? "there is no baseline" : gain,
-      cost_text(recommendation, answer.elapsed_s), results_dir);
+      elsewhere, gain.empty() ? "there is no baseline" : gain, cost_text(recommendation),
+      results_dir);
 }
 
 std::string summary_text(const Answer& answer) {

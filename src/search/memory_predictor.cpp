@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "dstune/base/checked.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/plan/memory.hpp"
 
@@ -57,6 +58,16 @@ Prediction MemoryPredictor::predict(const Experiment& experiment) {
   const auto [found, is_new] = known_[group_size].try_emplace(memory_key(experiment.config));
   auto& [config, prediction] = *found;
   if (!is_new) return prediction;
+  try {
+    fill(config, group_size, prediction);
+  } catch (const OverflowError&) {
+    known_[group_size].erase(found);
+    throw;
+  }
+  return prediction;
+}
+
+void MemoryPredictor::fill(const TrainingConfig& config, int group_size, Prediction& prediction) {
   // Partitions are padded to the same size, so that ranks can not differ: one plan is every rank's.
   const StepPlan& plan = planner_.plan(config, group_size);
   prediction.host_memory_bytes = plan.host_memory.arena_bytes;
@@ -68,7 +79,6 @@ Prediction MemoryPredictor::predict(const Experiment& experiment) {
   prediction.ranks = {{0, group_size - 1, prediction.peak_memory_bytes, prediction.categories}};
   prediction.target_memory_bytes =
       target_memory(job_->model, config, group_size, job_->target).total_bytes;
-  return prediction;
 }
 
 void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
@@ -89,7 +99,13 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
     if (is_transformer) infeasible(violation);
     return;
   }
-  Prediction& predicted = planned.predicted = predictor.predict(experiment);
+  try {
+    planned.predicted = predictor.predict(experiment);
+  } catch (const OverflowError& error) {
+    infeasible(fmt::format("needs more than any machine has ({})", error.what()));
+    return;
+  }
+  Prediction& predicted = planned.predicted;
   if (predicted.target_memory_bytes > 0) {
     predicted.target_memory_bytes =
         std::max<std::int64_t>(1, predicted.target_memory_bytes + options.target_offset_bytes);

@@ -16,10 +16,12 @@ class MemoryPredictor {
   MemoryPredictor(const JobSpec& job, const WorkspaceSizes& workspaces)
       : job_(&job), planner_(job.model, workspaces) {}
 
-  /// Of the fullest rank.
+  /// Of the fullest rank. Throws OverflowError where that is more than any machine has.
   Prediction predict(const Experiment& experiment);
 
  private:
+  void fill(const TrainingConfig& config, int group_size, Prediction& prediction);
+
   const JobSpec* job_;
   StepPlanner planner_;
   /// By group size, and the configuration as far as it takes memory.

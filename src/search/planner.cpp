@@ -253,6 +253,10 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
 
 namespace {
 
+/// A file system's limit on names is 255 bytes. ".json" follows in the experiments folder, and
+/// ".tmp" or a number where a copy stands beside it.
+constexpr std::size_t longest_name = 240;
+
 bool is_folder_name(const std::string& name) {
   const auto is_kept = [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
@@ -290,7 +294,12 @@ class ExperimentFile {
       problems_->add(root_.problem("\"name\" is missing"));
     } else if (const auto text = name->string(*problems_)) {
       experiment.name = *text;
-      if (!is_folder_name(*text)) {
+      if (text->size() > longest_name) {
+        problems_->add(name->problem(fmt::format(
+            "a name becomes a file's, which has at most 255 bytes with its ending: take one of at "
+            "most {} characters, not {}",
+            longest_name, text->size())));
+      } else if (!is_folder_name(*text)) {
         problems_->add(name->problem(
             "a name becomes a folder: letters, digits and . + - _ = only, not starting with ."));
       }

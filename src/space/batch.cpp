@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "dstune/base/checked.hpp"
 #include "products.hpp"
 
 namespace dstune {
@@ -172,6 +173,15 @@ std::optional<BatchTriple> resolve_batch(std::optional<std::int64_t> train_batch
       return std::nullopt;
     }
   }
+  // Nothing where it does not fit in 64 bits.
+  const auto product = [&](std::int64_t samples,
+                           std::int64_t times) -> std::optional<std::int64_t> {
+    try {
+      return checked_product("train_batch_size", samples, times, group_size);
+    } catch (const OverflowError&) {
+      return std::nullopt;
+    }
+  };
   // What is absent follows by integer division, as in DeepSpeed; the product is checked after.
   if (total && micro && !steps) {
     steps = *total / *micro / group_size;
@@ -182,12 +192,17 @@ std::optional<BatchTriple> resolve_batch(std::optional<std::int64_t> train_batch
     micro = *total / group_size;
   } else if (!total) {
     if (!steps) steps = 1;
-    total = *micro * *steps * group_size;
+    total = product(*micro, *steps);
+    if (!total) {
+      why = fmt::format(
+          "train_micro_batch_size_per_gpu {} x gradient_accumulation_steps {} x group size {} is "
+          "more than 64 bits hold",
+          *micro, *steps, group_size);
+      return std::nullopt;
+    }
   }
   const BatchTriple triple{*total, *micro, *steps};
-  if (*total > 0 && *micro > 0 && *steps > 0 && *total == *micro * *steps * group_size) {
-    return triple;
-  }
+  if (*total > 0 && *micro > 0 && *steps > 0 && product(*micro, *steps) == total) return triple;
   why = fmt::format(
       "train_batch_size {} is not train_micro_batch_size_per_gpu {} x gradient_accumulation_steps "
       "{} x group size {}",

@@ -19,6 +19,8 @@ using FileDescriptor = UniqueHandle<FileDescriptorTraits>;
 
 /// How far a written file is pushed before the call returns.
 enum class Durability { rename_only, synced };
+/// Who may read a written file: as the umask says, or its owner alone.
+enum class Readers { by_umask, owner };
 
 /// Refuses a fifo, a device, a socket or a folder at `path`, whose place a file would take.
 void check_output_file(const std::string& path);
@@ -26,7 +28,8 @@ void check_output_file(const std::string& path);
 /// the new one, never a part. `synced` also fsyncs file and folder. A symbolic link is replaced,
 /// not followed; check_output_file() refuses the rest.
 void write_file_atomically(const std::string& path, std::string_view content,
-                           Durability durability = Durability::synced);
+                           Durability durability = Durability::synced,
+                           Readers readers = Readers::by_umask);
 
 /// Inputs that people write are smaller.
 inline constexpr std::size_t max_input_bytes = std::size_t{64} << 20;

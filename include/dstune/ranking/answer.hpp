@@ -67,9 +67,11 @@ struct BaselineStanding {
   std::optional<double> gain{};
 };
 
-/// What the tuning took, and when that is earned back.
+/// What the tuning took, in all jobs that led to it, and when that is earned back.
 struct TuningCost {
-  double gpu_hours = 0;  ///< of all ranks of the job
+  double gpu_hours = 0;  ///< of all ranks
+  int earlier_jobs = 0;  ///< beside this one
+  double elapsed_s = 0;
   /// Optimizer steps with the answer until they have saved the time of the tuning against as many
   /// samples with the baseline; nothing where there is no gain.
   std::optional<double> earned_back_steps{};

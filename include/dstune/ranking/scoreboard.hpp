@@ -80,6 +80,9 @@ struct ScoreboardSetup {
   /// Where members are ranked by the target's time; nothing: by their own.
   std::optional<TargetConstants> target{};
   int num_ranks = 0;  ///< of the job: GPUs, or groups of cores
+  /// Jobs that this one goes on from, and what they took: seconds, and the same times ranks.
+  int earlier_jobs = 0;
+  double earlier_s = 0, earlier_rank_s = 0;
   /// Of every answer, where what measures it decides: "verified", "engine"; else empty.
   std::string label{};
   /// All steps of an experiment do the same, so that what makes some of them longer is not its own.

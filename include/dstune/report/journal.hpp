@@ -112,12 +112,17 @@ struct History {
   std::map<std::string, int> deaths;  ///< key → how many jobs in a row died while it was running
   /// Of these: at the last one nothing else was running, or ranks of its own group were lost.
   std::set<std::string> died_alone;
+  /// key → tries of what failed and is to run again, which is in `finished` no more
+  std::map<std::string, int> retried;
   std::map<std::string, std::vector<Repeat>> repeats;  ///< by key, in order
   std::map<std::string, int> repeat_deaths;  ///< key → jobs that died while it alone was repeated
   std::set<std::string> interrupted_repeats;  ///< jobs died while it was, beside others too
   /// `search_key` of jobs that ended with 0, and of searches that ended within a job.
   std::set<std::string> complete_searches;
   int num_jobs = 0;
+  /// What these jobs took, from their start to the last that they wrote: seconds, and the same
+  /// times ranks. Journals of earlier releases do not say how many ranks a job had: 0 of them.
+  double spent_s = 0, spent_rank_s = 0;
   std::string profile_key;  ///< of the last profile; empty where there is none
   json::Value profile;
   std::string target_key;  ///< of the last measured constants of the target; likewise
@@ -129,5 +134,9 @@ struct History {
 /// event that are not known are ignored. Throws InputError with the line where an event is not one
 /// of ours, or its members have the wrong type.
 History understand(const JournalContent& content, const std::string& path);
+
+/// Moves what failed or timed out, of these keys, from what is known to what is to run again; so
+/// does what died with its jobs. Returns how many.
+std::size_t forget_failed(History& history, const std::vector<std::string>& keys);
 
 }  // namespace dstune

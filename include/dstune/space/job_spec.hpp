@@ -30,6 +30,7 @@ struct Overrides {
   std::optional<std::string> results_dir;
   std::optional<std::string> exps_dir;
   bool overwrite = false;
+  bool retry_failed = false;  ///< --retry-failed
   bool full = false;
   bool verify = false;                        ///< --verify
   std::optional<std::string> verify_script;   ///< --verify=SCRIPT

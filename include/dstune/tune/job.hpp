@@ -13,7 +13,7 @@
 namespace dstune {
 
 /// automatic: cuda where every rank has a GPU that can do what a step needs, else cpu.
-enum class Backend { automatic, cpu, cuda, sim };
+enum class Backend { automatic, cpu, cuda };
 
 /// The command line, decided.
 struct JobOptions {

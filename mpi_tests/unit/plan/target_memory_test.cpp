@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "dstune/base/checked.hpp"
 #include "dstune/plan/memory.hpp"
 #include "plan_fixtures.hpp"
 
@@ -55,6 +56,32 @@ TEST(TargetMemoryTest, AnOffloadedOptimizerLeavesStagingOnly) {
     const std::int64_t staging = stage == 3 ? 2 * (largest / 4) - 2 * own : 2 * largest;
     EXPECT_EQ(offloaded.instants.at("loss") - on_device.instants.at("loss"), staging - 12 * own);
   }
+}
+
+TEST(TargetMemoryTest, HpzOfAnEighthTakesMoreWhereBytesTimesParametersPass64Bits) {
+  // 2·P/8 bytes of a second copy, as far as forward has released parameters: some 1.6 GiB.
+  const auto total = [](std::int64_t partition, std::int64_t accumulation_steps) {
+    TrainingConfig config = mixed(3);
+    config.sequence_length = 4096;
+    config.recompute = Recompute::block;
+    config.zero_hpz_partition_size = partition;
+    config.accumulation_steps = accumulation_steps;
+    return target_memory_of(preset("llama-3-8b"), config, 16, TargetAttention::sdpa).total_bytes;
+  };
+  const std::int64_t more = total(8, 1) - total(1, 1);
+  EXPECT_GT(more, gibibyte * 13 / 10);
+  EXPECT_LT(more, gibibyte * 2);
+  // With several micro-steps all of it is there in backward.
+  EXPECT_GE(total(8, 2) - total(1, 2), more);
+}
+
+TEST(TargetMemoryTest, WhatIsMoreThanAnyMachineHasIsSaid) {
+  TrainingConfig config = mixed(1, std::int64_t{1} << 24);
+  config.sequence_length = 1'000'000;
+  EXPECT_THROW((void)target_memory_of(preset("llama-3-70b"), config, 1), OverflowError);
+  config = mixed(2);
+  config.reduce_bucket_size = std::int64_t{1} << 62;
+  EXPECT_THROW((void)target_memory_of(preset("llama-3-70b"), config, 2), OverflowError);
 }
 
 TEST(TargetMemoryTest, AnOffloadedOptimizerIsOnTheHost) {

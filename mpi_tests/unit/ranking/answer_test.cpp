@@ -96,6 +96,18 @@ TEST(GainTest, GpuHoursAreOfAllRanks) {
   EXPECT_DOUBLE_EQ(test::Concluded(draft).recommendation().cost.gpu_hours, 2);
 }
 
+TEST(GainTest, WhatEarlierJobsTookCounts) {
+  test::Draft draft = settled_draft({1});
+  draft.num_ranks = 72;
+  draft.earlier_s = 50;
+  draft.earlier_rank_s = 3600;
+  draft.earlier_jobs = 2;
+  const TuningCost cost = test::Concluded(draft).recommendation().cost;
+  EXPECT_DOUBLE_EQ(cost.gpu_hours, 3);
+  EXPECT_DOUBLE_EQ(cost.elapsed_s, 150);
+  EXPECT_EQ(cost.earlier_jobs, 2);
+}
+
 /// A row whose step of 16 samples takes so long, on so many GPUs, with so much memory.
 void add(test::Draft& report, const std::string& name, double step_s, int num_gpus,
          std::int64_t bytes) {

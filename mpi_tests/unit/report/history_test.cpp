@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "dstune/base/archive.hpp"
@@ -58,6 +59,41 @@ TEST(HistoryTest, RepeatsAreKeptInOrder) {
   EXPECT_EQ(repeats[1].measurement.status, Status::failed);
   EXPECT_TRUE(history.repeat_deaths.empty());
   EXPECT_TRUE(history.deaths.empty());
+}
+
+TEST(HistoryTest, WhatJobsTookAddsUp) {
+  const auto at = [](int second) {
+    return *parse_time(fmt::format("2026-01-02T03:04:{:02}.000000Z", second));
+  };
+  const auto job = [&](int second, int num_ranks) {
+    return event::job_started({{"elapsed_s", 1.5}, {"num_ranks", num_ranks}}, at(second));
+  };
+  Record record = test::sample_record("a");
+  record.finished_at = at(39);
+  // One that ended, one that was killed behind an experiment, one that had begun nothing.
+  const History history = history_of({job(10, 4), event::job_finished(75, "time", at(20)),
+                                      job(30, 2), event::started("a", "name-a", 1, {0}, at(31)),
+                                      event::finished("a", record), job(50, 8)});
+  EXPECT_EQ(history.num_jobs, 3);
+  EXPECT_DOUBLE_EQ(history.spent_s, 11.5 + 10.5 + 1.5);
+  EXPECT_DOUBLE_EQ(history.spent_rank_s, 4 * 11.5 + 2 * 10.5 + 8 * 1.5);
+}
+
+TEST(HistoryTest, WhatFailedIsForgottenWhereItIsToRunAgain) {
+  const auto with = [](Status status, int attempt) {
+    Record record = test::sample_record("any");
+    record.measurement.status = status;
+    record.attempt = attempt;
+    return record;
+  };
+  History history =
+      history_of({start_job, event::finished("failed", with(Status::failed, 2)),
+                  event::finished("late", with(Status::timed_out, 1)),
+                  event::finished("large", with(Status::out_of_memory, 1)),
+                  event::finished("other", with(Status::failed, 1)), finish("good"), end_job});
+  EXPECT_EQ(forget_failed(history, {"failed", "late", "large", "good", "absent"}), 2U);
+  EXPECT_EQ(history.retried, (std::map<std::string, int>{{"failed", 2}, {"late", 1}}));
+  EXPECT_EQ(history.finished.size(), 3U) << "what is of no member stays";
 }
 
 TEST(HistoryTest, ASearchIsCompleteWhereItsJobEndedWithZero) {

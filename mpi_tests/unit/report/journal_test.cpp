@@ -1,6 +1,7 @@
 #include "dstune/report/journal.hpp"
 
 #include <csignal>
+#include <cstdlib>
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -137,6 +138,25 @@ TEST(JournalTest, EveryOtherDamageIsRefusedWithItsLine) {
       << "wrong checksum";
   EXPECT_EQ(refused_line(path, std::string(good).replace(1, 0, " ")), 1) << "another form";
   EXPECT_EQ(refused_line(path, bytes.substr(0, second - 2) + "\n"), 1) << "cut short";
+}
+
+TEST(JournalTest, ThePrintedCommandCutsTheDamageOff) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "it's a journal.jsonl";
+  const std::string bytes = written_journal(path);
+  const std::size_t second = bytes.find('\n') + 1;
+  ASSERT_EQ(refused_line(path, std::string(bytes).insert(second, "damage\n")), 2);
+  std::string message;
+  try {
+    (void)read_journal(path);
+  } catch (const InputError& error) {
+    message = error.problems().front().message;
+  }
+  const std::size_t at = message.find("head -n 1 ");
+  ASSERT_NE(at, std::string::npos) << message;
+  ASSERT_EQ(std::system(message.substr(at).c_str()), 0) << message;
+  EXPECT_EQ(read_file(path), bytes.substr(0, second));
+  EXPECT_EQ(read_journal(path).events.size(), 1U);
 }
 
 TEST(JournalTest, GarbageWithARightChecksumIsRefused) {

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "dstune/base/file.hpp"
 #include "dstune/report/journal.hpp"
@@ -49,6 +50,27 @@ class ResultsFolderTest : public testing::Test {
   test::TemporaryFolder temporary_;
   ResultsFolder folder_{temporary_ / "results", temporary_ / "exps"};
 };
+
+TEST_F(ResultsFolderTest, AUsersCommandIsForItsOwnerAlone) {
+  // It may hold a token.
+  const mode_t before = ::umask(0022);
+  const test::Concluded optimum = optimum_of(test::sample_record("a"));
+  const auto modes = [&](const std::optional<std::string>& command) {
+    folder_.write_optimal(optimum.recommendation(), command, {});
+    folder_.write_verification(optimum.recommendation(), command, {});
+    std::set<fs::perms> found;
+    for (const char* name : {"cmd_optimal.txt", "optimal.json", "verify.sbatch", "verify.pbs"})
+      found.insert(fs::status(results(name)).permissions());
+    return found;
+  };
+  using enum fs::perms;
+  const auto own = owner_read | owner_write;
+  EXPECT_EQ(modes("train.py --token abc $CONFIG"), std::set{own});
+  EXPECT_EQ(modes(std::nullopt), std::set{own | group_read | others_read});
+  EXPECT_EQ(fs::status(results("ds_config_optimal.json")).permissions(),
+            own | group_read | others_read);
+  ::umask(before);
+}
 
 TEST_F(ResultsFolderTest, MakesItsFoldersAndLeavesNoProbe) {
   EXPECT_EQ(everything(), (std::set<std::string>{"results", "exps"}));

@@ -34,6 +34,12 @@ std::vector<std::string> problems(const std::string& text) {
   return {};
 }
 
+TEST(HostfileTest, AByteOrderMarkIsNoPartOfAName) {
+  EXPECT_THAT(hosts("\xEF\xBB\xBFworker-1 slots=4\n"), ElementsAre(HostEntry{"worker-1", 4, 1}));
+  EXPECT_THAT(hosts("\xEF\xBB\xBF# first\nworker-1 slots=4\n"),
+              ElementsAre(HostEntry{"worker-1", 4, 2}));
+}
+
 TEST(HostfileTest, ReadsDeepSpeed) {
   EXPECT_THAT(hosts("worker-1 slots=4\nworker-0\tslots=8"),
               ElementsAre(HostEntry{"worker-1", 4, 1}, HostEntry{"worker-0", 8, 2}));

@@ -8,10 +8,12 @@
 namespace dstune {
 namespace {
 
-JobSpec sample(const std::string& name, const std::optional<std::string>& model = {}) {
+JobSpec sample(const std::string& name, const std::optional<std::string>& model = {},
+               int num_ranks = 4) {
   Overrides overrides;
   overrides.model = model;
-  return read_job(std::string(DSTUNE_SPACES) + "/" + name, overrides, Machine{{4}}, 4);
+  return read_job(std::string(DSTUNE_SPACES) + "/" + name, overrides, Machine{{num_ranks}},
+                  num_ranks);
 }
 
 TEST(SamplesTest, QuickstartHasEveryStageAndGroup) {
@@ -26,8 +28,12 @@ TEST(SamplesTest, QuickstartHasEveryStageAndGroup) {
     groups.insert(member.shape.size());
   }
   EXPECT_THAT(stages, testing::ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(groups, testing::ElementsAre(1, 2, 4));
-  EXPECT_EQ(SearchSpace(job).size(), 36U);
+  EXPECT_THAT(groups, testing::ElementsAre(1, 2));
+  EXPECT_EQ(SearchSpace(job).size(), 24U);
+}
+
+TEST(SamplesTest, QuickstartRunsOnTwoRanks) {
+  EXPECT_EQ(SearchSpace(sample("quickstart.json", {}, 2)).size(), 24U);
 }
 
 TEST(SamplesTest, LlamaVariesTheReductions) {

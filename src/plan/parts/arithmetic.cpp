@@ -1,7 +1,14 @@
+#include <fmt/format.h>
+
+#include "dstune/base/checked.hpp"
 #include "parts/parts.hpp"
 
 namespace dstune::plan {
 namespace {
+
+/// Tokens of a micro-batch: with more no tensor of them fits anywhere, but the plan has an
+/// operation for each chunk of logits.
+constexpr std::int64_t most_rows = std::int64_t{1} << 28;
 
 void emit_forward(const Context& context, const Linear& layer, TensorId out, TensorId in,
                   TensorId activated) {
@@ -16,6 +23,16 @@ void emit_forward(const Context& context, const Linear& layer, TensorId out, Ten
                                   .activated = at(activated)});
 }
 
+std::int64_t rows_of(const TrainingConfig& config) {
+  const std::int64_t rows =
+      checked_product("tokens of a micro-batch", config.micro_batch, config.sequence_length);
+  if (rows > most_rows) {
+    throw OverflowError(fmt::format("tokens of a micro-batch: {} are more than any step has ({})",
+                                    rows, most_rows));
+  }
+  return rows;
+}
+
 }  // namespace
 
 Sizes sizes_of(const ModelSpec& model, const TrainingConfig& config, int group_size) {
@@ -23,7 +40,7 @@ Sizes sizes_of(const ModelSpec& model, const TrainingConfig& config, int group_s
   // cuBLASLt activates what a product gives by this form of GELU, and keeps its input. Of ReLU it
   // keeps signs, as bits: they are not what is kept here.
   const bool fuses = !gated && model.architecture.activation == Activation::gelu_tanh;
-  return {.rows = config.micro_batch * config.sequence_length,
+  return {.rows = rows_of(config),
           .hidden = model.hidden_size,
           .heads_width = model.num_heads * model.head_size,
           .qkv_width = (model.num_heads + 2 * model.num_kv_heads) * model.head_size,

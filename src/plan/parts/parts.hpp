@@ -2,6 +2,7 @@
 /// The parts of a micro-step: what they share (its sizes, where parameters and gradients are, the
 /// linear and norm layers), a transformer block with its two branches, and the model's two ends.
 
+#include "dstune/base/checked.hpp"
 #include "zero/gradients.hpp"
 #include "zero/parameters.hpp"
 
@@ -29,10 +30,15 @@ struct Context {
 
   /// New tensors [rows, width], statistics in fp32.
   [[nodiscard]] TensorId activation(const char* name, int layer, std::int64_t width) const {
-    return emitter.acquire(name, layer, Category::activations, emitter.type(), sizes.rows * width);
+    return emitter.acquire(name, layer, Category::activations, emitter.type(), elements(width));
   }
   [[nodiscard]] TensorId statistics(const char* name, int layer, std::int64_t width = 1) const {
-    return emitter.acquire(name, layer, Category::activations, DType::f32, sizes.rows * width);
+    return emitter.acquire(name, layer, Category::activations, DType::f32, elements(width));
+  }
+
+ private:
+  [[nodiscard]] std::int64_t elements(std::int64_t width) const {
+    return checked_product("activations of a micro-batch", sizes.rows, width);
   }
 };
 

@@ -3,7 +3,14 @@
 #include <algorithm>
 #include <bit>
 
+#include "dstune/base/checked.hpp"
+
 namespace dstune::plan {
+namespace {
+
+constexpr std::string_view arena_text = "tensors of a step";
+
+}  // namespace
 
 std::size_t ArenaSimulation::bin_of(std::int64_t bytes) {
   // What is placed is a multiple of the alignment, so there are bits behind the first.
@@ -83,7 +90,7 @@ ArenaSimulation::Taken ArenaSimulation::acquire(std::int64_t bytes) {
   const int hole = find(bytes);
   if (hole == none) {
     const std::int64_t offset = top_;
-    top_ += bytes;
+    top_ = checked_sum(arena_text, top_, bytes);
     highest_ = std::max(highest_, top_);
     return {offset, add(offset, bytes, last_, none)};
   }
@@ -121,7 +128,7 @@ void ArenaSimulation::release(int block) {
 std::int64_t ArenaSimulation::borrow(std::int64_t bytes) {
   const int hole = find(bytes);
   if (hole != none) return at(hole).offset;
-  highest_ = std::max(highest_, top_ + bytes);
+  highest_ = std::max(highest_, checked_sum(arena_text, top_, bytes));
   return top_;
 }
 

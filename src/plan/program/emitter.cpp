@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dstune/base/checked.hpp"
 #include "dstune/base/error.hpp"
 
 namespace dstune::plan {
@@ -93,7 +94,8 @@ void Emitter::write_peak(Memory memory) {
 TensorId Emitter::place(const char* name, int layer, Category category, DType type,
                         std::int64_t elements, Memory memory) {
   require(elements > 0, "a tensor holds something");
-  const std::int64_t bytes = elements * size_bytes(type);
+  // Half of the range is left for padding.
+  const std::int64_t bytes = checked_product(name, elements, size_bytes(type), 2) / 2;
   const std::int64_t padded = account_of(memory).padded(bytes);
   return add(name, layer, category, type, elements, memory, padded,
              account_of(memory).arena.acquire(padded));

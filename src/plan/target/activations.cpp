@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "dstune/base/checked.hpp"
 #include "dstune/plan/step_plan.hpp"
 #include "target/target.hpp"
 
@@ -175,7 +176,12 @@ std::int64_t loss_bytes(const Shape& shape, const Architecture& parts, std::int6
 TargetActivations target_activations(const ModelSpec& model, const TrainingConfig& config,
                                      TargetAttention attention) {
   const Architecture& parts = model.architecture;
-  const std::int64_t tokens = config.micro_batch * config.sequence_length;
+  const std::int64_t tokens =
+      checked_product("tokens of a micro-batch", config.micro_batch, config.sequence_length);
+  // All terms below are of one token, but these.
+  const auto of_tokens = [&](std::int64_t bytes) {
+    return checked_product("activations of a micro-batch", tokens, bytes);
+  };
   const std::int64_t e = size_bytes(element_type(config.precision));
   // In fp32 no fused kernel of PyTorch takes fewer keys and values than heads: its sdpa is eager.
   const bool falls_back =
@@ -205,11 +211,11 @@ TargetActivations target_activations(const ModelSpec& model, const TrainingConfi
       recomputes ? checkpoints * checkpoint + (shape.eager ? e * shape.sequence : 0)
                  : model.num_layers * layer;
   TargetActivations result;
-  result.kept = tokens * (layers + ends_bytes(shape, parts));
-  result.logits = tokens * loss_bytes(shape, parts, model.vocab_size);
-  const std::int64_t working_set = tokens * backward_bytes(shape, parts);
-  result.layer = working_set + (recomputes ? tokens * layer : 0);
-  result.first_layer = working_set + tokens * (std::max(checkpoint, e * shape.hidden) + layer);
+  const std::int64_t backward = backward_bytes(shape, parts);
+  result.kept = of_tokens(layers + ends_bytes(shape, parts));
+  result.logits = of_tokens(loss_bytes(shape, parts, model.vocab_size));
+  result.layer = of_tokens(backward + (recomputes ? layer : 0));
+  result.first_layer = of_tokens(backward + std::max(checkpoint, e * shape.hidden) + layer);
   return result;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "dstune/base/checked.hpp"
 #include "dstune/base/error.hpp"
 #include "program/emitter.hpp"
 #include "target/target.hpp"
@@ -15,6 +16,7 @@ namespace {
 /// Pinned memory comes in powers of two (c10's CachingHostAllocator).
 std::int64_t pinned(std::int64_t bytes, const TargetSpec& target) {
   if (!target.on_gpu || bytes == 0) return bytes;
+  if (bytes > std::int64_t{1} << 62) throw_overflow("pinned memory");
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(bytes)));
 }
 
@@ -99,7 +101,8 @@ TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& wanted,
   };
   const Candidate candidates[] = {
       {"loss", states.loss, backward.kept, backward.logits},
-      {"layers", states.layers, backward.kept + backward.layer, 0},
+      {"layers", states.layers,
+       checked_sum("activations of a micro-batch", backward.kept, backward.layer), 0},
       {"first_layer", states.first_layer, backward.first_layer, 0},
       {"reduction", states.reduction, 0, 0},
       {"update", states.update, 0, 0},
@@ -107,8 +110,9 @@ TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& wanted,
   const std::int64_t always = states.parameters + states.optimizer;
   std::int64_t fullest = -1;
   for (const auto& [name, held, activations, logits] : candidates) {
-    const std::int64_t bytes = held.gradients + held.buckets + held.step + activations + logits;
-    memory.instants[name] = always + bytes;
+    const std::int64_t bytes = checked_sum("memory of the training", held.gradients, held.buckets,
+                                           held.step, activations, logits);
+    memory.instants[name] = checked_sum("memory of the training", always, bytes);
     if (bytes <= fullest) continue;
     fullest = bytes;
     memory.parts = {{"parameters", states.parameters},
@@ -123,10 +127,11 @@ TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& wanted,
   std::int64_t allocated = 0;
   for (const auto& [part, bytes] : memory.parts) allocated += bytes;
   if (target.on_gpu) {
-    memory.parts["framework"] = context_bytes + cublas_bytes + (world_size > 1 ? nccl_bytes : 0) +
-                                allocated * reserved_percent / 100;
+    memory.parts["framework"] =
+        context_bytes + cublas_bytes + (world_size > 1 ? nccl_bytes : 0) +
+        checked_share("memory of the training", allocated, reserved_percent, 100);
   }
-  memory.total_bytes = allocated + memory.parts["framework"];
+  memory.total_bytes = checked_sum("memory of the training", allocated, memory.parts["framework"]);
   return memory;
 }
 

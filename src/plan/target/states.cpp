@@ -2,12 +2,15 @@
 
 #include <algorithm>
 
+#include "dstune/base/checked.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/plan/step_plan.hpp"
 #include "target/target.hpp"
 
 namespace dstune::plan {
 namespace {
+
+constexpr std::string_view buckets_text = "bytes of buckets";
 
 bool is_fused_adam(const OptimizerConfig& optimizer) {
   return !optimizer.torch_adam &&
@@ -75,7 +78,8 @@ TargetStates stage0(const TargetCounts& counts, const TrainingConfig& config, in
 /// step to its last.
 std::int64_t buckets_of(const TrainingConfig& config) {
   if (!config.contiguous_gradients) return 0;
-  return config.reduce_bucket_size * (config.overlap_comm ? 2 : 1);
+  return checked_product("elements of buckets", config.reduce_bucket_size,
+                         config.overlap_comm ? 2 : 1);
 }
 
 /// Of an own element in the update: a flat copy of its gradient, that in the master copy's type,
@@ -105,10 +109,14 @@ std::int64_t bucket_bytes(const TrainingConfig& config) {
   return size_bytes(communication_type(config));
 }
 
+std::int64_t all_buckets_bytes(const TrainingConfig& config) {
+  return checked_product(buckets_text, bucket_bytes(config), buckets_of(config));
+}
+
 TargetStates stage1(const TargetCounts& counts, const TrainingConfig& config, std::int64_t e) {
   const std::int64_t gradients = e * counts.parameters;
   const std::int64_t c = size_bytes(communication_type(config));
-  const std::int64_t buckets = bucket_bytes(config) * buckets_of(config);
+  const std::int64_t buckets = all_buckets_bytes(config);
   const std::int64_t full = std::min(config.reduce_bucket_size, counts.parameters);
   const bool accumulates = config.accumulation_steps > 1;
   const std::int64_t sums = config.fp32_gradient_accumulation ? 4 * counts.parameters : 0;
@@ -171,7 +179,7 @@ TargetStates stage2(const TargetCounts& counts, const TrainingConfig& config, st
   const bool in_fp32 = has_fp32_partition(config);
   const std::int64_t gradients = in_fp32 ? 4 * counts.own : e * counts.own_whole;
   const std::int64_t c = size_bytes(communication_type(config));
-  const std::int64_t buckets = c * buckets_of(config);
+  const std::int64_t buckets = checked_product(buckets_text, c, buckets_of(config));
   const std::int64_t full = std::min(config.reduce_bucket_size, counts.parameters);
   // A bucket that holds the whole model is flattened as backward ends.
   const std::int64_t flattened = full < counts.parameters ? full : 0;
@@ -226,7 +234,7 @@ TargetStates stage3(const TargetCounts& counts, const TrainingConfig& config, in
                     std::int64_t e) {
   const std::int64_t gradients = (config.fp32_gradient_accumulation ? 4 : e) * counts.own;
   const std::int64_t c = size_bytes(communication_type(config));
-  const std::int64_t bucket = c * config.reduce_bucket_size;
+  const std::int64_t bucket = checked_product(buckets_text, c, config.reduce_bucket_size);
   const std::int64_t full = std::min(config.reduce_bucket_size, counts.parameters);
   const std::int64_t flattened = full < counts.parameters ? full : 0;
   // hpZ's second partition begins with the first release of a step, and the update drops it.
@@ -249,7 +257,8 @@ TargetStates stage3(const TargetCounts& counts, const TrainingConfig& config, in
   std::int64_t together = counts.gathered_together;
   std::int64_t alone = travels_alone * counts.gathered_alone;
   if (config.accumulation_steps == 1 && secondary > 0)
-    secondary = secondary * (counts.parameters - counts.left_of_forward) / counts.parameters;
+    secondary = checked_share("hpZ's second partition", secondary,
+                              counts.parameters - counts.left_of_forward, counts.parameters);
   // Own shards on the host come first; a group of one puts nothing together.
   if (group_size == 1) {
     together = 0;
@@ -324,9 +333,9 @@ TargetStates without_optimizer(TargetStates states, const TargetCounts& counts,
   }
   // Measured: with sums in fp32 the buckets outlive the reduction.
   if (sums > 0 || (partition > 0 && config.zero_stage == 1))
-    states.update.buckets = bucket_bytes(config) * buckets_of(config);
+    states.update.buckets = all_buckets_bytes(config);
   // They leave when their bucket has been reduced: its flat copy is gone.
-  const std::int64_t leaving = bucket_bytes(config) * buckets_of(config) + converted;
+  const std::int64_t leaving = all_buckets_bytes(config) + converted;
   // What is larger than a bucket is cloned before it is reduced where it is.
   const bool clones = config.switches.offload_waits_for_copies &&
                       counts.largest_parameter > config.reduce_bucket_size;

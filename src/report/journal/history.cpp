@@ -1,4 +1,8 @@
+#include <algorithm>
+#include <chrono>
 #include <concepts>
+#include <optional>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -18,8 +22,12 @@ struct JobStarted {
   static constexpr std::string_view kind = "job_started";
   Time time;
   std::string search_key{};  ///< one of those that the job brings
+  double elapsed_s = 0;      ///< of the job, before
+  int num_ranks = 0;
   static void add(auto& archive, auto& event) {
     archive("search_key", event.search_key, {.nothing = json::Nothing::omitted});
+    archive("elapsed_s", event.elapsed_s, {.nothing = json::Nothing::omitted});
+    archive("num_ranks", event.num_ranks, {.nothing = json::Nothing::omitted});
   }
 };
 
@@ -240,6 +248,7 @@ class Reading {
 
   History take_history() {
     count_running_deaths();
+    end_job();
     return std::move(history_);
   }
 
@@ -250,12 +259,40 @@ class Reading {
     if (kind != Body::kind) return false;
     Body event;
     json::read(node, event, problems);
-    if (problems.empty()) take(std::move(event));
+    if (!problems.empty()) return true;
+    note_time(event);
+    take(std::move(event));
     return true;
+  }
+
+  /// When the job wrote this, as far as the event says.
+  template <class Body>
+  void note_time(const Body& event) {
+    if constexpr (requires { event.time; }) {
+      at_ = event.time;
+    } else if constexpr (requires { event.record.finished_at; }) {
+      at_ = std::max(at_, event.record.finished_at);
+    } else if constexpr (requires { event.repeat.finished_at; }) {
+      at_ = std::max(at_, event.repeat.finished_at);
+    }
+    if (job_ && at_ > job_->last && !std::is_same_v<Body, JobStarted>) job_->last = at_;
+  }
+
+  /// Adds up what the job before took.
+  void end_job() {
+    // Without a time of its start nothing is known.
+    if (!job_ || job_->began == Time{}) return;
+    const double spent_s =
+        job_->elapsed_s + std::chrono::duration<double>(job_->last - job_->began).count();
+    history_.spent_s += spent_s;
+    history_.spent_rank_s += spent_s * job_->num_ranks;
+    job_.reset();
   }
 
   void take(JobStarted event) {
     count_running_deaths();
+    end_job();
+    job_ = Job{event.time, event.time, event.elapsed_s, event.num_ranks};
     search_key_ = std::move(event.search_key);
     lost_in_job_.clear();
     ++history_.num_jobs;
@@ -320,7 +357,15 @@ class Reading {
       history_.died_alone.erase(key);
   }
 
+  struct Job {
+    Time began, last;  ///< last: of what it wrote
+    double elapsed_s = 0;
+    int num_ranks = 0;
+  };
+
   History history_;
+  std::optional<Job> job_;
+  Time at_{};
   std::string search_key_;  ///< of the job
   std::set<std::string> running_;
   std::set<std::string> repeating_;
@@ -345,6 +390,29 @@ History understand(const JournalContent& content, const std::string& path) {
     }
   }
   return reading.take_history();
+}
+
+std::size_t forget_failed(History& history, const std::vector<std::string>& keys) {
+  const auto has_failed = [](const Measurement& measurement) {
+    return measurement.status == Status::failed || measurement.status == Status::timed_out;
+  };
+  std::size_t count = 0;
+  for (const std::string& key : keys) {
+    const auto known = history.finished.find(key);
+    const auto died = history.deaths.find(key);
+    if (known != history.finished.end() && has_failed(known->second.measurement)) {
+      history.retried[key] = known->second.attempt;
+      history.finished.erase(known);
+    } else if (died != history.deaths.end() && history.died_alone.contains(key)) {
+      history.retried[key] = died->second;
+    } else {
+      continue;
+    }
+    history.deaths.erase(key);
+    history.died_alone.erase(key);
+    ++count;
+  }
+  return count;
 }
 
 }  // namespace dstune

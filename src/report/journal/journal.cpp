@@ -55,11 +55,30 @@ std::string damage(std::string_view line) {
   return "length or checksum do not match the event";
 }
 
+/// As a shell takes it for one word.
+std::string one_word(const std::string& word) {
+  const auto is_plain = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+           std::string_view("./_-+=").find(c) != std::string_view::npos;
+  };
+  if (std::ranges::all_of(word, is_plain)) return word;
+  std::string result = "'";
+  for (const char c : word) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
 InputError damaged(const std::string& path, int line, const std::string& what) {
+  std::string cut;
+  if (line > 1) {
+    const std::string whole = one_word(path), part = one_word(path + ".cut");
+    cut = fmt::format(
+        ", or keep what stands before this line, by the command: head -n {} {} > {} && mv {} {}",
+        line - 1, whole, part, part, whole);
+  }
   return InputError({{path, "", line,
-                      "the journal is damaged: " + what +
-                          "; restore the file, cut it before this line, or start over with "
-                          "--overwrite or another --results-dir"}});
+                      fmt::format("the journal is damaged: {}; restore the file, or start over "
+                                  "with --overwrite or another --results-dir{}",
+                                  what, cut)}});
 }
 
 // Of hash128().

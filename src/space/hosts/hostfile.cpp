@@ -270,6 +270,9 @@ std::string listed(const std::vector<std::string>& names) {
 
 Hostfile parse_hostfile(std::string_view text, const std::string& path) {
   Collector collector(path);
+  // Editors on Windows begin files with one.
+  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
   int line_number = 0;
   for (const std::string_view whole : lines_of(text)) {
     ++line_number;

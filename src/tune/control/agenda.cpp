@@ -25,6 +25,8 @@ Agenda::Agenda(Search search, Take take)
     ++num_left_[planned.experiment.shape];
     if (search_.history.finished.contains(search_.keys[row]))
       known_.push_back(row);
+    else if (search_.history.retried.contains(search_.keys[row]))
+      retried_.push_back(row);
     else if (!search_.is_complete && is_suspect(row))
       suspects_.push_back(row);
   }
@@ -69,6 +71,18 @@ bool Agenda::try_suspects(bool is_idle) {
   return true;
 }
 
+/// The tuner would not ask for what it has heard of: they run before it is asked. Whether any is
+/// left.
+bool Agenda::try_failed_again(bool is_idle) {
+  if (are_retried_out_ && is_idle && is_empty()) are_retried_out_ = false;
+  for (const std::size_t row : std::exchange(retried_, {})) {
+    note_asked_for(row);
+    scheduler_.submit(row, needs(row));
+    are_retried_out_ = true;
+  }
+  return are_retried_out_;
+}
+
 /// Answers the tuner at once where there is an answer.
 bool Agenda::take_without_run(std::size_t row) {
   const PlannedExperiment& planned = search_.board.row(row).planned;
@@ -100,7 +114,7 @@ bool Agenda::take_without_run(std::size_t row) {
 }
 
 void Agenda::fill(double time_left_s, bool is_idle, bool is_measuring) {
-  if (try_suspects(is_idle)) {
+  if (try_suspects(is_idle) || try_failed_again(is_idle)) {
     give_up_impossible();
     return;
   }
@@ -169,6 +183,8 @@ std::optional<Agenda::Next> Agenda::next() {
   if (died != search_.history.deaths.end()) run.try_number += died->second;
   // What was only raced out beside a neighbour is no risk.
   run.is_risky = run.try_number > 1 && !search_.run_again.is_rerun(run.row);
+  const auto failed = search_.history.retried.find(search_.keys[run.row]);
+  if (failed != search_.history.retried.end() && !run.repeat) run.try_number += failed->second;
   return Next{run, std::move(dispatch->reservation)};
 }
 

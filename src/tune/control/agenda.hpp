@@ -85,6 +85,7 @@ class Agenda {
   void note_asked_for(std::size_t row);
   [[nodiscard]] bool is_suspect(std::size_t row) const;
   bool try_suspects(bool is_idle);
+  bool try_failed_again(bool is_idle);
   [[nodiscard]] std::size_t max_waiting(bool is_idle) const;
   void submit(const RunAgain& again);
   void give_up_impossible();
@@ -97,6 +98,8 @@ class Agenda {
   std::vector<std::size_t> known_;
   std::deque<std::size_t> suspects_;  ///< rows that are to run alone, before all others
   bool is_suspect_out_ = false;       ///< one of them waits or runs
+  std::vector<std::size_t> retried_;  ///< rows of what failed before, next
+  bool are_retried_out_ = false;      ///< some of them wait or run
   std::vector<RunAgain> repeats_;     ///< that were submitted; their ids go on behind the members'
   std::map<std::size_t, int> tries_;  ///< begun, by row
   std::map<GroupShape, std::size_t> num_left_;  ///< members that the tuner may still ask for

@@ -167,6 +167,9 @@ double JobEnd::time_left_s(Moment now) const {
 
 Scoreboard known_scoreboard(const PlannedSpace& space, const std::vector<std::string>& keys,
                             const History& history, ScoreboardSetup setup) {
+  setup.earlier_jobs = history.num_jobs;
+  setup.earlier_s = history.spent_s;
+  setup.earlier_rank_s = history.spent_rank_s;
   std::vector<Row> rows;
   for (std::size_t index = 0; index < keys.size(); ++index) {
     rows.push_back({space.members[index].planned});

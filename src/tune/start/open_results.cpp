@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
 #include "start/preparation.hpp"
@@ -61,6 +63,18 @@ Value identity(const JobSpec& job, const WorkloadSpec& spec, const engine::Loade
   return all;
 }
 
+double seconds_since(std::chrono::steady_clock::time_point then) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
+}
+
+/// --retry-failed. Whether any is to run again. The journal keeps what they were.
+bool retry_failed(Preparation& ready) {
+  const std::size_t count =
+      forget_failed(ready.history, ready.keys) + forget_failed(ready.history, ready.verify_keys);
+  log::info(fmt::format("--retry-failed: {} experiments that failed before run again", count));
+  return count > 0;
+}
+
 /// The folders, for this job alone. Nothing in them is changed before.
 void hold_results(Preparation& ready) {
   ready.results =
@@ -116,6 +130,8 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
   ready.is_search_complete = tuning.tuner_type == "race" &&
                              ready.history.complete_searches.contains(search_key) &&
                              ready.user_runs.empty();
+  // What failed may win.
+  if (options.overrides.retry_failed && retry_failed(ready)) ready.is_search_complete = false;
   ready.is_screening_complete =
       ready.is_search_complete || (tuning.tuner_type == "race" && ready.user_runs.empty() &&
                                    ready.history.complete_searches.contains(ready.screening_key));
@@ -138,6 +154,8 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
                              {"resident_bytes", ready.engine.resident_bytes}};
   ready.journal->add(event::job_started({{"version", options.version},
                                          {"time", format_time(std::chrono::system_clock::now())},
+                                         {"elapsed_s", seconds_since(options.began)},
+                                         {"num_ranks", num_ranks(ready.training_ranks)},
                                          {"command", options.command_line},
                                          {"measuring_version", measuring_version},
                                          {"machine", fingerprint},

@@ -1,7 +1,6 @@
 #include "start/rank_devices.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -87,22 +86,56 @@ void warn_of_cuda() {
       "(docs/gpu.md)");
 }
 
-/// Of variables that hold no secrets as a rule (of OMPI_MCA_orte_ some do).
-constexpr std::array<std::string_view, 20> allowed_prefixes{
-    "OMPI_MCA_btl", "OMPI_MCA_coll", "OMPI_MCA_hwloc", "OMPI_MCA_mpi_", "OMPI_MCA_mtl",
-    "OMPI_MCA_osc", "OMPI_MCA_pml",  "OMPI_MCA_rmaps", "OMP_",          "NCCL_",
-    "UCX_",         "FI_",           "CUDA_VISIBLE",   "SLURM_JOB_ID",  "SLURM_JOB_N",
-    "SLURM_NTASKS", "SLURM_CPUS",    "PBS_JOBID",      "PBS_NODEFILE",  "DSTUNE_"};
+/// Variables whose values are shown: what they mean is known, and none of it is a secret.
+constexpr std::string_view shown_variables[] = {
+    // Threads and devices.
+    "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "OMP_DYNAMIC",
+    "OMP_MAX_ACTIVE_LEVELS", "OMP_NUM_THREADS", "OMP_PLACES", "OMP_PROC_BIND", "OMP_SCHEDULE",
+    "OMP_STACKSIZE", "OMP_THREAD_LIMIT", "OMP_WAIT_POLICY",
+    // NCCL.
+    "NCCL_ALGO", "NCCL_BUFFSIZE", "NCCL_CROSS_NIC", "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS",
+    "NCCL_IB_DISABLE", "NCCL_IB_GID_INDEX", "NCCL_IB_HCA", "NCCL_IB_QPS_PER_CONNECTION",
+    "NCCL_IB_RETRY_CNT", "NCCL_IB_SL", "NCCL_IB_TC", "NCCL_IB_TIMEOUT", "NCCL_LAUNCH_MODE",
+    "NCCL_MAX_NCHANNELS", "NCCL_MIN_NCHANNELS", "NCCL_NET", "NCCL_NET_GDR_LEVEL", "NCCL_NTHREADS",
+    "NCCL_NVLS_ENABLE", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_PROTO", "NCCL_SHM_DISABLE",
+    "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_NTHREADS",
+    // Networks below MPI.
+    "FI_EFA_USE_DEVICE_RDMA", "FI_LOG_LEVEL", "FI_PROVIDER", "UCX_IB_GID_INDEX", "UCX_LOG_LEVEL",
+    "UCX_NET_DEVICES", "UCX_RNDV_SCHEME", "UCX_RNDV_THRESH", "UCX_TLS",
+    // Open MPI.
+    "OMPI_MCA_btl", "OMPI_MCA_btl_tcp_if_exclude", "OMPI_MCA_btl_tcp_if_include",
+    "OMPI_MCA_btl_vader_single_copy_mechanism", "OMPI_MCA_coll", "OMPI_MCA_coll_hcoll_enable",
+    "OMPI_MCA_hwloc_base_binding_policy", "OMPI_MCA_mpi_leave_pinned",
+    "OMPI_MCA_mpi_yield_when_idle", "OMPI_MCA_mtl", "OMPI_MCA_osc", "OMPI_MCA_pml",
+    "OMPI_MCA_rmaps_base_mapping_policy", "OMPI_MCA_rmaps_base_oversubscribe",
+    // The batch system's job.
+    "COBALT_JOBID", "FLUX_JOB_ID", "LSB_JOBID", "PBS_JOBID", "PBS_NODEFILE", "SLURM_CPUS_ON_NODE",
+    "SLURM_CPUS_PER_TASK", "SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_JOB_NUM_NODES",
+    "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE",
+    // Our own.
+    "DSTUNE_CUDA_ALGORITHMS", "DSTUNE_CUDA_GRAPHS", "DSTUNE_INJECT", "DSTUNE_POWERCAP",
+    "DSTUNE_PRETEND_HOSTS"};
 
-Value allowed_variables() {
-  Value variables = Value::object();
+/// Of others that act on a job the names alone are told.
+constexpr std::string_view named_prefixes[] = {"CUDA_", "DSTUNE_",   "FI_", "NCCL_",
+                                               "OMP_",  "OMPI_MCA_", "UCX_"};
+
+/// The values of those that may be shown, and the names of others.
+std::pair<Value, std::set<std::string>> variables_here() {
+  Value shown = Value::object();
+  std::set<std::string> named;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const std::size_t equals = text.find('=');
-    if (equals == std::string_view::npos || !is_shown_variable(text.substr(0, equals))) continue;
-    variables[std::string(text.substr(0, equals))] = text.substr(equals + 1);
+    if (equals == std::string_view::npos) continue;
+    const std::string_view name = text.substr(0, equals);
+    if (is_shown_variable(name))
+      shown[std::string(name)] = text.substr(equals + 1);
+    else if (std::ranges::any_of(named_prefixes,
+                                 [&](std::string_view prefix) { return name.starts_with(prefix); }))
+      named.emplace(name);
   }
-  return variables;
+  return {std::move(shown), std::move(named)};
 }
 
 }  // namespace
@@ -123,12 +156,7 @@ template void members(json::Writer&, const RankDevice&);
 template void members(json::Reader&, RankDevice&);
 
 bool is_shown_variable(std::string_view name) {
-  const auto is_prefix = [&](std::string_view prefix) { return name.starts_with(prefix); };
-  const std::string lower = lower_case(name);
-  const auto is_in_name = [&](const char* word) { return lower.find(word) != lower.npos; };
-  constexpr std::array secrets{"token", "key", "secret", "pass"};
-  return std::ranges::any_of(allowed_prefixes, is_prefix) &&
-         std::ranges::none_of(secrets, is_in_name);
+  return std::ranges::find(shown_variables, name) != std::end(shown_variables);
 }
 
 std::vector<std::string> gather_texts(const Communicator& world, const std::string& mine) {
@@ -285,6 +313,7 @@ Value environment_info(const Topology& topology, const std::vector<RankDevice>& 
     if (devices[rank].library_bytes > 0)
       ranks.back()["library_bytes"] = devices[rank].library_bytes;
   }
+  auto [shown, named] = variables_here();
   return {{"version", version},
           {"command", command_line},
           {"started_at", format_time(std::chrono::system_clock::now())},
@@ -293,7 +322,8 @@ Value environment_info(const Topology& topology, const std::vector<RankDevice>& 
           {"hosts", topology.hosts},
           {"ranks", ranks},
           {"clocks", {{"processor_mhz", processor_clock_mhz()}}},
-          {"variables", allowed_variables()}};
+          {"variables", std::move(shown)},
+          {"other_variables", std::move(named)}};
 }
 
 }  // namespace dstune

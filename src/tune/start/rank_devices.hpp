@@ -83,8 +83,7 @@ std::vector<std::string> gpus_of_node(const Topology& topology,
 json::Value machine_fingerprint(const std::vector<std::vector<int>>& ranks_of_node,
                                 const std::vector<RankDevice>& devices);
 
-/// Whether environment.json, which people share, may show a variable: its prefix is on a list, and
-/// its name does not look like a secret's (TOKEN, KEY, SECRET or PASS in it).
+/// Whether environment.json, which people share, may show a variable's value: it is on a list.
 [[nodiscard]] bool is_shown_variable(std::string_view name);
 
 /// Versions, hosts, rank → host → device, clocks, chosen environment variables.
