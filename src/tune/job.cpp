@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "control/controller.hpp"
+#include "dstune/base/crash.hpp"
 #include "dstune/base/log.hpp"
 #include "dstune/comm/environment.hpp"
 #include "dstune/comm/mailbox.hpp"
@@ -45,6 +46,9 @@ namespace {
   watchdog.note_end(static_cast<int>(ExitCode::internal));
   MpiEnvironment::abort(static_cast<int>(ExitCode::internal));
 }
+
+/// It prepares the job, then it is a worker's, and last it ends the job.
+constexpr const char* main_thread = "the main thread";
 
 /// Of pinned memory, for collectives that are staged through the host.
 constexpr std::int64_t job_staging_bytes = std::int64_t{16} << 20;
@@ -114,6 +118,7 @@ std::vector<int> agree_on_excluded_ranks(const Communicator& world, const JobOpt
 
 ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watchdog) {
   const Communicator world = Communicator::world();
+  crash::name_thread(main_thread);
   watchdog.note_world_rank(world.rank());
   std::optional<Heartbeats> heartbeats;
   if (thread_multiple)
@@ -177,14 +182,13 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
       {.on_own_thread = thread_multiple,
        .timeout_s = options.trial_timeout_s.value_or(PluginLoading().timeout_s)});
   const WorkloadSpec* const beside = input.beside ? &*input.beside : nullptr;
-  LoadedEngine loaded =
-      load_engine_everywhere(world, beside != nullptr ? *beside : input.workload,
-                             {.world_rank = topology.world_rank,
-                              .local_rank = local_rank_of(topology),
-                              .on_gpu = !found.gpu.name.empty(),
-                              .device_index = found.gpu.number,
-                              .threads = device.threads()},
-                             options.engine_refusal);
+  LoadedEngine loaded = load_engine_everywhere(world, beside != nullptr ? *beside : input.workload,
+                                               {.world_rank = topology.world_rank,
+                                                .local_rank = local_rank_of(topology),
+                                                .on_gpu = !found.gpu.name.empty(),
+                                                .device_index = found.gpu.number,
+                                                .threads = device.threads()},
+                                               options.engine_refusal);
   if (loaded.engine) ready.engine = loaded.engine->loaded();
   const FoundEnergyMeter energy =
       find_energy_meter(powercap_folder(), gpus_of_node(topology, devices));
@@ -222,9 +226,8 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
   // PyTorch brings communicators of its own. Beside it our step takes the library that is loaded.
   const bool is_engine_alone = loaded.engine && beside == nullptr;
   const auto shared_with = loaded.engine ? nccl::SharedWith::pytorch : nccl::SharedWith::nobody;
-  GroupTable groups(
-      world, node, topology, input.groups,
-      {.device = is_engine_alone ? std::nullopt : device_groups(found, shared_with)});
+  GroupTable groups(world, node, topology, input.groups,
+                    {.device = is_engine_alone ? std::nullopt : device_groups(found, shared_with)});
   if (options.verbose)
     for (const std::vector<int>& ranks : input.groups)
       log::debug(fmt::format("group: ranks {}", fmt::join(ranks, ", ")));
@@ -260,6 +263,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
   std::thread controller_thread;
   if (topology.world_rank == 0) {
     const auto work = [&] {
+      crash::name_thread("the controller");
       try {
         MpiMailbox mailbox(to_workers, to_controller, MpiMailbox::Side::controller);
         control(decided, ready, topology, devices, bytes_before, mailbox, watchdog);
@@ -273,6 +277,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
       controller_thread = std::thread(work);
     } else {
       work();
+      crash::name_thread(main_thread);
     }
   }
   message::Quit quit;
