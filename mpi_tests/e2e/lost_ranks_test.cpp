@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
+constexpr int internal_error = 1;
 constexpr int stopped_early = 75;
 constexpr int num_experiments = 6;
 /// From the loss of a rank to the end of the others, beside what the search itself takes.
@@ -214,6 +215,54 @@ TEST_F(LostRanksTest, ASignalToStopBeforeTheSearchEndsWithSeventyFive) {
       << ended;
   constexpr int killed = 128 + SIGKILL;
   EXPECT_TRUE(ended.exit_code == stopped_early || ended.exit_code == killed) << ended;
+}
+
+// What crashed would crash again: no script may take the job for one that was interrupted.
+TEST_F(LostRanksTest, ACrashOfRankZerosOwnCodeIsAnInternalError) {
+  job_.write("space.json", synthetic_space({1}, {1, 2, 3}));
+  struct Crash {
+    std::string kind, signal;
+    int ranks;
+    bool recovers;
+  };
+  for (const Crash& crash :
+       {Crash{"fault", "SIGSEGV", 1, false}, Crash{"abort", "SIGABRT", 2, false},
+        Crash{"fault", "SIGSEGV", 2, true}}) {
+    if (crash.recovers && recovery_words().empty()) continue;
+    SCOPED_TRACE(crash.kind + " " + std::to_string(crash.ranks));
+    Command command{.ranks = crash.ranks, .args = {"space.json", "--overwrite"}};
+    if (crash.recovers) command.launcher = recovery_words();
+    command.environment["DSTUNE_INJECT"] = crash.kind + "_in_controller@0:" + short_name(0, 2);
+    const Ended ended = job_.run(command);
+    if (!crash.recovers) {
+      EXPECT_EQ(ended.exit_code, internal_error) << ended;
+    }
+    const Json status = job_.read_json(results + "exit_status.json");
+    EXPECT_EQ(status["exit_code"], internal_error) << status;
+    const std::string reason = status["reason"];
+    const std::string words = "internal error: " + crash.signal + " in the controller, ";
+    EXPECT_NE(reason.find(words), std::string::npos) << reason;
+    EXPECT_NE(reason.find("+0x"), std::string::npos) << "the place: " << reason;
+    EXPECT_EQ(count_of(ended.err, reason), 1) << ended;
+    const Ended resumed = job_.run({.ranks = crash.ranks, .args = {"space.json"}});
+    expect_exit(job_, resumed, 0);
+  }
+}
+
+TEST_F(LostRanksTest, AnExperimentThatCrashesRankZeroIsResumable) {
+  if (recovery_words().empty()) GTEST_SKIP() << "a rank that is lost ends the job";
+  job_.write("space.json", synthetic_space({1}, {1, 2, 3}));
+  const Ended ended = job_.run({.ranks = 2,
+                                .args = {"space.json"},
+                                .environment = {{"DSTUNE_INJECT", "segfault@0:*"}},
+                                .launcher = recovery_words()});
+  const Json status = job_.read_json(results + "exit_status.json");
+  EXPECT_EQ(status["exit_code"], stopped_early) << status << ended;
+}
+
+// The signals of a crash, sent by somebody, are no crash.
+TEST_F(LostRanksTest, RankZeroIsSentTheSignalOfACrash) {
+  check({.world_rank = 0, .signal = SIGSEGV, .ranks = 2, .delay = 50ms});
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "dstune/base/crash.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
 #include "dstune/base/output.hpp"
@@ -93,12 +94,20 @@ int run_with_mpi(int argc, char** argv, const CommandLine& line, Watchdog& watch
     return code(ExitCode::internal);
   }
   MpiEnvironment environment(argc, argv);
+  crash::watch();
   const int exit_code = code(run_job(line.job, MpiEnvironment::threads_allowed(), watchdog));
   watchdog.begin_end(exit_code);
   environment.finalize();
   // What CUDA destroys at the end of a process may wait for the GPU.
   if (has_given_up_cuda()) watchdog.leave(exit_code);
   return watchdog.code_behind_mpi(exit_code);
+}
+
+ExitCode plan(const JobOptions& options) {
+  crash::watch();
+  crash::name_thread("the plan");
+  crash::answer_for_job(true);
+  return plan_job(options);
 }
 
 int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watchdog) {
@@ -117,7 +126,7 @@ int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watc
     log::set_color(line.color.value_or(isatty(STDERR_FILENO) != 0));
     if (line.job.verbose && is_first_process()) describe(line);
     // No MPI: it need not be able to start, and mpirun returns the first process's code.
-    if (line.job.dry_run) return code(is_first_process() ? plan_job(line.job) : ExitCode::ok);
+    if (line.job.dry_run) return code(is_first_process() ? plan(line.job) : ExitCode::ok);
     return run_with_mpi(argc, argv, line, watchdog);
   } catch (const UsageError& error) {
     report_problem(error.what());

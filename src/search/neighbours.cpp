@@ -16,6 +16,7 @@ bool is_power_of_two(int number) {
 }
 
 Points with_memory(const Points& points, const std::vector<std::int64_t>& memory_bytes) {
+  if (memory_bytes.empty()) return points;  // where nothing fits, nothing is more than the least
   std::vector<double> amounts;
   for (const std::int64_t bytes : memory_bytes)
     amounts.push_back(std::log1p(static_cast<double>(std::max<std::int64_t>(0, bytes))));

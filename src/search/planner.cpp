@@ -166,9 +166,17 @@ void keep_within_cap(PlannedSpace& planned, std::size_t baseline) {
 
 /// `number`: of the member that is first in the space's order among those that can run.
 void settle_baseline(const JobSpec& job, std::uint64_t number, PlannedSpace& planned) {
-  if (!planned.baseline) return;
   const auto micro_batch = job.ds_config.find("train_micro_batch_size_per_gpu");
   const bool has_lowest = micro_batch != job.ds_config.end() && micro_batch->is_number();
+  if (!planned.baseline) {
+    // An integer looks like one candidate among many, and is the one that rules them out.
+    if (has_lowest && planned.planned == 0 && planned.infeasible > 0)
+      planned.warnings.push_back(fmt::format(
+          "/train_micro_batch_size_per_gpu: no size from {} on fits, and the search takes none "
+          "below an integer: take \"auto\", or a smaller one",
+          micro_batch->get<std::int64_t>()));
+    return;
+  }
   if (planned.members[*planned.baseline].micro_batch_chain && !has_lowest) {
     // Where nobody knows how large a size may be, the search begins at the smallest.
     if (planned.is_unplanned)

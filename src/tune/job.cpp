@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "control/controller.hpp"
+#include "dstune/base/crash.hpp"
 #include "dstune/base/log.hpp"
 #include "dstune/comm/environment.hpp"
 #include "dstune/comm/mailbox.hpp"
@@ -45,6 +46,9 @@ namespace {
   watchdog.note_end(static_cast<int>(ExitCode::internal));
   MpiEnvironment::abort(static_cast<int>(ExitCode::internal));
 }
+
+/// It prepares the job, then it is a worker's, and last it ends the job.
+constexpr const char* main_thread = "the main thread";
 
 /// Of pinned memory, for collectives that are staged through the host.
 constexpr std::int64_t job_staging_bytes = std::int64_t{16} << 20;
@@ -114,6 +118,7 @@ std::vector<int> agree_on_excluded_ranks(const Communicator& world, const JobOpt
 
 ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watchdog) {
   const Communicator world = Communicator::world();
+  crash::name_thread(main_thread);
   watchdog.note_world_rank(world.rank());
   std::optional<Heartbeats> heartbeats;
   if (thread_multiple)
@@ -259,6 +264,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
   std::thread controller_thread;
   if (topology.world_rank == 0) {
     const auto work = [&] {
+      crash::name_thread("the controller");
       try {
         MpiMailbox mailbox(to_workers, to_controller, MpiMailbox::Side::controller);
         control(decided, ready, topology, devices, bytes_before, mailbox, watchdog);
@@ -272,6 +278,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
       controller_thread = std::thread(work);
     } else {
       work();
+      crash::name_thread(main_thread);
     }
   }
   message::Quit quit;

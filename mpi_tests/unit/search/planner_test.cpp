@@ -1,5 +1,6 @@
 #include "dstune/search/planner.hpp"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -45,6 +46,24 @@ TEST_F(PlannerTest, PredictsWhatThePlanSays) {
     EXPECT_EQ(MemoryPredictor(read, workspaces_).predict(experiment).peak_memory_bytes,
               expected.arena_bytes);
     EXPECT_FALSE(chain);
+  }
+}
+
+// The search takes none below it, and somebody has to say so.
+TEST_F(PlannerTest, AnIntegerAboveAllThatFitsIsNamed) {
+  for (const bool is_integer : {true, false}) {
+    const auto read = job(R"("zero_optimization": {"stage": 0},
+                             "train_micro_batch_size_per_gpu": )" +
+                              std::string(is_integer ? "64" : "[64, 128]"),
+                          R"("target": "self")");
+    const auto space = plan(read, 1 << 20);
+    EXPECT_EQ(space.planned, 0U);
+    EXPECT_FALSE(space.baseline);
+    const auto is_named = std::ranges::any_of(space.warnings, [](const std::string& text) {
+      return text.starts_with("/train_micro_batch_size_per_gpu: no size from 64 on fits");
+    });
+    EXPECT_EQ(is_named, is_integer);
+    EXPECT_TRUE(plan(read, plenty_bytes).baseline);
   }
 }
 

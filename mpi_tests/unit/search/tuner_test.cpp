@@ -37,6 +37,60 @@ TEST(TunerTest, GridsearchRunsEveryPlannedMemberInOrder) {
   }
 }
 
+/// Members of which none is planned; sizes of one configuration where micro-batches are searched.
+PlannedSpace hopeless_space(int count, PlanStatus status, bool is_size_searched) {
+  auto space = plain_space(count);
+  for (PlannedMember& member : space.members) {
+    member.planned.status = status;
+    if (is_size_searched) member.micro_batch_chain = 0;
+  }
+  return space;
+}
+
+TEST(TunerTest, WhereNothingIsPlannedNothingIsSearched) {
+  for (const char* type : {"gridsearch", "random", "model_based", "race"})
+    for (const int count : {0, 1, 2})
+      for (const auto status : {PlanStatus::infeasible, PlanStatus::pruned})
+        for (const bool is_size_searched : {false, true})
+          for (const bool is_unplanned : {false, true}) {
+            SCOPED_TRACE(testing::Message()
+                         << type << ' ' << count << ' ' << is_size_searched << ' ' << is_unplanned);
+            auto space = hopeless_space(count, status, is_size_searched);
+            space.is_unplanned = is_unplanned;
+            const auto tuner = make_tuner(type, space, {});
+            EXPECT_FALSE(tuner->next());
+            EXPECT_TRUE(tuner->is_done());
+            EXPECT_THAT(tuner->skipped(), IsEmpty());
+            EXPECT_FALSE(tuner->chance_of_better());
+          }
+}
+
+TEST(TunerTest, ASearchInWhichNothingRunsEnds) {
+  for (const char* type : {"gridsearch", "random", "model_based", "race"})
+    for (const int count : {1, 2})
+      for (const auto status : {Status::failed, Status::out_of_memory, Status::timed_out})
+        for (const bool is_size_searched : {false, true})
+          for (const bool is_unplanned : {false, true}) {
+            SCOPED_TRACE(testing::Message()
+                         << type << ' ' << count << ' ' << is_size_searched << ' ' << is_unplanned);
+            auto space = hopeless_space(count, PlanStatus::planned, is_size_searched);
+            space.is_unplanned = is_unplanned;
+            for (std::size_t index = 0; index < space.members.size(); ++index)
+              space.members[index].planned.experiment.config.micro_batch =
+                  static_cast<std::int64_t>(index) + 1;
+            const auto tuner = make_tuner(type, space, {});
+            int num_run = 0;
+            while (const auto index = tuner->next()) {
+              tuner->observe(*index, ended(status));
+              ASSERT_LE(++num_run, count);
+            }
+            EXPECT_GT(num_run, 0);
+            EXPECT_TRUE(tuner->is_done());
+            EXPECT_EQ(num_run + std::ssize(tuner->skipped()), count);
+            EXPECT_FALSE(tuner->chance_of_better());
+          }
+}
+
 TEST(TunerTest, KnownResultsAreNotRunAgain) {
   const auto tuner = make_tuner("gridsearch", plain_space(3), {});
   tuner->observe(1, ended(Status::ok, 4.0));

@@ -153,8 +153,7 @@ void Controller::take(Attempts::Ended ended) {
   const Run& run = running.run;
   const std::size_t row = run.row;
   const Experiment& experiment = planned(row).experiment;
-  if (!ended.is_aborted && find_injection(0, experiment.name).fault == Fault::throws_in_controller)
-    throw Error("injected failure of the controller");
+  if (!ended.is_aborted) commit_in_controller(experiment.name);
   has_abandoned_communicator_ |= ended.is_aborted && experiment.shape.num_nodes > 1;
   retire(running, ended);
   running.reservation.give_back();

@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "dstune/base/crash.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
 #include "dstune/base/signals.hpp"
@@ -38,6 +39,9 @@ constexpr std::chrono::seconds last_words_limit{5};
 /// For the others to leave before the job is ended from outside.
 constexpr std::chrono::seconds before_abort{1};
 constexpr int stopped_early_code = static_cast<int>(ExitCode::stopped_early);
+
+/// This rank's line, for a handler that can ask nobody.
+std::atomic<Board::Line*> own_line = nullptr;
 
 const char* environment_variable(const char* name) {
   return std::getenv(name);
@@ -66,6 +70,11 @@ struct Watchdog::State {
 Watchdog::Watchdog() {
   block_stop_signals();
   state_ = std::make_unique<State>();
+  if (state_->board) own_line = &state_->board->own();
+  crash::set_last_note([](int exit_code) {
+    if (Board::Line* const line = own_line)
+      line->end.store(1 + exit_code, std::memory_order_release);
+  });
   Board::remove_stale();
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
@@ -73,6 +82,7 @@ Watchdog::Watchdog() {
 Watchdog::~Watchdog() {
   if (state_->board && !state_->board->own().exit_code()) note_end(0);
   thread_.request_stop();
+  own_line = nullptr;
   // It waits for a signal.
   pthread_kill(thread_.native_handle(), SIGTERM);
 }
@@ -83,6 +93,7 @@ void Watchdog::note_hosts(int num_hosts) {
 
 void Watchdog::note_world_rank(int world_rank) {
   state_->world_rank = world_rank;
+  crash::answer_for_job(world_rank == 0);
   state_->have_all_come = true;
   if (state_->board) state_->board->close();
 }
@@ -97,6 +108,7 @@ std::set<int> Watchdog::ranks_here() const {
 
 void Watchdog::set_exit_status_path(const std::string& path) {
   if (state_->board) state_->board->set_exit_status_path(path);
+  crash::set_exit_status_path(path);
   const std::lock_guard lock(state_->mutex);
   state_->exit_status_path = path;
 }
@@ -168,6 +180,7 @@ void Watchdog::leave_now(int exit_code) {
 }
 
 void Watchdog::run(const std::stop_token& stop) {
+  crash::name_thread("the watchdog");
   WatchClock::time_point next_look = WatchClock::now();
   while (!stop.stop_requested()) {
     const int signal = take_stop_signal(look_interval);

@@ -13,7 +13,7 @@
 namespace dstune {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Fault>, 10> faults{
+constexpr std::array<std::pair<std::string_view, Fault>, 12> faults{
     {{"oom", Fault::oom},
      {"disk", Fault::disk},
      {"hang", Fault::hang},
@@ -23,7 +23,9 @@ constexpr std::array<std::pair<std::string_view, Fault>, 10> faults{
      {"stop", Fault::stop},
      {"throw", Fault::throws},
      {"lose_device", Fault::loses_device},
-     {"throw_in_controller", Fault::throws_in_controller}}};
+     {"throw_in_controller", Fault::throws_in_controller},
+     {"fault_in_controller", Fault::faults_in_controller},
+     {"abort_in_controller", Fault::aborts_in_controller}}};
 constexpr std::array<std::pair<std::string_view, FaultMoment>, 6> moments{
     {{"assigned", FaultMoment::assigned},
      {"building", FaultMoment::building},
@@ -128,6 +130,24 @@ void Injection::commit(FaultMoment now, const Waiter& waiter) const {
     case Fault::oom:
     case Fault::disk:
     case Fault::throws_in_controller:
+    case Fault::faults_in_controller:
+    case Fault::aborts_in_controller:
+      break;
+  }
+}
+
+void commit_in_controller(const std::string& experiment) {
+  switch (find_injection(0, experiment).fault) {
+    case Fault::throws_in_controller:
+      throw Error("injected failure of the controller");
+    case Fault::faults_in_controller: {
+      volatile int* volatile nowhere = nullptr;
+      *nowhere = 1;
+      break;
+    }
+    case Fault::aborts_in_controller:
+      std::abort();
+    default:
       break;
   }
 }

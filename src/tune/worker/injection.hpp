@@ -7,7 +7,7 @@
 /// its disk), `hang` (the rank stops answering), `die`, `segfault`, `abort` (it ends by that
 /// signal), `stop` (likewise, but it is only stopped), `throw` (an exception), `lose_device` (one
 /// with which the rank's device is lost), `throw_in_controller` (one on rank 0, which hears of the
-/// outcome).
+/// outcome), `fault_in_controller`, `abort_in_controller` (likewise a crash).
 ///
 /// Moments: `assigned` (the rank takes the experiment; an exception there is no failure of the
 /// experiment but the program's), `building`, `ready` (before the first step; the default),
@@ -40,7 +40,9 @@ enum class Fault {
   stop,
   throws,
   loses_device,
-  throws_in_controller
+  throws_in_controller,
+  faults_in_controller,
+  aborts_in_controller
 };
 enum class FaultMoment { assigned, building, ready, warm_up, timing, reporting };
 
@@ -51,6 +53,9 @@ struct Injection {
   /// Does what is asked for where this is its moment.
   void commit(FaultMoment now, const Waiter& waiter) const;
 };
+
+/// What is asked for of the controller, which has heard of the experiment's outcome.
+void commit_in_controller(const std::string& experiment);
 
 /// What is asked for at this rank in this experiment. Throws Error where DSTUNE_INJECT is
 /// malformed.

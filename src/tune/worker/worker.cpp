@@ -7,6 +7,7 @@
 
 #include <sys/prctl.h>
 
+#include "dstune/base/crash.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
@@ -197,6 +198,7 @@ bool Worker::is_first_of_node(const std::vector<int>& world_ranks) const {
 }
 
 void Worker::run_assignment(const message::Assign& assign) {
+  const crash::ExperimentScope scope;  // its code may be a user's
   const int world_rank = context_.topology->world_rank;
   const Waiter waiter = begin_attempt(assign);
   const Injection injection = find_injection(world_rank, assign.experiment);
