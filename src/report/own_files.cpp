@@ -432,7 +432,8 @@ void OwnFiles::write(const std::string& file, std::string_view content, Durabili
   // Somebody else's: it is already what it would become.
   if (status_of(path(file)) && !is_own(file)) return;
   const std::string hash = hash128(content);
-  if (!knows("file", file, hash)) {
+  // How a job has ended is known by what it holds: so are the words of ranks that outlive rank 0.
+  if (file != file_name::exit_status && !knows("file", file, hash)) {
     // Before it has its name: a job that is killed between leaves a line too many.
     add(json_text({{"file", file}, {"hash", hash}}) + "\n", durability);
     know("file", file, hash);

@@ -209,10 +209,10 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
 
 ExitCode end_while_planning(Preparation& ready) {
   const std::string reason = "the time limit, while planning; the same command begins again";
-  hold_results(ready);
   log::warning("stopping early: " + reason);
-  ready.results->write_exit_status(ExitCode::stopped_early, reason);
-  ready.lock.reset();
+  create_early_exit_status(
+      {.results_dir = ready.job.tuning.results_dir, .exps_dir = ready.job.tuning.exps_dir},
+      ready.inputs, ExitCode::stopped_early, reason, true);
   return ExitCode::stopped_early;
 }
 
