@@ -14,6 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int bad_input = 3;
 constexpr int not_writable = 7;
 const std::string journal_name = results + "journal.jsonl";
 const std::string lock_name = results + "lock";
@@ -112,16 +113,17 @@ TEST_F(FolderTest, NothingIsWrittenThroughALink) {
   fs::create_directory(job_.folder() / results);
   fs::create_directory_symlink(job_.folder() / "elsewhere",
                                job_.folder() / results / short_name(0, 2));
-  const Ended ended = job_.run({.ranks = 1, .args = {"space.json"}});
-  EXPECT_EQ(ended.exit_code, not_writable) << ended;
+  const std::vector<std::string> args{"--results-dir", "autotuning_results", "space.json"};
+  const Ended ended = job_.run({.ranks = 1, .args = args});
+  EXPECT_EQ(ended.exit_code, bad_input) << ended;
   EXPECT_EQ(std::distance(fs::directory_iterator(job_.folder() / "elsewhere"), {}), 1);
 
   fs::remove_all(job_.folder() / results);
   fs::create_directory(job_.folder() / results);
   fs::create_symlink(job_.folder() / "elsewhere" / "own", job_.folder() / journal_name);
   job_.write_text("elsewhere/own", "");
-  const Ended linked = job_.run({.ranks = 1, .args = {"space.json"}});
-  EXPECT_EQ(linked.exit_code, not_writable) << linked;
+  const Ended linked = job_.run({.ranks = 1, .args = args});
+  EXPECT_EQ(linked.exit_code, bad_input) << linked;
   EXPECT_EQ(count_of(linked.err, "it is a symbolic link"), 1) << linked;
   EXPECT_EQ(job_.read("elsewhere/own"), "");
 }

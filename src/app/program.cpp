@@ -5,8 +5,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <new>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include <fmt/format.h>
@@ -21,6 +24,7 @@
 #include "dstune/group/nccl_library.hpp"
 #include "dstune/kernels/cuda.hpp"
 #include "dstune/kernels/kernels.hpp"
+#include "dstune/report/folder_lock.hpp"
 #include "dstune/tune/job.hpp"
 #include "dstune/tune/watchdog.hpp"
 #include "limits.hpp"
@@ -88,9 +92,11 @@ void describe(const CommandLine& line) {
 
 int run_with_mpi(int argc, char** argv, const CommandLine& line, Watchdog& watchdog) {
   if (is_launched_alone_by_mistake()) {
-    report_problem(
+    const std::string reason =
         "srun started this process without MPI, alone among SLURM_NTASKS: use srun --mpi=pmix, or "
-        "mpirun inside the allocation");
+        "mpirun inside the allocation";
+    report_problem(reason);
+    if (is_first_process()) write_early_end(line.job, ExitCode::internal, reason);
     return code(ExitCode::internal);
   }
   MpiEnvironment environment(argc, argv);
@@ -110,13 +116,63 @@ ExitCode plan(const JobOptions& options) {
   return plan_job(options);
 }
 
-int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watchdog) {
+/// Of a command line that is none, as far as it says where the results go: --results-dir and the
+/// last word.
+JobOptions guessed_options(int argc, char** argv) {
+  JobOptions options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    constexpr std::string_view results = "--results-dir";
+    if (word == results && i + 1 < argc) options.overrides.results_dir = argv[i + 1];
+    if (word.starts_with(results) && word.substr(results.size()).starts_with('='))
+      options.overrides.results_dir = std::string(word.substr(results.size() + 1));
+    if (word == "--dry-run" || (i == 1 && word == "plan")) options.dry_run = true;
+  }
+  std::error_code cause;
+  if (argc > 1 && std::filesystem::is_regular_file(argv[argc - 1], cause))
+    options.space_path = argv[argc - 1];
+  return options;
+}
+
+CommandLine command_line_of(int argc, char** argv) {
   try {
-    CommandLine line = parse_command_line(argc, argv);
+    return parse_command_line(argc, argv);
+  } catch (const UsageError& error) {
+    const JobOptions options = guessed_options(argc, argv);
+    const bool is_place_known = options.overrides.results_dir || !options.space_path.empty();
+    if (is_first_process()) write_early_end(options, ExitCode::usage, error.what(), is_place_known);
+    throw;
+  }
+}
+
+/// exit_status.json of whatever goes wrong before the job has its folders.
+class EarlyEnd {
+ public:
+  /// From here on it is known where that is.
+  void know(const JobOptions& options) {
+    if (is_first_process()) options_ = options;
+  }
+  void write(ExitCode code, const std::string& reason) const {
+    if (options_) write_early_end(*options_, code, reason);
+  }
+
+ private:
+  std::optional<JobOptions> options_;
+};
+
+int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watchdog) {
+  EarlyEnd early;
+  try {
+    CommandLine line = command_line_of(argc, argv);
     if (line.help || line.version) {
       if (is_first_process()) output() << (line.help ? help_text() : version_text());
       return code(ExitCode::ok);
     }
+    early.know(line.job);
+    if (is_first_process())
+      watchdog.set_early_end([options = line.job](int exit_code, const std::string& reason) {
+        write_early_end(options, static_cast<ExitCode>(exit_code), reason);
+      });
     line.job.version = DSTUNE_VERSION;
     // A plan for another cluster takes nothing from this machine.
     if (!line.job.dry_run || !line.job.hostfile)
@@ -130,14 +186,18 @@ int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watc
     return run_with_mpi(argc, argv, line, watchdog);
   } catch (const UsageError& error) {
     report_problem(error.what());
+    early.write(ExitCode::usage, error.what());
     return code(ExitCode::usage);
   } catch (const std::exception& error) {
     // Other ranks may be waiting for this one: nothing but the end of the job gets them out.
     log::set_level(log::Level::error);
     const bool is_of_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
                               dynamic_cast<const OutOfMemory*>(&error) != nullptr;
-    log::error(std::string("internal error: ") + error.what() +
-               (is_of_memory ? memory_limit_hint() : ""));
+    const std::string reason =
+        std::string("internal error: ") + error.what() + (is_of_memory ? memory_limit_hint() : "");
+    log::error(reason);
+    early.write(ExitCode::internal, reason);
+    release_folder_locks();
     watchdog.note_end(code(ExitCode::internal));
     MpiEnvironment::abort(code(ExitCode::internal));
   }
@@ -155,6 +215,8 @@ std::optional<int> refuse_low_limits() {
 int run_program(int argc, char** argv, const std::string& engine_refusal) {
   // A file that has reached the limit on its size is a disk that is full: the write says so.
   std::signal(SIGXFSZ, SIG_IGN);
+  // Whoever read what it says has gone: the job and its files go on.
+  std::signal(SIGPIPE, SIG_IGN);
   Watchdog watchdog;
   const int exit_code = run(argc, argv, engine_refusal, watchdog);
   watchdog.note_end(exit_code);

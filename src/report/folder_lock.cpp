@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <system_error>
+#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -124,7 +125,31 @@ IoError held(const std::string& folder, const LockHolder& holder, double age_s,
       folder, holder.words(), std::max(0.0, age_s), Seconds(times.stale).count()));
 }
 
+/// Of a lock that this process has.
+struct Held {
+  std::string path;
+  struct stat status {};
+};
+std::mutex held_mutex;
+std::vector<Held> all_held;
+
+bool is_same_file(const struct stat& one, const struct stat& other) {
+  return one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
 }  // namespace
+
+void release_folder_locks() noexcept {
+  // Whoever holds the mutex is just taking or giving one back; this process leaves meanwhile.
+  const std::unique_lock lock(held_mutex, std::try_to_lock);
+  if (!lock) return;
+  for (const Held& held : all_held) {
+    struct stat found {};
+    if (::lstat(held.path.c_str(), &found) == 0 && is_same_file(found, held.status))
+      ::unlink(held.path.c_str());
+  }
+  all_held.clear();
+}
 
 FolderLock::FolderLock(const std::string& folder, LockTimes times)
     : folder_(folder), path_(fmt::format("{}/{}", folder, file_name::lock)), times_(times) {
@@ -138,6 +163,10 @@ FolderLock::FolderLock(const std::string& folder, LockTimes times)
     if (!is_free(found->holder, age_s, times_)) throw held(folder_, found->holder, age_s, times_);
     take_over();
     break;
+  }
+  {
+    const std::lock_guard lock(held_mutex);
+    all_held.push_back({path_, status_of(file_, path_)});
   }
   heartbeat_ = std::jthread([this](const std::stop_token& stop) {
     std::mutex mutex;
@@ -153,6 +182,8 @@ FolderLock::FolderLock(const std::string& folder, LockTimes times)
 
 FolderLock::~FolderLock() {
   heartbeat_ = {};
+  const std::lock_guard lock(held_mutex);
+  std::erase_if(all_held, [this](const Held& held) { return held.path == path_; });
   if (is_mine()) ::unlink(path_.c_str());
 }
 

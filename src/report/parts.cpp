@@ -1,6 +1,7 @@
 #include "parts.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdlib>
 #include <iterator>
@@ -136,6 +137,26 @@ std::string flag_words(const FlagCount& flag) {
 }
 
 }  // namespace
+
+bool file_name::is_temporary(std::string_view name) {
+  constexpr std::string_view begin = ".dstune-";
+  constexpr std::string_view end = ".tmp";
+  if (!name.starts_with(begin) || !name.ends_with(end) || name.size() <= begin.size() + end.size())
+    return false;
+  std::string_view middle = name.substr(begin.size());
+  middle.remove_suffix(end.size());
+  const std::size_t dash = middle.find('-');
+  if (dash == std::string_view::npos) return false;
+  const std::string_view who = middle.substr(0, dash);
+  const std::string_view which = middle.substr(dash + 1);
+  const auto all = [](std::string_view text, int (*is_one)(int)) {
+    return !text.empty() && std::ranges::all_of(text, [&](char character) {
+      return is_one(static_cast<unsigned char>(character)) != 0;
+    });
+  };
+  if (who == "lock" || who == "probe") return which.size() == 6 && all(which, std::isalnum);
+  return all(who, std::isdigit) && all(which, std::isdigit);
+}
 
 std::string interval_text(const std::optional<MetricValue>& value) {
   if (!value || !std::isfinite(value->ci_high)) return "";

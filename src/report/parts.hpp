@@ -32,6 +32,11 @@ inline constexpr std::string_view table = "results.csv";
 inline constexpr std::string_view validation = "validation.json";
 inline constexpr std::string_view environment = "environment.json";
 inline constexpr std::string_view exit_status = "exit_status.json";
+/// What in a folder is ours (own_files.hpp).
+inline constexpr std::string_view manifest = ".dstune-manifest.jsonl";
+/// What is taken where the default folders are somebody else's; DeepSpeed has the same defaults.
+inline constexpr const char* other_results = "dstune_results";
+inline constexpr const char* other_exps = "dstune_exps";
 /// Of the job that writes there now (folder_lock.hpp); deleted by nothing but its end.
 inline constexpr std::string_view lock = "lock";
 
@@ -61,6 +66,10 @@ inline constexpr std::string_view writer = "dstune-mpi";
   return !name.empty() && name.front() != '.' && name.find('/') == std::string_view::npos &&
          name.find('\0') == std::string_view::npos;
 }
+
+/// Names of a temporary file that a killed process left behind: ".dstune-123-4.tmp",
+/// ".dstune-lock-AbCdEf.tmp", ".dstune-probe-AbCdEf.tmp".
+[[nodiscard]] bool is_temporary(std::string_view name);
 
 }  // namespace file_name
 

@@ -14,6 +14,7 @@
 #include "dstune/base/file.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/report/dry_run.hpp"
+#include "dstune/report/folder_lock.hpp"
 #include "dstune/report/journal.hpp"
 #include "dstune/report/results.hpp"
 #include "parts.hpp"
@@ -27,11 +28,6 @@ namespace fs = std::filesystem;
 /// For files that people open.
 std::string indented(const json::Value& value) {
   return json_text(value, 2) + "\n";
-}
-
-/// A file of an experiment, which is not synced: the journal can restore it.
-void write_unsynced(const std::string& path, const std::string& content) {
-  write_file_atomically(path, content, Durability::rename_only);
 }
 
 /// A user's command may hold a token.
@@ -67,25 +63,6 @@ std::string absolute_path(const std::string& path) {
   return fs::absolute(path).lexically_normal().string();
 }
 
-/// Removes a file, a link or an empty folder. What is not there, or not empty, is left.
-void remove_one(const fs::path& path) {
-  std::error_code cause;
-  fs::remove(path, cause);
-  if (cause && cause != std::errc::directory_not_empty && cause != std::errc::file_exists)
-    throw IoError("can not delete " + path.string() + ": " + cause.message());
-}
-
-void remove_file(const fs::path& path) {
-  std::error_code cause;
-  const fs::file_type type = fs::symlink_status(path, cause).type();
-  if (type == fs::file_type::regular || type == fs::file_type::symlink) remove_one(path);
-}
-
-/// Names of a temporary file that a killed process left behind.
-bool is_temporary(const std::string& name) {
-  return name.starts_with(".dstune-") && name.ends_with(".tmp");
-}
-
 std::vector<fs::directory_entry> entries(const fs::path& folder) {
   std::error_code cause;
   std::vector<fs::directory_entry> found;
@@ -96,157 +73,146 @@ std::vector<fs::directory_entry> entries(const fs::path& folder) {
 }
 
 void remove_temporaries(const fs::path& folder) {
-  for (const fs::directory_entry& entry : entries(folder))
-    if (is_temporary(entry.path().filename().string())) remove_file(entry.path());
-}
-
-/// The text of a member, or "".
-std::string member(const json::Value& object, const char* key) {
-  if (!object.is_object()) return "";
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-/// Is it the folder of an experiment of ours? DeepSpeed's own folders look alike but for the mark.
-bool is_marked(const fs::path& folder) {
-  std::error_code cause;
-  const fs::path path = folder / file_name::experiment;
-  if (!fs::is_regular_file(path, cause)) return false;
-  const json::Value description = json::Value::parse(read_file(path.string()), nullptr, false);
-  return member(description, "written_by") == file_name::writer &&
-         member(description, "name") == folder.filename().string();
-}
-
-/// The names of the experiments that were dispatched, as far as they can be found.
-std::set<std::string> previous_experiments(const std::string& results_dir,
-                                           const std::string& journal_path) {
-  std::set<std::string> names;
-  try {
-    for (const JournalContent::Event& event : read_journal(journal_path).events) {
-      const std::string kind = member(event.value, "kind");
-      if (kind == "started" || kind == "finished") names.insert(member(event.value, "name"));
-    }
-  } catch (const InputError&) {
-    // A damaged journal is deleted like a whole one; the marks below still name the experiments.
-    names.clear();
-  }
-  for (const fs::directory_entry& entry : entries(results_dir)) {
-    std::error_code cause;
-    if (entry.is_directory(cause) && !entry.is_symlink(cause) && is_marked(entry.path()))
-      names.insert(entry.path().filename().string());
-  }
-  std::erase_if(names,
-                [](const std::string& name) { return !file_name::is_experiment_name(name); });
-  return names;
-}
-
-void remove_experiment(const fs::path& folder) {
   std::error_code cause;
   if (fs::symlink_status(folder, cause).type() != fs::file_type::directory) return;
-  remove_temporaries(folder);
-  for (const std::string_view name : file_name::in_experiment) remove_file(folder / name);
-  remove_one(folder);
+  for (const fs::directory_entry& entry : entries(folder)) {
+    const std::string path = entry.path().string();
+    if (file_name::is_temporary(entry.path().filename().string()) &&
+        entry.symlink_status(cause).type() == fs::file_type::regular &&
+        ::unlink(path.c_str()) != 0 && errno != ENOENT)
+      throw IoError("can not delete " + path + ": " + std::generic_category().message(errno));
+  }
 }
 
 }  // namespace
 
 bool is_own_file_name(std::string_view name) {
   const auto is_own = [](std::string_view file) {
-    return file == file_name::journal || file == file_name::lock ||
+    return file == file_name::journal || file == file_name::lock || file == file_name::manifest ||
            file == file_name::verification ||
            std::ranges::find(file_name::in_results, file) != file_name::in_results.end();
   };
   return is_own(name) || is_own(std::string(name) + ".json");
 }
 
-ResultsFolder::ResultsFolder(std::string results_dir, std::string exps_dir)
-    : results_dir_(std::move(results_dir)), exps_dir_(std::move(exps_dir)) {
+ResultsFolder::ResultsFolder(std::string results_dir, std::string exps_dir,
+                             const InputFiles& inputs)
+    : results_dir_(std::move(results_dir)), exps_dir_(std::move(exps_dir)), inputs_(inputs) {
   for (const std::string& folder : {results_dir_, exps_dir_}) {
     create_folders(folder);
     check_writable(folder);
   }
+  look_at_folders();
+}
+
+void ResultsFolder::look_at_folders() {
+  own_ = std::make_unique<BothFolders>(results_dir_, exps_dir_, inputs_);
+}
+
+void ResultsFolder::begin() {
+  look_at_folders();  // another job may have written until now
+  // The results' last: without its manifest an earlier release's folder is looked through again.
+  own_->exps.begin();
+  own_->results.begin();
+}
+
+void ResultsFolder::write(std::string_view name, std::string_view content, Readers readers) {
+  own_->results.write(std::string(name), content, Durability::synced, readers);
 }
 
 std::string ResultsFolder::file(std::string_view name) const {
   return fmt::format("{}/{}", results_dir_, name);
 }
 
-/// Where an experiment's files go, made where it is missing.
-std::string ResultsFolder::experiment_folder(const std::string& name) const {
-  require(file_name::is_experiment_name(name), "the name is safe as a folder's");
-  const std::string folder = file(name);
-  // One call, and a look only where something is there: this runs for every experiment.
-  if (::mkdir(folder.c_str(), 0777) == 0) return folder;
-  const int cause = errno;
-  struct stat found {};
-  if (cause == EEXIST && ::lstat(folder.c_str(), &found) == 0 && S_ISDIR(found.st_mode))
-    return folder;
-  throw IoError(
-      fmt::format("can not create folder {}: {}", folder,
-                  cause == EEXIST && S_ISLNK(found.st_mode)
-                      ? "a symbolic link is there, and nothing is written through one; remove it"
-                      : std::generic_category().message(cause)));
+/// A file of an experiment, which is not synced: the journal can restore it.
+void ResultsFolder::write_unsynced(const std::string& experiment, std::string_view name,
+                                   std::string_view content, Readers readers) {
+  require(file_name::is_experiment_name(experiment), "the name is safe as a folder's");
+  own_->results.make_folder(experiment);
+  own_->results.write(fmt::format("{}/{}", experiment, name), content, Durability::rename_only,
+                      readers);
 }
 
 std::string ResultsFolder::journal_path() const {
   return file(file_name::journal);
 }
 
+void ResultsFolder::prepare_journal() {
+  own_->results.note_appended(std::string(file_name::journal));
+}
+
 void ResultsFolder::delete_previous() {
-  const std::set<std::string> names = previous_experiments(results_dir_, journal_path());
-  for (const std::string_view name : file_name::in_results)
-    remove_file(fs::path(results_dir_) / name);
-  for (const std::string& name : names) {
-    remove_file(fs::path(exps_dir_) / (name + ".json"));
-    remove_experiment(fs::path(results_dir_) / name);
+  begin();
+  OwnFiles& results = own_->results;
+  OwnFiles& exps = own_->exps;
+  std::set<std::string> files = results.files();
+  for (const std::string_view name : file_name::in_results) {
+    results.remove(std::string(name));
+    files.erase(std::string(name));
   }
+  std::set<std::string> folders = results.folders();
+  // Marks name those whose line a power cut has taken.
+  for (const fs::directory_entry& entry : entries(results_dir_)) {
+    const std::string name = entry.path().filename().string();
+    if (results.is_own(fmt::format("{}/{}", name, file_name::experiment))) folders.insert(name);
+  }
+  for (const std::string& name : folders) {
+    exps.remove(name + ".json");
+    for (const std::string_view file : file_name::in_experiment) {
+      results.remove(fmt::format("{}/{}", name, file));
+      files.erase(fmt::format("{}/{}", name, file));
+    }
+    remove_temporaries(fs::path(results_dir_) / name);
+    results.remove_folder(name);
+  }
+  for (const std::string& file : files) results.remove(file);
   remove_temporaries(results_dir_);
   remove_temporaries(exps_dir_);
-  // Last, since it names what is to be deleted: interrupted, the next call finishes the work.
-  remove_file(journal_path());
+  results.remove(std::string(file_name::journal));
+  // Last, since they name what is to be deleted: interrupted, the next call finishes the work.
+  if (exps.is_empty()) exps.remove_manifest();
+  results.remove_manifest();
+  look_at_folders();
 }
 
 void ResultsFolder::write_experiment(const Experiment& experiment) {
-  const std::string folder = experiment_folder(experiment.name);
+  require(file_name::is_experiment_name(experiment.name), "the name is safe as a folder's");
   json::Value description = {{"name", experiment.name},
                              {"ds_config", experiment.ds_config},
                              {"num_gpus", experiment.shape.num_gpus},
                              {"num_nodes", experiment.shape.num_nodes},
                              {"hostfile", nullptr}};
-  write_unsynced(fmt::format("{}/{}.json", exps_dir_, experiment.name),
-                 json_text(description) + "\n");
+  own_->results.make_folder(experiment.name);
+  own_->exps.write(experiment.name + ".json", json_text(description) + "\n",
+                   Durability::rename_only);
 
+  const std::string folder = file(experiment.name);
   const std::string config_path = fmt::format("{}/{}", folder, file_name::config);
-  write_unsynced(config_path, json_text(experiment.ds_config) + "\n");
+  write_unsynced(experiment.name, file_name::config, json_text(experiment.ds_config) + "\n");
   description["result_dir"] = folder;
   description["ds_config_path"] = config_path;
   description["sequence_length"] = experiment.config.sequence_length;
   description["recompute"] = to_text(experiment.config.recompute);
   description["written_by"] = file_name::writer;
-  write_unsynced(fmt::format("{}/{}", folder, file_name::experiment),
-                 json_text(description) + "\n");
+  write_unsynced(experiment.name, file_name::experiment, json_text(description) + "\n");
 }
 
 void ResultsFolder::write_metrics(const Record& record, Metric metric,
                                   const std::optional<TargetTime>& target,
                                   const std::optional<MetricValue>& target_value) {
-  const std::string folder = experiment_folder(record.experiment.name);
   const std::string_view name = is_beside_ ? file_name::verified : file_name::metrics;
-  write_unsynced(fmt::format("{}/{}", folder, name),
+  write_unsynced(record.experiment.name, name,
                  json_text(metrics_json(record, metric, target, target_value, instrument_)) + "\n");
 }
 
 void ResultsFolder::write_traceback(const std::string& name, const std::string& traceback) {
   // It quotes the command's arguments where they are wrong.
-  write_file_atomically(fmt::format("{}/{}", experiment_folder(name), file_name::traceback),
-                        printable_lines(traceback), Durability::rename_only, Readers::owner);
+  write_unsynced(name, file_name::traceback, printable_lines(traceback), Readers::owner);
 }
 
 void ResultsFolder::write_memory(const std::string& name, const MemoryTimeline& timeline) {
-  const std::string folder = experiment_folder(name);
-  write_unsynced(fmt::format("{}/{}", folder, file_name::memory_picture),
-                 memory_svg(timeline, name));
-  write_unsynced(fmt::format("{}/{}", folder, file_name::memory_text), memory_text(timeline, 0));
+  write_unsynced(name, file_name::memory_picture, memory_svg(timeline, name));
+  write_unsynced(name, file_name::memory_text, memory_text(timeline, 0));
 }
 
 void ResultsFolder::write_optimal(const Recommendation& recommendation,
@@ -260,14 +226,13 @@ void ResultsFolder::write_optimal(const Recommendation& recommendation,
       training_command
           ? launch_line(*training_command, shown_path, ds_config, experiment.shape, arg_mappings)
           : placeholder_launch_line(shown_path, experiment.shape);
-  write_file_atomically(config_path, indented(ds_config));
+  write(file_name::optimal_config, indented(ds_config));
   const Readers readers = readers_of(training_command);
-  write_file_atomically(file(file_name::optimal_command), command + "\n", Durability::synced,
-                        readers);
+  write(file_name::optimal_command, command + "\n", readers);
   json::Value optimal = optimal_json(recommendation, command);
   if (environment_.contains("deepspeed"))
     optimal["deepspeed_version"] = environment_["deepspeed"]["version"];
-  write_file_atomically(file(file_name::optimal), indented(optimal), Durability::synced, readers);
+  write(file_name::optimal, indented(optimal), readers);
 }
 
 void ResultsFolder::write_verification(const Recommendation& recommendation,
@@ -283,43 +248,38 @@ void ResultsFolder::write_verification(const Recommendation& recommendation,
   job.folder = absolute_path(file(file_name::verification));
   job.training_command = training_command;
   job.arg_mappings = arg_mappings;
-  const auto write = [&](std::string_view name, BatchSystem system) {
+  const auto write_script = [&](std::string_view name, BatchSystem system) {
     job.script_path = absolute_path(file(name));
-    write_file_atomically(file(name), verify_script(job, system), Durability::synced,
-                          readers_of(training_command));
+    write(name, verify_script(job, system), readers_of(training_command));
   };
-  write(file_name::verify_slurm, BatchSystem::slurm);
-  write(file_name::verify_pbs, BatchSystem::pbs);
+  write_script(file_name::verify_slurm, BatchSystem::slurm);
+  write_script(file_name::verify_pbs, BatchSystem::pbs);
 }
 
 void ResultsFolder::write_summary(const Answer& answer) {
-  write_file_atomically(file(file_name::table), results_csv(answer));
-  write_file_atomically(file(file_name::page), report_html(answer, environment_));
-  write_file_atomically(
-      file(file_name::summary),
-      printable_lines(headline_text(answer, results_dir_) + "\n" + summary_text(answer)));
+  write(file_name::table, results_csv(answer));
+  write(file_name::page, report_html(answer, environment_));
+  write(file_name::summary,
+        printable_lines(headline_text(answer, results_dir_) + "\n" + summary_text(answer)));
 }
 
 void ResultsFolder::write_environment(const json::Value& environment) {
-  write_file_atomically(file(file_name::environment), indented(environment));
+  write(file_name::environment, indented(environment));
   environment_ = environment;
 }
 
 void ResultsFolder::write_validation(const Answer& answer) {
-  write_file_atomically(file(file_name::validation), json_text(validation_json(answer)) + "\n");
+  write(file_name::validation, json_text(validation_json(answer)) + "\n");
 }
 
 void ResultsFolder::forget_exit_status() {
   has_written_exit_status_ = false;
-  const std::string path = file(file_name::exit_status);
-  if (::unlink(path.c_str()) != 0 && errno != ENOENT)
-    throw IoError(
-        fmt::format("can not remove {}: {}", path, std::generic_category().message(errno)));
+  own_->results.remove(std::string(file_name::exit_status));
 }
 
 void ResultsFolder::write_exit_status(ExitCode code, const std::string& reason) {
   if (was_ended_by_others()) return;
-  write_file_atomically(file(file_name::exit_status), exit_status_text(code, reason));
+  write(file_name::exit_status, exit_status_text(code, reason));
   has_written_exit_status_ = true;
 }
 
@@ -331,6 +291,23 @@ bool ResultsFolder::was_ended_by_others() const {
   return !has_written_exit_status_ && ::access(file(file_name::exit_status).c_str(), F_OK) == 0;
 }
 
+void create_early_exit_status(const FolderNames& asked, const InputFiles& inputs, ExitCode code,
+                              const std::string& reason, bool makes_folder) {
+  const std::optional<std::string> folder = choose_results_folder(asked, inputs);
+  if (!folder) return;
+  std::error_code cause;
+  if (!fs::is_directory(*folder, cause)) {
+    if (!makes_folder) return;
+    create_folders(*folder);
+  }
+  const FolderLock lock(*folder);
+  // It may have come meanwhile.
+  if (!choose_results_folder({.results_dir = *folder, .exps_dir = asked.exps_dir}, inputs)) return;
+  // It is known by what it holds: the folder stays one that anybody may use.
+  write_file_atomically(fmt::format("{}/{}", *folder, file_name::exit_status),
+                        exit_status_text(code, reason));
+}
+
 bool create_exit_status(const std::string& path, ExitCode code,
                         const std::string& reason) noexcept {
   try {
@@ -340,7 +317,8 @@ bool create_exit_status(const std::string& path, ExitCode code,
     if (!file) return false;
     const bool is_whole =
         ::write(file.value(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
-    return ::fsync(file.value()) == 0 && is_whole;
+    if (!is_whole) ::unlink(path.c_str());  // a part of it would be nobody's
+    return is_whole && ::fsync(file.value()) == 0;
   } catch (const std::exception&) {
     return false;
   }

@@ -43,12 +43,29 @@ namespace {
   } catch (const std::exception& failed) {
     log::error(failed.what());
   }
+  if (ready.lock) release_folder_locks();
   watchdog.note_end(static_cast<int>(ExitCode::internal));
   MpiEnvironment::abort(static_cast<int>(ExitCode::internal));
 }
 
 /// It prepares the job, then it is a worker's, and last it ends the job.
 constexpr const char* main_thread = "the main thread";
+
+/// The end of a job that has not begun its search.
+void write_end(Preparation& ready, const JobOptions& options, ExitCode code,
+               const std::string& reason) {
+  if (!ready.lock) {
+    // Folders that were made for it say the same.
+    write_early_end(options, code, reason);
+    return;
+  }
+  try {
+    ready.lock->check();
+    ready.results->write_exit_status(code, reason);
+  } catch (const Error& error) {
+    log::error(error.what());
+  }
+}
 
 /// Of pinned memory, for collectives that are staged through the host.
 constexpr std::int64_t job_staging_bytes = std::int64_t{16} << 20;
@@ -139,6 +156,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
                         {has_coordinator, agree_on_excluded_ranks(world, options, topology)});
   } catch (const DeviceError& error) {
     log::error(error.what());
+    if (world.rank() == 0) write_early_end(options, ExitCode::no_device, error.what());
     return ExitCode::no_device;
   }
   Device& device = *found.device;
@@ -148,27 +166,32 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
   JobOptions decided = options;
   Preparation ready;
   JobInput input;
+  std::string reason;
   if (topology.world_rank == 0) {
-    const ExitCode code = guarded([&] {
-      if (!thread_multiple && !decided.dedicated_coordinator) {
-        log::warning("MPI grants less than MPI_THREAD_MULTIPLE: rank 0 only coordinates");
-        decided.dedicated_coordinator = true;
-      }
-      if (decided.dedicated_coordinator && topology.world_size < 2) {
-        throw UsageError(
-            "--coordinator dedicated needs at least 2 ranks: start it with "
-            "mpirun -np 2 or more");
-      }
-      ready = prepare_plan(decided, topology, devices, device.kernels());
-      if (ready.space.is_cut_short) return end_while_planning(ready);
-      if (decided.profile_path && !is_predictable(ready)) {
-        throw UsageError(
-            "--profile-out: the machine is measured for the workload transformer alone, where "
-            "something is planned");
-      }
-      input = job_input(ready);
-      return ExitCode::ok;
-    });
+    const ExitCode code = guarded(
+        [&] {
+          if (!thread_multiple && !decided.dedicated_coordinator) {
+            log::warning("MPI grants less than MPI_THREAD_MULTIPLE: rank 0 only coordinates");
+            decided.dedicated_coordinator = true;
+          }
+          if (decided.dedicated_coordinator && topology.world_size < 2) {
+            throw UsageError(
+                "--coordinator dedicated needs at least 2 ranks: start it with "
+                "mpirun -np 2 or more");
+          }
+          ready = prepare_plan(decided, topology, devices, device.kernels());
+          take_folders(ready, decided);
+          if (ready.space.is_cut_short) return end_while_planning(ready);
+          if (decided.profile_path && !is_predictable(ready)) {
+            throw UsageError(
+                "--profile-out: the machine is measured for the workload transformer alone, where "
+                "something is planned");
+          }
+          input = job_input(ready);
+          return ExitCode::ok;
+        },
+        &reason);
+    if (!reason.empty()) write_end(ready, options, code, reason);
     if (!input.run || code != ExitCode::ok) {
       input = JobInput{};
       input.exit_code = static_cast<int>(code);
@@ -199,21 +222,25 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
   // Only now: bad input touches no result.
   Bytes code(1);
   if (world.rank() == 0) {
-    code[0] = static_cast<std::byte>(guarded([&] {
-      if (!plugin.violation.empty())
-        throw InputError({plugin_problem(*ready.job.document, plugin.violation)});
-      if (!loaded.violation.empty())
-        throw InputError({engine_problem(ready.job, loaded.violation)});
-      if (const auto other = engine_release_violation(ready.job, ready.engine); !other.empty())
-        throw InputError({engine_problem(ready.job, other)});
-      // A GPU's memory is for Python alone.
-      if (loaded.engine && beside == nullptr && is_planned(ready.job) && found.gpu.name.empty())
-        predict_engine_members(ready, device);
-      open_results(ready, decided, topology, devices);
-      watchdog.set_exit_status_path(ready.results->exit_status_path());
-      log::info((energy.meter ? "energy is measured: " : "energy is ") + ready.energy);
-      return ExitCode::ok;
-    }));
+    code[0] = static_cast<std::byte>(guarded(
+        [&] {
+          if (!plugin.violation.empty())
+            throw InputError({plugin_problem(*ready.job.document, plugin.violation)});
+          if (!loaded.violation.empty())
+            throw InputError({engine_problem(ready.job, loaded.violation)});
+          if (const auto other = engine_release_violation(ready.job, ready.engine); !other.empty())
+            throw InputError({engine_problem(ready.job, other)});
+          // A GPU's memory is for Python alone.
+          if (loaded.engine && beside == nullptr && is_planned(ready.job) && found.gpu.name.empty())
+            predict_engine_members(ready, device);
+          open_results(ready, decided, topology, devices, [&watchdog](const std::string& path) {
+            watchdog.set_exit_status_path(path);
+          });
+          log::info((energy.meter ? "energy is measured: " : "energy is ") + ready.energy);
+          return ExitCode::ok;
+        },
+        &reason));
+    if (!reason.empty()) write_end(ready, options, static_cast<ExitCode>(code[0]), reason);
   }
   world.broadcast(code, 0);
   const auto start = static_cast<ExitCode>(code[0]);

@@ -44,4 +44,8 @@ class FolderLock {
   std::jthread heartbeat_;
 };
 
+/// Removes the locks of this process, where they are still its: for one that leaves at once. Any
+/// thread.
+void release_folder_locks() noexcept;
+
 }  // namespace dstune

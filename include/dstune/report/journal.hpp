@@ -34,6 +34,8 @@ struct JournalContent {
 /// whole or not) is dropped, any other damage throws InputError with the line. Throws IoError where
 /// the file can not be read.
 JournalContent read_journal(const std::string& path);
+/// Whether the line, without its end, is one that a journal has: length and checksum are right.
+[[nodiscard]] bool is_journal_line(std::string_view line);
 
 class Journal {
  public:

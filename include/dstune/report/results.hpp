@@ -3,6 +3,7 @@
 /// writing is here, and all of it is atomic: a reader, and a full disk, find the old file or the
 /// new one. What they say is the Answer's; nothing is decided here. Local. Throws IoError.
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,20 +15,26 @@
 #include "dstune/core/experiment.hpp"
 #include "dstune/ranking/answer.hpp"
 #include "dstune/report/launch_line.hpp"
+#include "dstune/report/own_files.hpp"
 
 namespace dstune {
 
 class ResultsFolder {
  public:
-  /// Creates the folders; throws IoError where they can not be written.
-  ResultsFolder(std::string results_dir, std::string exps_dir);
+  /// Creates the folders; throws IoError where they can not be written. `inputs` are not touched.
+  ResultsFolder(std::string results_dir, std::string exps_dir, const InputFiles& inputs = {});
+  /// Once the folder's lock is held: the manifests are there from here on (own_files.hpp). Whatever
+  /// is written below takes no other file's place than one of ours.
+  void begin();
+  /// Before the journal is opened.
+  void prepare_journal();
 
   [[nodiscard]] std::string journal_path() const;
   [[nodiscard]] const std::string& path() const { return results_dir_; }
 
-  /// Deletes what a dstune-mpi wrote here before, and nothing else: its files, and the experiments
-  /// that the journal or a marked exp.json names. What else lies in an experiment's folder stays,
-  /// and so does the folder then. A damaged journal is no hindrance.
+  /// Deletes what a dstune-mpi wrote here before, and nothing else: what the manifests name and has
+  /// not been changed since, and marked files. What else lies in an experiment's folder stays, and
+  /// so does the folder then. A damaged journal is no hindrance.
   void delete_previous();
 
   /// <name>/exp.json, <name>/ds_config.json, and <name>.json in the experiments folder; at
@@ -75,10 +82,15 @@ class ResultsFolder {
 
  private:
   [[nodiscard]] std::string file(std::string_view name) const;
-  [[nodiscard]] std::string experiment_folder(const std::string& name) const;
+  void look_at_folders();
+  void write(std::string_view name, std::string_view content, Readers readers = Readers::by_umask);
+  void write_unsynced(const std::string& experiment, std::string_view name,
+                      std::string_view content, Readers readers = Readers::by_umask);
 
   std::string results_dir_;
   std::string exps_dir_;
+  InputFiles inputs_;
+  std::unique_ptr<BothFolders> own_;
   json::Value environment_;
   std::string instrument_ = "step";
   bool is_beside_ = false;
@@ -88,6 +100,12 @@ class ResultsFolder {
 /// exit_status.json in the place of a rank 0 that can not: made where there is none, and never
 /// replaced. Whether it was made. Does not throw.
 bool create_exit_status(const std::string& path, ExitCode code, const std::string& reason) noexcept;
+
+/// exit_status.json of a job that has not opened its folders, replacing what is there; not where
+/// the folder holds somebody else's files, and not where another job has it. `makes_folder`: the
+/// folder may be missing. Throws IoError.
+void create_early_exit_status(const FolderNames& asked, const InputFiles& inputs, ExitCode code,
+                              const std::string& reason, bool makes_folder);
 
 /// Whether an experiment of this name would take the place of one of our files: the name is a
 /// file's or folder's of the results, or becomes one with ".json" behind it.

@@ -44,6 +44,12 @@ struct JobOptions {
 
 class Watchdog;
 
+/// exit_status.json of a job that ends before its results are open: in the folder that the options
+/// name, unless that is somebody else's or another job holds it. `makes_folder`: where there is
+/// none yet, too. A dry run writes none. Rank 0 only. Local.
+void write_early_end(const JobOptions& options, ExitCode code, const std::string& reason,
+                     bool makes_folder = true) noexcept;
+
 /// Reads the input and prints the plan. Starts no MPI and writes no file; the job is what the
 /// launcher says in the environment (launched_topology()). Of several processes rank 0's alone
 /// calls it. Whatever is wrong becomes an exit code and a message. Local.

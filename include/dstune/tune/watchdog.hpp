@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -42,6 +43,8 @@ class Watchdog {
 
   /// Where exit_status.json is made if this rank 0 is lost. Rank 0 only.
   void set_exit_status_path(const std::string& path);
+  /// What rank 0 does where it has to leave before there is such a path. On another thread.
+  void set_early_end(std::function<void(int exit_code, const std::string& reason)> early_end);
   /// From here on signals to stop are counted, and the loss of a rank other than 0 ends nothing.
   void begin_search();
   /// How many signals to stop were counted.

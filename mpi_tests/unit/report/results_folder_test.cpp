@@ -123,9 +123,10 @@ TEST_F(ResultsFolderTest, WritesAnExperimentAgainAndItsMetrics) {
   folder_.write_experiment(record.experiment);
   folder_.write_metrics(record, Metric::latency);
   EXPECT_EQ(results_json("a/metrics.json"), metrics_json(record, Metric::latency));
-  EXPECT_EQ(everything(), (std::set<std::string>{"results", "exps", "exps/a.json", "results/a",
-                                                 "results/a/exp.json", "results/a/ds_config.json",
-                                                 "results/a/metrics.json"}));
+  EXPECT_EQ(everything(), (std::set<std::string>{
+                              "results", "exps", "exps/.dstune-manifest.jsonl", "exps/a.json",
+                              "results/.dstune-manifest.jsonl", "results/a", "results/a/exp.json",
+                              "results/a/ds_config.json", "results/a/metrics.json"}));
 }
 
 TEST_F(ResultsFolderTest, WritesTheTargetsTimeOfAnExperiment) {
@@ -385,19 +386,57 @@ TEST_F(ResultsFolderTest, DeletesNothingElse) {
   std::ofstream(results("other.json")) << "x";
   std::ofstream(exps("theirs.json")) << "x";
   folder_.delete_previous();
-  EXPECT_EQ(
-      everything(),
-      (std::set<std::string>{
-          "results", "exps", "exps/theirs.json", "results/a", "results/a/mine.txt", "results/notes",
-          "results/notes/deep", "results/notes/deep/exp.json", "results/theirs",
-          "results/theirs/exp.json", "results/theirs/metrics.json", "results/posing",
-          "results/posing/exp.json", "results/optimal.json.d", "results/other.json"}));
+  EXPECT_EQ(everything(),
+            (std::set<std::string>{
+                "results", "exps", "exps/.dstune-manifest.jsonl", "exps/theirs.json", "results/a",
+                "results/a/mine.txt", "results/notes", "results/notes/deep",
+                "results/notes/deep/exp.json", "results/theirs", "results/theirs/exp.json",
+                "results/theirs/metrics.json", "results/posing", "results/posing/exp.json",
+                "results/optimal.json.d", "results/other.json"}));
 }
 
 TEST_F(ResultsFolderTest, DeletesWithADamagedJournalToo) {
   write_all(folder_);
   std::ofstream(folder_.journal_path(), std::ios::app) << "damage\n";
   folder_.delete_previous();
+  EXPECT_EQ(everything(), (std::set<std::string>{"results", "exps"}));
+}
+
+TEST_F(ResultsFolderTest, KnowsItsFilesByWhatTheyHold) {
+  write_all(folder_);
+  std::ofstream(results("summary.txt")) << "mine";
+  std::ofstream(results("a/metrics.json")) << "{}";
+  std::ofstream(exps("a.json")) << "mine";
+  EXPECT_THROW(folder_.write_summary({}), IoError);
+  EXPECT_THROW(folder_.write_metrics(test::sample_record("a")), IoError);
+  const FolderNames asked{.results_dir = temporary_ / "results", .exps_dir = temporary_ / "exps"};
+  EXPECT_THROW((void)choose_folders(asked, {"a"}, {}), InputError);
+  EXPECT_EQ(choose_folders({.results_dir = asked.results_dir,
+                            .exps_dir = asked.exps_dir,
+                            .is_results_default = true},
+                           {"b"}, {})
+                .results_dir,
+            asked.results_dir)
+      << "it is ours, and keeps its name";
+  folder_.delete_previous();
+  EXPECT_EQ(read_file(results("summary.txt")), "mine");
+  EXPECT_EQ(read_file(results("a/metrics.json")), "{}");
+  EXPECT_EQ(read_file(exps("a.json")), "mine");
+  EXPECT_FALSE(fs::exists(results("a/exp.json")));
+  EXPECT_FALSE(fs::exists(results("journal.jsonl")));
+}
+
+TEST_F(ResultsFolderTest, ATornManifestLosesItsLastLineAlone) {
+  write_all(folder_);
+  const std::string manifest = results(".dstune-manifest.jsonl");
+  const std::string text = read_file(manifest);
+  fs::resize_file(manifest, text.size() - 5);
+  ResultsFolder again(temporary_ / "results", temporary_ / "exps");
+  again.begin();
+  again.write_summary({});
+  again.write_environment({{"later", 1}});
+  EXPECT_TRUE(read_file(manifest).starts_with(text.substr(0, text.size() - 5) + "\n{"));
+  again.delete_previous();
   EXPECT_EQ(everything(), (std::set<std::string>{"results", "exps"}));
 }
 

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "dstune/base/error.hpp"
+#include "dstune/report/own_files.hpp"
 #include "parts.hpp"
 
 namespace dstune {
@@ -166,6 +167,10 @@ std::uint32_t crc32(std::string_view bytes) {
   return ~remainder;
 }
 
+bool is_journal_line(std::string_view line) {
+  return event_text(line).has_value();
+}
+
 JournalContent read_journal(const std::string& path) {
   JournalContent content;
   std::error_code cause;
@@ -188,8 +193,18 @@ JournalContent read_journal(const std::string& path) {
   return content;
 }
 
+namespace {
+
+const std::string& with_one_name(const std::string& path, std::size_t keep_bytes) {
+  // `cp -al` makes copies that are links: they keep what they have.
+  part_from_other_names(path, keep_bytes);
+  return path;
+}
+
+}  // namespace
+
 Journal::Journal(const std::string& path, std::size_t keep_bytes, std::function<void()> check)
-    : path_(path), file_(path, keep_bytes), check_(std::move(check)) {}
+    : path_(path), file_(with_one_name(path, keep_bytes), keep_bytes), check_(std::move(check)) {}
 
 void Journal::add(const json::Value& event) {
   pending_ += journal_line(json_text(event));

@@ -123,19 +123,24 @@ class Controller {
   std::set<std::string> told_;  ///< notes of experiments, each said once
 };
 
-/// Runs rank 0's preparation and turns its failures into a message and an exit code.
+/// Runs rank 0's preparation and turns its failures into a message and an exit code. `reason`, if
+/// any, becomes what the first message said.
 template <class Work>
-ExitCode guarded(Work&& work) {
+ExitCode guarded(Work&& work, std::string* reason = nullptr) {
+  const auto note = [reason](const std::string& text) {
+    if (reason != nullptr && reason->empty()) *reason = text;
+    log::error(text);
+  };
   try {
     return work();
   } catch (const InputError& error) {
-    for (const Problem& problem : error.problems()) log::error(problem.text());
+    for (const Problem& problem : error.problems()) note(problem.text());
     return ExitCode::bad_input;
   } catch (const UsageError& error) {
-    log::error(error.what());
+    note(error.what());
     return ExitCode::usage;
   } catch (const IoError& error) {
-    log::error(error.what());
+    note(error.what());
     return ExitCode::not_writable;
   }
 }

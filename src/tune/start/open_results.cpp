@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -8,6 +10,7 @@
 
 #include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
+#include "start/early_end.hpp"
 #include "start/preparation.hpp"
 #include "target/target_measuring.hpp"
 
@@ -75,24 +78,69 @@ bool retry_failed(Preparation& ready) {
   return count > 0;
 }
 
+std::set<std::string> names_of(const PlannedSpace& space) {
+  std::set<std::string> names;
+  for (const PlannedMember& member : space.members)
+    if (member.planned.status == PlanStatus::planned) names.insert(member.planned.experiment.name);
+  return names;
+}
+
 /// The folders, for this job alone. Nothing in them is changed before.
 void hold_results(Preparation& ready) {
+  const TuningOptions& tuning = ready.job.tuning;
   ready.results =
-      std::make_unique<ResultsFolder>(ready.job.tuning.results_dir, ready.job.tuning.exps_dir);
+      std::make_unique<ResultsFolder>(tuning.results_dir, tuning.exps_dir, ready.inputs);
   ready.lock = std::make_unique<FolderLock>(ready.results->path());
+  // Once more, now that no other job can put anything there.
+  [[maybe_unused]] const FolderNames same =
+      choose_folders({.results_dir = tuning.results_dir, .exps_dir = tuning.exps_dir},
+                     names_of(ready.space), ready.inputs, true);
+  ready.results->begin();
+  ready.results->forget_exit_status();
+}
+
+/// --profile-out: a file that is there is replaced only where it is a profile, or empty.
+void check_profile_place(const std::string& path, const InputFiles& inputs) {
+  std::error_code cause;
+  const bool is_there = std::filesystem::exists(std::filesystem::symlink_status(path, cause));
+  if (!is_there) return;
+  const std::string content = read_file(path);
+  const Value found = Value::parse(content, nullptr, false);
+  const bool is_profile = found.is_object() && found.contains("format") &&
+                          found["format"] == "dstune-mpi device profile";
+  if ((content.empty() || is_profile) && !inputs.contains(path)) return;
+  throw InputError(
+      {{path, "", 0,
+        "it is not a device profile, and --profile-out would replace it: move it away, "
+        "or name another file"}});
 }
 
 }  // namespace
 
+void take_folders(Preparation& ready, const JobOptions& options) {
+  TuningOptions& tuning = ready.job.tuning;
+  ready.inputs = input_files(options, *ready.job.document);
+  for (const auto& [stage, path] : ready.job.templates) ready.inputs.add(path);
+  if (options.profile_path) check_profile_place(*options.profile_path, ready.inputs);
+  FolderNames asked = asked_folders(options);
+  asked.results_dir = tuning.results_dir;
+  asked.exps_dir = tuning.exps_dir;
+  const FolderNames taken = choose_folders(asked, names_of(ready.space), ready.inputs);
+  tuning.results_dir = taken.results_dir;
+  tuning.exps_dir = taken.exps_dir;
+}
+
 void open_results(Preparation& ready, const JobOptions& options, const Topology& topology,
-                  const std::vector<RankDevice>& devices) {
+                  const std::vector<RankDevice>& devices,
+                  const std::function<void(const std::string&)>& on_held) {
   hold_results(ready);
+  on_held(ready.results->exit_status_path());
   if (ready.job.tuning.overwrite) ready.results->delete_previous();
+  ready.results->prepare_journal();
   const JournalContent content = read_journal(ready.results->journal_path());
   ready.history = understand(content, ready.results->journal_path());
   ready.journal = std::make_unique<Journal>(ready.results->journal_path(), content.valid_bytes,
                                             [lock = ready.lock.get()] { lock->check(); });
-  ready.results->forget_exit_status();
 
   const Value& fingerprint = ready.fingerprint = machine_fingerprint(ready.allowed_ranks, devices);
   Value decided = Value::array();
@@ -179,10 +227,10 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
 
 ExitCode end_while_planning(Preparation& ready) {
   const std::string reason = "the time limit, while planning; the same command begins again";
-  hold_results(ready);
   log::warning("stopping early: " + reason);
-  ready.results->write_exit_status(ExitCode::stopped_early, reason);
-  ready.lock.reset();
+  create_early_exit_status(
+      {.results_dir = ready.job.tuning.results_dir, .exps_dir = ready.job.tuning.exps_dir},
+      ready.inputs, ExitCode::stopped_early, reason, true);
   return ExitCode::stopped_early;
 }
 

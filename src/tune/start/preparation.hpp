@@ -59,6 +59,7 @@ struct Preparation {
   /// Where members are ranked by the target's time.
   std::optional<TargetConstants> target{};
   std::string target_key;            ///< of what measures them here; empty: nothing does
+  InputFiles inputs;                 ///< what the user named, which is never written
   std::unique_ptr<FolderLock> lock;  ///< from before anything is written to the end of all writing
   std::unique_ptr<ResultsFolder> results;
   std::unique_ptr<Journal> journal;
@@ -144,10 +145,16 @@ std::vector<int> excluded_ranks(const JobOptions& options, const Topology& topol
 Preparation prepare_plan(const JobOptions& options, const Topology& topology,
                          const std::vector<RankDevice>& devices, const kernels::Table& kernels);
 
+/// Which folders the job takes: the job's options say so then. Throws InputError that names what is
+/// in the way. Changes nothing on disk.
+void take_folders(Preparation& preparation, const JobOptions& options);
+
 /// Locks and opens the results folder and the journal, and writes what is known before the first
 /// experiment. Throws InputError (damaged journal), IoError (another job holds the folder, too).
+/// `on_held`: called with the path of exit_status.json as soon as nobody else may write it.
 void open_results(Preparation& preparation, const JobOptions& options, const Topology& topology,
-                  const std::vector<RankDevice>& devices);
+                  const std::vector<RankDevice>& devices,
+                  const std::function<void(const std::string&)>& on_held);
 
 /// Where the time for planning was over: says so in exit_status.json alone. Throws IoError.
 ExitCode end_while_planning(Preparation& preparation);

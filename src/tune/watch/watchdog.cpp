@@ -19,6 +19,7 @@
 #include "dstune/base/log.hpp"
 #include "dstune/base/signals.hpp"
 #include "dstune/comm/environment.hpp"
+#include "dstune/report/folder_lock.hpp"
 #include "dstune/report/results.hpp"
 #include "watch/board.hpp"
 #include "watch/launch.hpp"
@@ -64,6 +65,7 @@ struct Watchdog::State {
   int exit_code = stopped_early_code;  ///< while it ends
   WatchClock::time_point end_by{};
   std::string exit_status_path;  ///< where there is no board
+  std::function<void(int, const std::string&)> early_end;
   std::map<int, LostRank> lost;
 };
 
@@ -111,6 +113,12 @@ void Watchdog::set_exit_status_path(const std::string& path) {
   crash::set_exit_status_path(path);
   const std::lock_guard lock(state_->mutex);
   state_->exit_status_path = path;
+}
+
+void Watchdog::set_early_end(
+    std::function<void(int exit_code, const std::string& reason)> early_end) {
+  const std::lock_guard lock(state_->mutex);
+  state_->early_end = std::move(early_end);
 }
 
 void Watchdog::begin_search() {
@@ -279,9 +287,11 @@ void Watchdog::give_up(int exit_code, const std::string& reason) {
     std::string path = state_->board ? state_->board->exit_status_path() : "";
     std::set<int> here = ranks_here();
     bool is_own_to_write = state_->world_rank == 0;
+    std::function<void(int, const std::string&)> early_end;
     {
       const std::lock_guard lock(state_->mutex);
       if (path.empty()) path = state_->exit_status_path;
+      if (path.empty() && state_->phase == JobPhase::starting) early_end = state_->early_end;
       const auto first = state_->lost.find(0);
       is_own_to_write |= first != state_->lost.end() && first->second.is_gone;
       for (const auto& [rank, lost] : state_->lost) here.erase(rank);
@@ -295,6 +305,8 @@ void Watchdog::give_up(int exit_code, const std::string& reason) {
       log::set_level(log::Level::error);
       log::error(text);
     }
+    if (early_end) early_end(exit_code, text);
+    release_folder_locks();
     done.set_value();
   };
   try {

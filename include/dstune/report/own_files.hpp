@@ -1,0 +1,137 @@
+#pragma once
+/// What in a folder is the program's own. Nothing else in it is replaced, cut or deleted, whatever
+/// its name. The folder's manifest has a line for each file, added before the file gets its name;
+/// a file is ours where some line of it has the hash of what it holds. Rank 0. Local.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "dstune/base/file.hpp"
+
+namespace dstune {
+
+/// Files that the user has named as input: they are never written and never deleted, wherever they
+/// lie and whatever they hold.
+class InputFiles {
+ public:
+  /// A file, or all files below a folder; what is not there is none.
+  void add(const std::string& path);
+  [[nodiscard]] bool contains(const std::string& path) const;
+
+ private:
+  std::set<std::pair<dev_t, ino_t>> files_;
+};
+
+class OwnFiles {
+ public:
+  /// Reads the manifest, if there is one. Changes nothing.
+  explicit OwnFiles(std::string folder, InputFiles inputs = {});
+
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+  [[nodiscard]] std::string path(std::string_view file) const;
+
+  // All names are relative to the folder: "optimal.json", "z0_gas1_tmbspg1/metrics.json".
+
+  /// It has a manifest of ours.
+  [[nodiscard]] bool has_manifest() const { return has_manifest_; }
+  /// A manifest of ours, or something that was adopted.
+  [[nodiscard]] bool is_ours() const { return has_manifest_ || !adopted_.empty(); }
+  /// Whether the file is a regular one, no input, and ours by the manifest or by its own mark.
+  [[nodiscard]] bool is_own(const std::string& file) const;
+  /// Why the place of a file of ours is taken; empty where it is free or holds ours. `content`:
+  /// what it holds already is in nobody's way.
+  [[nodiscard]] std::string obstacle(const std::string& file,
+                                     std::optional<std::string_view> content = {}) const;
+  /// A folder of an earlier release has no manifest: takes the file, or the folder, for ours.
+  void adopt(const std::string& file);
+  void adopt_folder(const std::string& name);
+  /// Names of folders that are ours.
+  [[nodiscard]] std::set<std::string> folders() const;
+  [[nodiscard]] std::set<std::string> files() const;
+  /// But for the manifest.
+  [[nodiscard]] bool is_empty() const;
+  [[nodiscard]] bool owns_folder(const std::string& name) const;
+
+  // With the folder's lock held. Throw IoError.
+
+  /// From here on its manifest is written; what was adopted is in it. Any number of times.
+  void begin();
+  /// Atomically. Throws where something that is not ours has the place.
+  void write(const std::string& file, std::string_view content, Durability durability,
+             Readers readers = Readers::by_umask);
+  /// That a file which only grows will be ours; its lines are its mark.
+  void note_appended(const std::string& file);
+  /// Makes the folder where it is missing. Throws where something else has the place.
+  void make_folder(const std::string& name);
+  /// Where it is ours.
+  void remove(const std::string& file);
+  void remove_folder(const std::string& name);
+  /// Once all is deleted that it names.
+  void remove_manifest();
+
+ private:
+  struct Line {
+    std::string file, folder, appended, hash;
+  };
+  [[nodiscard]] std::string manifest_path() const;
+  [[nodiscard]] std::vector<Line> lines() const;
+  void read_manifest();
+  [[nodiscard]] std::string obstacle_now(const std::string& file, std::string_view content);
+  [[nodiscard]] bool knows(const std::string& kind, const std::string& name,
+                           const std::string& hash) const;
+  void know(const std::string& kind, const std::string& name, const std::string& hash);
+  void add(const std::string& line, Durability durability);
+  void append(std::string_view text);
+
+  std::string folder_;
+  InputFiles inputs_;
+  bool has_manifest_ = false;
+  mutable std::mutex mutex_;  ///< of what follows: files are written by two threads
+  std::unordered_set<std::uint64_t> known_;
+  std::vector<std::string> adopted_;  ///< lines that the manifest lacks
+  FileDescriptor manifest_;
+};
+
+/// The two folders of a job, and whether nobody has named them.
+struct FolderNames {
+  std::string results_dir;
+  std::string exps_dir;
+  bool is_results_default = false;
+  bool is_exps_default = false;
+};
+
+/// Gives a file that has other names a copy of its own, of its first `keep_bytes`; the others keep
+/// what they have. Throws IoError.
+void part_from_other_names(const std::string& path, std::size_t keep_bytes);
+
+/// Which folders a job takes. A default one that holds what is not ours, or an input in the place
+/// of a file of ours, gives way to another name, with a line that says so; `experiments`: whose
+/// files are to be written; `is_held`: the lock of the results is this job's. Throws InputError
+/// that names what stands in the way. Changes nothing.
+[[nodiscard]] FolderNames choose_folders(FolderNames asked,
+                                         const std::set<std::string>& experiments,
+                                         const InputFiles& inputs, bool is_held = false);
+/// The same for a job that ends before it has experiments: the results folder, or nothing where the
+/// folder is not ours, and where its exit_status.json can not be.
+[[nodiscard]] std::optional<std::string> choose_results_folder(const FolderNames& asked,
+                                                               const InputFiles& inputs);
+/// Both as they are, with what an earlier release has left in them adopted.
+struct BothFolders {
+  BothFolders(const std::string& results_dir, const std::string& exps_dir,
+              const InputFiles& inputs = {});
+  OwnFiles results;
+  OwnFiles exps;
+};
+
+}  // namespace dstune

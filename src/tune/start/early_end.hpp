@@ -1,0 +1,18 @@
+#pragma once
+/// What the command line and space.json say of folders and inputs, also where neither passes: a job
+/// that ends before its results are open says so in exit_status.json, too. Rank 0. Local.
+
+#include "dstune/base/json.hpp"
+#include "dstune/report/own_files.hpp"
+#include "dstune/tune/job.hpp"
+
+namespace dstune {
+
+/// The folders as the options name them, else space.json as far as it can be read, else by default.
+[[nodiscard]] FolderNames asked_folders(const JobOptions& options);
+
+/// Everything that the command line names as input, and every text of space.json that is the path
+/// of a file.
+[[nodiscard]] InputFiles input_files(const JobOptions& options, const json::Document& space);
+
+}  // namespace dstune
