@@ -11,6 +11,8 @@ import sys
 import threading
 
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "src", "engine", "python")
+sys.path.insert(0, SOURCES)
+load, dump = json.JSONDecoder().scan_once, json.dumps  # scripts replace json.loads
 
 
 class Library:
@@ -28,7 +30,7 @@ class Library:
 
     def dstune_engine_exchange(self, reply):
         if reply is not None:
-            self.say_(json.loads(reply))
+            self.say_(reply.decode())
         line = self.commands_.readline()
         return line.encode() if line.strip() else None
 
@@ -39,7 +41,7 @@ class Library:
         line = self.interrupts_.readline()
         if not line.strip():
             return 0
-        for descriptor in self.sockets_ if json.loads(line)["shutdown"] else []:
+        for descriptor in self.sockets_ if load(line, 0)[0]["shutdown"] else []:
             try:  # Python closes them as soon as the first has ended
                 with socket.socket(fileno=os.dup(descriptor)) as one:
                     one.shutdown(socket.SHUT_RDWR)
@@ -51,16 +53,15 @@ class Library:
         self.sockets_ = list(descriptors)[:count]
 
     def dstune_engine_note_progress(self, text):
-        self.say_({"event": "progress", "text": text.decode()})
+        self.say_(dump({"event": "progress", "text": text.decode()}))
 
     def say_(self, message):
         with self.lock_:
-            self.replies_.write(json.dumps(message) + "\n")
+            self.replies_.write(message + "\n")
             self.replies_.flush()
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, SOURCES)
     ends = map(int, sys.argv[1:4])
     sys.argv[:] = ["dstune-mpi"]
     from dstune_engine import main

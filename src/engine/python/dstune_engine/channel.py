@@ -4,18 +4,43 @@ import ctypes
 import json
 import threading
 
-from .errors import Interrupted, leave
+from . import unwinding
+from .errors import Interrupted, describe, leave, safe, text_of
+
+
+class Encoder(json.JSONEncoder):
+    """Methods of our own: a script may replace json.dumps, and those of the classes."""
+
+    encode, iterencode = json.JSONEncoder.encode, json.JSONEncoder.iterencode
+
+
+class Decoder(json.JSONDecoder):
+    decode, raw_decode = json.JSONDecoder.decode, json.JSONDecoder.raw_decode
+
+
+encoder = Encoder(allow_nan=False, default=text_of)
+decoder = Decoder()
 
 
 def finite(value):
-    """JSON has no NaN and no infinity: null stands for them."""
+    """JSON has no NaN, no infinity and no half of a surrogate pair: null and an escape stand for them."""
     if isinstance(value, float):
         return value if value == value and abs(value) != float("inf") else None
+    if isinstance(value, str):
+        return safe(value)
     if isinstance(value, dict):
-        return {str(key): finite(one) for key, one in value.items()}
+        return {text_of(key): finite(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [finite(one) for one in value]
     return value
+
+
+def encoded(reply):
+    """The reply as bytes; one that can not be told becomes a failure that says so."""
+    try:
+        return encoder.encode(finite(reply)).encode()
+    except Exception as error:
+        return encoder.encode({"ok": False, "error": finite(describe(error))}).encode()
 
 
 class Channel:
@@ -27,15 +52,19 @@ class Channel:
         self.inside_ = False  # the main thread runs something that may be interrupted
         self.main_thread_ = threading.get_ident()
         self.on_interrupt = []  # called by the interrupting thread before the main thread is told
+        self.interrupted = False  # since the last command: a script may have caught it
+        self.never_ = threading.Lock()
+        self.never_.acquire()
 
     def exchange(self, reply):
         """Hands over `reply` (None: none yet) and returns the next command; never returns at the end."""
         self.closed_to_interrupts()
-        text = None if reply is None else json.dumps(finite(reply), allow_nan=False).encode()
+        text = None if reply is None else encoded(reply)
         command = self.library_.dstune_engine_exchange(text)
         if command is None:
             leave(self.library_.dstune_engine_exit_code())
-        return json.loads(command)
+        self.interrupted = False
+        return decoder.decode(command.decode())
 
     def open_to_interrupts(self):
         """From here on the program may interrupt what runs in the main thread."""
@@ -53,8 +82,24 @@ class Channel:
             except Interrupted:
                 continue
 
+    def run_script(self, function):
+        """Runs `function` and returns what it raised, or None. Then it is closed to interrupts."""
+        error = None
+        try:
+            error = unwinding.script.run(function)
+            self.closed_to_interrupts()
+        except Interrupted:  # it came after the end
+            self.closed_to_interrupts()
+        return error
+
+    def caught(self):
+        """The script has caught what was to unwind it, and trains on."""
+        if not unwinding.script.caught():
+            self.note_progress(unwinding.REASON)
+            self.never_.acquire()  # for ever: the program gives this rank up
+
     def note_progress(self, text):
-        self.library_.dstune_engine_note_progress(text.encode())
+        self.library_.dstune_engine_note_progress(safe(text).encode())
 
     def note_sockets(self, descriptors):
         """Names the sockets that the program shuts down when this rank hangs in a collective."""
@@ -74,5 +119,6 @@ class Channel:
                         action()
                     except Exception:  # the main thread must hear of it all the same
                         pass
+                self.interrupted = True
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.main_thread_),
                                                            ctypes.py_object(Interrupted))

@@ -4,8 +4,11 @@ import os
 import sys
 import traceback
 
+from .unwinding import Unwinding
+
 MAX_TRACEBACK = 32 * 1024
 MAX_MESSAGE = 1000
+really_leave = os._exit  # user code gets another one
 
 
 class Refused(Exception):
@@ -20,7 +23,7 @@ class ProcessRefused(PermissionError):
     """User code, or a package, tried to start a process."""
 
 
-class EndOfExperiment(BaseException):
+class EndOfExperiment(Unwinding):
     """Unwinds the user's script when the program has had enough steps."""
 
     def __init__(self, command):
@@ -28,14 +31,27 @@ class EndOfExperiment(BaseException):
         self.command = command
 
 
-class Interrupted(BaseException):
+class Interrupted(Unwinding):
     """The program gave this experiment up while Python was inside."""
+
+
+def safe(text):
+    """`text` as an exact str that can be encoded: exceptions and paths may hold half of a surrogate pair."""
+    return str.encode(text, "utf-8", "backslashreplace").decode()
+
+
+def text_of(value, how=str):
+    """str(value), also of an object whose text fails."""
+    try:
+        return safe(how(value))
+    except BaseException as error:
+        return f"<a {type(value).__name__} whose text fails with {type(error).__name__}>"
 
 
 def chain_of(exception):
     """The exception and what it was raised from or while handling, the outermost first."""
     seen = []
-    while exception is not None and exception not in seen:
+    while exception is not None and not any(exception is one for one in seen):  # their == may be the user's
         seen.append(exception)
         cause = exception.__cause__
         if cause is None and not exception.__suppress_context__:
@@ -50,7 +66,7 @@ def is_out_of_memory(exception):
                                     getattr(getattr(torch, "cuda", None), "OutOfMemoryError", None))
                   if kind is not None)
     for one in chain_of(exception):
-        text = str(one)
+        text = text_of(one)
         if isinstance(one, (MemoryError, *kinds)):
             return True
         if isinstance(one, OSError) and one.errno == 12:
@@ -65,12 +81,34 @@ def is_out_of_memory(exception):
 def message_of(exception):
     """The exception in one line, as the last line of a traceback has it."""
     if isinstance(exception, Refused):
-        return " ".join(str(exception).split())
-    return " ".join("".join(traceback.format_exception_only(type(exception), exception)).split())[:MAX_MESSAGE]
+        return " ".join(text_of(exception).split())
+    try:
+        lines = traceback.format_exception_only(type(exception), exception)
+        return " ".join(safe("".join(lines)).split())[:MAX_MESSAGE]
+    except BaseException:  # what it is made of is the user's
+        return f"{type(exception).__name__}: {text_of(exception)}"[:MAX_MESSAGE]
+
+
+def traceback_of(exception):
+    try:
+        text = safe("".join(traceback.format_exception(type(exception), exception, exception.__traceback__)))
+    except BaseException:
+        lines = traceback.format_tb(exception.__traceback__)
+        text = safe("".join(["Traceback (most recent call last):\n", *lines])) + message_of(exception) + "\n"
+    half = MAX_TRACEBACK // 2
+    return text if len(text) <= MAX_TRACEBACK else text[:half] + "\n[...]\n" + text[-half:]
 
 
 def describe(exception, output="", near_limit=False):
-    """The member `error` of a reply. `near_limit`: the rank's memory was all but used up."""
+    """The member `error` of a reply, whatever was raised. `near_limit`: the rank's memory was all but used up."""
+    try:
+        return told_of(exception, output, near_limit)
+    except BaseException as error:
+        return {"kind": "exception", "traceback": "", "output": output,
+                "message": f"{type(exception).__name__}, of which nothing can be told: {type(error).__name__}"}
+
+
+def told_of(exception, output, near_limit):
     kind, told = "exception", exception
     refusals = [one for one in chain_of(exception) if isinstance(one, (Refused, ProcessRefused))]
     if isinstance(exception, Interrupted):
@@ -83,9 +121,9 @@ def describe(exception, output="", near_limit=False):
         kind = "refused"
     message = message_of(told)
     if isinstance(exception, SystemExit):
-        message = f"the script left by sys.exit({exception.code!r}) before the experiment was over"
-    text = "".join(traceback.format_exception(type(exception), exception, exception.__traceback__))
-    return {"kind": kind, "message": message, "traceback": text[-MAX_TRACEBACK:], "output": output}
+        code = text_of(exception.code, repr)[:MAX_MESSAGE]
+        message = f"the script left by sys.exit({code}) before the experiment was over"
+    return {"kind": kind, "message": message, "traceback": traceback_of(exception), "output": output}
 
 
 def forget_frames(exception):
@@ -106,4 +144,4 @@ def leave(code):
             stream.flush()
         except (OSError, ValueError, AttributeError):
             pass
-    os._exit(code)
+    really_leave(code)

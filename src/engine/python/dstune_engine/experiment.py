@@ -2,11 +2,10 @@
 
 import gc
 import os
-import shutil
 import sys
-import tempfile
 
-from . import (environment, errors, groups, leftovers, own_loop, process_state, script, surroundings, trainer)
+from . import (environment, errors, groups, leftovers, own_loop, process_settings, process_state, script, surroundings,
+               temporary, trainer)
 from .hooks import Hooks
 from .steps import Steps
 
@@ -35,42 +34,41 @@ class Experiment:
         self.config_file_ = None
         self.scratch_ = None
         self.variables_ = []
-        self.near_limit_ = False
+        self.process_ = process_settings.ProcessSettings()
 
     def run(self):
         """Builds and trains. Returns ({reply of the failure}, None) or (None, the command "end")."""
         process_state.reset_peak()
-        near_limit = [lambda: False]
-        try:
-            with process_state.data_limit(int(self.order_.get("memory_limit_bytes") or 0)) as near_limit[0]:
-                try:
-                    self.job_.channel.open_to_interrupts()
-                    self.begin_ = self.steps_.clock_.settled()
-                    self.enter_()
-                    self.job_.written.start()
-                    self.user_code_()
-                    self.ended_()
-                except BaseException as error:
-                    self.near_limit_ = near_limit[0]()
-                    raise error
-        except errors.EndOfExperiment as end:
-            command = end.command
-            errors.forget_frames(end)
-            return None, command
-        except BaseException as error:
-            self.job_.channel.closed_to_interrupts()
-            if self.steps_.failure is not None and not isinstance(error, errors.Interrupted):
-                error = self.steps_.failure
-            told = errors.describe(error, self.job_.output.text(), self.near_limit_)
-            has_ended = isinstance(error, ScriptEnded) or (isinstance(error, SystemExit) and not error.code)
+        channel, steps = self.job_.channel, self.steps_
+        with process_state.data_limit(int(self.order_.get("memory_limit_bytes") or 0)) as is_near:
+            error = channel.run_script(self.all_of_it_)
+            near_limit = is_near()
+        self.process_.put_back()
+        if steps.ended is not None:  # whatever the script made of it
             errors.forget_frames(error)
-            self.steps_.failure = None
-            if has_ended and self.steps_.unsent:
-                # On all ranks alike: what came before may be all that is needed.
-                command = self.job_.channel.exchange(self.steps_.hand_over())
-                if command["command"] != "step":
-                    return None, command
-            return {"ok": False, "error": {**told, **self.new_notes_()}}, None
+            return None, steps.ended
+        if steps.failure is not None and not isinstance(error, errors.Interrupted):
+            error = steps.failure
+        if type(error) is errors.Unwinding:  # the script caught what came first
+            error = errors.Interrupted()
+        told = errors.describe(error, self.job_.output.text(), near_limit)
+        has_ended = isinstance(error, ScriptEnded) or (isinstance(error, SystemExit) and not error.code)
+        errors.forget_frames(error)
+        steps.failure = None
+        if has_ended and steps.unsent:
+            # On all ranks alike: what came before may be all that is needed.
+            command = channel.exchange(steps.hand_over())
+            if command["command"] != "step":
+                return None, command
+        return {"ok": False, "error": {**told, **self.new_notes_()}}, None
+
+    def all_of_it_(self):
+        self.job_.channel.open_to_interrupts()
+        self.begin_ = self.steps_.clock_.settled()
+        self.enter_()
+        self.job_.written.start()
+        self.user_code_()
+        self.ended_()
 
     def new_notes_(self):
         """What a failure's reply has beside its cause: the program records it before it sends "end"."""
@@ -94,7 +92,7 @@ class Experiment:
     def working_folder_(self):
         """The folder of space.json, or an empty one of this rank and attempt that goes with the experiment."""
         if self.workload_.get("scratch"):
-            self.scratch_ = tempfile.mkdtemp(prefix="dstune-scratch-")
+            self.scratch_ = temporary.make("dstune-scratch-")
             return self.scratch_
         return self.order_.get("folder") or self.workload_.get("folder") or os.getcwd()
 
@@ -142,9 +140,11 @@ class Experiment:
             except Exception as error:
                 self.notes_.append("cleanup() failed: " + errors.message_of(error))
                 errors.forget_frames(error)
+            self.process_.put_back()
+        self.process_.end_threads(surroundings.is_users_function)
         job.written.stop()
         told = self.new_notes_()
-        notes = []
+        notes = self.process_.take_notes()
         state = job.losses.compare(self.order_, self.steps_.first_losses) if self.steps_.first_losses else None
         if state:
             notes.append(state)
@@ -164,10 +164,12 @@ class Experiment:
         if self.config_file_:
             self.config_file_.remove()
         if self.scratch_:
-            shutil.rmtree(self.scratch_, ignore_errors=True)
+            temporary.remove(self.scratch_)
         job.output.clear()
         leftovers.reset_torch(self.device_)
-        reply = {"ok": True, "leaked": self.leftovers_.left(), "resident_bytes": process_state.resident_bytes(),
+        leaked = self.leftovers_.left()
+        self.process_.settle()
+        reply = {"ok": True, "leaked": leaked, "resident_bytes": process_state.resident_bytes(),
                  "threads": process_state.threads(), "descriptors": process_state.descriptors(),
                  "wrote": told["wrote"], "notes": told["notes"] + job.only_new(notes)}
         if self.device_ == "cuda":

@@ -1,14 +1,18 @@
 """No process is ever started: known look-ups are answered, anything else is an error that names it.
 
 The answers are those that the programs would give. An audit hook sees all other ways to start one.
+Nor does user code end this process, which is the job's: watchdogs of scripts call os._exit and os.kill.
 """
 
 import errno
+import faulthandler
 import io
 import json
 import os
 import platform
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -154,8 +158,25 @@ def refuse(command):
                          + " ".join(words_of(command))[:300])
 
 
+def refuse_signal(pid, number):
+    """A signal to the ranks or to mpirun, unless the script itself handles it."""
+    ours = pid in (os.getpid(), os.getppid()) or pid <= 0
+    handler = signal.getsignal(number) if number in signal.valid_signals() else None
+    handled = pid == os.getpid() and callable(handler) and handler is not signal.default_int_handler
+    if ours and number != 0 and not handled:
+        asked.append(("refused", ["kill", str(number)]))
+        raise ProcessRefused(errno.EPERM, f"signal {int(number)} would be sent to the ranks of the job or to mpirun, "
+                             "which is not allowed inside the job")
+
+
 def audit(event, arguments):
-    if event == "subprocess.Popen":
+    if event == "os.kill":
+        refuse_signal(*arguments)
+    elif event == "signal.pthread_kill":
+        refuse_signal(os.getpid(), arguments[1])
+    elif event == "os.killpg":
+        refuse_signal(0 if arguments[0] == os.getpgrp() else arguments[0], arguments[1])
+    elif event == "subprocess.Popen":
         refuse(arguments[1] if arguments[1] is not None else arguments[0])
     elif event in ("os.fork", "os.forkpty", "pty.spawn"):
         refuse(event)
@@ -167,6 +188,59 @@ def refused_fork_exec(*arguments):
     refuse(arguments[0])
 
 
+def leave_instead(code=1):
+    """os._exit: it would end the rank. In another thread it ends the thread."""
+    raise SystemExit(code)
+
+
+notes = []  # for the user, on what was done otherwise than the script asks
+set_limit, ask_limits = resource.setrlimit, resource.prlimit
+raise_signal = signal.raise_signal
+limit_names = {getattr(resource, name): name for name in dir(resource) if name.startswith("RLIMIT_")}
+
+
+def raised_limits(which, limits):
+    """Limits hold for the whole process: one is raised where that is asked for, never lowered."""
+    size = lambda value: float("inf") if value == resource.RLIM_INFINITY else value
+    soft, hard = resource.getrlimit(which)
+    wanted = max(limits[0], soft, key=size)
+    if size(limits[0]) < size(soft) or size(limits[1]) < size(hard):
+        notes.append(f"the script lowers {limit_names.get(which, which)}, which is a limit of the job's process: it "
+                     "stays as it is")
+    set_limit(which, (wanted, max(limits[1], hard, key=size)))
+
+
+def limits_of(process, which, limits=None):
+    """resource.prlimit"""
+    if limits is not None and process in (0, os.getpid()):
+        before = resource.getrlimit(which)
+        raised_limits(which, limits)
+        return before
+    return ask_limits(process, which) if limits is None else ask_limits(process, which, limits)
+
+
+def raise_here(number):
+    """signal.raise_signal, of which audit hooks are not told."""
+    refuse_signal(os.getpid(), number)
+    raise_signal(number)
+
+
+def dump_only(original):
+    def dump_traceback_later(timeout, repeat=False, file=sys.__stderr__, exit=False):
+        """A hang has the program's deadline: the dump is written, the process stays."""
+        return original(timeout, repeat=repeat, file=file, exit=False)
+    return dump_traceback_later
+
+
+def keep_process():
+    """Also of what a thread does that a script left."""
+    os._exit = leave_instead
+    os.abort = leave_instead
+    resource.setrlimit, resource.prlimit = raised_limits, limits_of
+    signal.raise_signal = raise_here
+    faulthandler.dump_traceback_later = dump_only(faulthandler.dump_traceback_later)
+
+
 def install():
     """Before torch is imported. There is no way back, as audit hooks have none."""
     if subprocess.Popen is AnsweredPopen:
@@ -174,4 +248,5 @@ def install():
     subprocess.Popen = AnsweredPopen
     import _posixsubprocess
     _posixsubprocess.fork_exec = refused_fork_exec  # multiprocessing calls it without an audit event
+    keep_process()
     sys.addaudithook(audit)

@@ -3,9 +3,9 @@
 import copy
 import os
 import sys
-import tempfile
 import threading
 
+from . import temporary
 from .patches import Patches
 
 MAX_WRITTEN = 20
@@ -177,7 +177,7 @@ class Written:
 
     def paths(self):
         """Those that were written and are there still; what is a part of the system apart, and what goes by itself."""
-        ours = [os.path.join(tempfile.gettempdir(), name) for name in ("dstune-config-", "dstune-scratch-")]
+        ours = [os.path.join(temporary.folder, name) for name in temporary.KINDS]
         ignored = ("/dev/", "/proc/", "/sys/", "/tmp/torch", *ours)
         kept = [path for path in self.paths_
                 if not path.startswith(ignored) and "__pycache__" not in path and os.path.exists(path)]

@@ -5,7 +5,8 @@ import importlib
 import os
 import sys
 
-from . import after_import, environment, guard, hooks, operators, script, surroundings, trainer
+from . import (after_import, environment, guard, hooks, operators, process_settings, script, surroundings, temporary,
+               trainer)
 from .errors import Refused, message_of
 
 OLDEST = (0, 16)
@@ -87,7 +88,9 @@ def prepare(order, channel, state):
         raise Refused("there is neither a script (script, dstune.training_command) nor a model's config.json "
                       "(dstune.model.hf_config)")
     set_defaults(order["device"], order["threads"])
+    temporary.remove_of_ended_processes()
     guard.install()
+    process_settings.opened.install()
     torch = imported("torch", channel)
     torch.set_num_threads(max(1, int(order["threads"])))
     imported("torch.distributed", channel)

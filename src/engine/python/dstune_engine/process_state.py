@@ -5,7 +5,10 @@ import ctypes
 import os
 import resource
 import socket
+from io import open  # what a script puts into their places is not ours
+from os import dup, listdir, readlink
 
+set_limit = resource.setrlimit  # user code gets another one
 
 def status_bytes(*fields):
     """Values of /proc/self/status in bytes, in the order of `fields`; 0 where one is missing."""
@@ -33,11 +36,11 @@ def reset_peak():
 
 
 def threads():
-    return len(os.listdir("/proc/self/task"))
+    return len(listdir("/proc/self/task"))
 
 
 def descriptors():
-    return len(os.listdir("/proc/self/fd"))
+    return len(listdir("/proc/self/fd"))
 
 
 def give_back_free_memory():
@@ -69,25 +72,25 @@ def data_limit(extra_bytes):
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard != resource.RLIM_INFINITY:
         limit = min(limit, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    set_limit(resource.RLIMIT_DATA, (limit, hard))
     try:
         yield lambda: status_bytes("VmData")[0] > limit - extra_bytes * 0.05
     finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+        set_limit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def _each_socket():
     """(descriptor, inode) of each socket of the process."""
-    for name in os.listdir("/proc/self/fd"):
+    for name in listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
-            target = os.readlink(f"/proc/self/fd/{name}")
+            target = readlink(f"/proc/self/fd/{name}")
             if target.startswith("socket:"):
                 yield int(name), target
 
 
 def _ask(descriptor):
     """(listens, local port, remote port) of a TCP socket, or None for another one or none."""
-    with contextlib.suppress(OSError, ValueError), socket.socket(fileno=os.dup(descriptor)) as one:
+    with contextlib.suppress(OSError, ValueError), socket.socket(fileno=dup(descriptor)) as one:
         if one.family in (socket.AF_INET, socket.AF_INET6) and one.type == socket.SOCK_STREAM:
             if one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                 return True, one.getsockname()[1], 0

@@ -5,11 +5,10 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import sys
-import tempfile
 import types
 
+from . import temporary
 from .errors import Refused
 
 LOCAL_RANK = re.compile(r"""add_argument\(\s*["']--local[_-]rank""")
@@ -69,13 +68,13 @@ class ConfigFile:
     """The experiment's configuration as a file of this rank, for scripts that read it themselves."""
 
     def __init__(self, ds_config):
-        self.folder_ = tempfile.mkdtemp(prefix="dstune-config-")
+        self.folder_ = temporary.make("dstune-config-")
         self.path = os.path.join(self.folder_, "ds_config.json")
         with open(self.path, "w", encoding="utf-8") as file:
             json.dump(ds_config, file, indent=2)
 
     def remove(self):
-        shutil.rmtree(self.folder_, ignore_errors=True)
+        temporary.remove(self.folder_)
 
 
 def arguments_with(arguments, config_path):

@@ -8,10 +8,10 @@ asked for at once.
 """
 
 import sys
-import time
+from time import perf_counter  # a script may put another function into its place
 
-from . import process_state
-from .errors import EndOfExperiment, Refused
+from . import process_settings, process_state
+from .errors import EndOfExperiment, Interrupted, Refused
 
 MAX_UNEVEN_STEPS = 3
 NAMED_FIRST = ("input_ids", "inputs_embeds", "pixel_values", "input_values", "input_features", "inputs", "input",
@@ -63,12 +63,12 @@ class Clock:
     def settled(self):
         if self.cuda_:
             self.cuda_.synchronize()
-        return time.perf_counter()
+        return perf_counter()
 
     def mark(self):
         """A point in time inside a step that costs no synchronization."""
         if not self.cuda_:
-            return time.perf_counter()
+            return perf_counter()
         event = self.cuda_.Event(enable_timing=True)
         event.record()
         return event
@@ -191,18 +191,19 @@ class Steps:
         self.uneven_ = None
         self.samples_ = 0
         self.in_whole_step_ = False
-        self.begin_ = time.perf_counter()
+        self.begin_ = perf_counter()
 
     def is_training_(self):
         torch = sys.modules["torch"]
         return torch.is_grad_enabled() and self.engine.module.training and not self.in_whole_step_
 
     def check_(self):
-        """A hook that has raised, or the end of the experiment, is not forgotten."""
-        if self.ended is not None:
-            raise EndOfExperiment(self.ended)
-        if self.failure is not None:
-            raise self.failure
+        """A hook that has raised, or the end of the experiment, is not forgotten by a script that catches it."""
+        if self.ended is None and self.failure is None and not self.channel_.interrupted:
+            return
+        self.channel_.caught()
+        # No variable holds it: it has to go when it is caught again.
+        raise self.failure or (Interrupted() if self.ended is None else EndOfExperiment(self.ended))
 
     def refuse(self, message):
         self.failure = Refused(message)
@@ -220,7 +221,9 @@ class Steps:
     def wait_(self, reply):
         """Hands over a reply; comes back when the program wants the next step."""
         self.output_.clear()
+        timers = process_settings.stop_timers()  # of the script, which stands still
         command = self.channel_.exchange(reply)
+        process_settings.go_on(timers)
         if command["command"] != "step":
             self.ended = command
             raise EndOfExperiment(command)
@@ -301,4 +304,4 @@ class Steps:
         self.begin_step_()
         if len(self.unsent) >= self.wanted_:
             self.wait_(self.hand_over())
-        self.begin_ = time.perf_counter()
+        self.begin_ = perf_counter()

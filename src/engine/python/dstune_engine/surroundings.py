@@ -7,13 +7,11 @@ import importlib.metadata
 import logging
 import os
 import random
-import signal
 import sys
 import sysconfig
 import warnings
 
-SIGNALS = [number for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2,
-                                 signal.SIGHUP, signal.SIGALRM, signal.SIGCHLD)]
+from . import script
 
 
 def library_folders():
@@ -64,6 +62,15 @@ def is_users(name, module, folders):
     return first_name not in installed_in(folder_of(name, path))
 
 
+def is_users_function(names):
+    """Is a function with these globals the user's?"""
+    name = str(names.get("__name__"))
+    if name == "__main__" or name.startswith("dstune_engine"):
+        return name == "__main__"
+    module = sys.modules.get(name)
+    return module is not None and is_users(name, module, library_folders())
+
+
 class Surroundings:
     """Taken before a script runs; put_back() after it."""
 
@@ -77,7 +84,6 @@ class Surroundings:
         self.main = sys.modules.get("__main__")
         self.streams = (sys.stdout, sys.stderr, sys.stdin)
         self.hooks = (sys.excepthook, sys.displayhook)
-        self.handlers = {number: signal.getsignal(number) for number in SIGNALS}
         self.log = (list(logging.root.handlers), logging.root.level, logging.root.manager.disable)
         self.filters = list(warnings.filters)
         self.collects = gc.isenabled()
@@ -108,15 +114,12 @@ class Surroundings:
         for name, value in self.environment.items():
             if os.environ.get(name) != value:
                 os.environ[name] = value
+        if sys.modules.get("__main__") is not self.main:
+            script.forget(sys.modules["__main__"])  # it may not have come to that itself
         sys.modules["__main__"] = self.main
         self.forget_users_modules_()
         sys.stdout, sys.stderr, sys.stdin = self.streams
         sys.excepthook, sys.displayhook = self.hooks
-        for number, handler in self.handlers.items():
-            if signal.getsignal(number) is not handler and handler is not None:
-                signal.signal(number, handler)
-                if number == signal.SIGALRM:
-                    signal.alarm(0)
         logging.root.handlers[:], level, logging.root.manager.disable = self.log
         logging.root.setLevel(level)
         warnings.filters[:] = self.filters
