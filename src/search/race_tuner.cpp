@@ -37,6 +37,9 @@ constexpr int near = 3;
 /// the memory, or a pair of values, is excluded earlier.
 constexpr double excluded_chance = 0.005;
 constexpr double excluded_chance_of_others = 0.02;
+/// A size that is searched is not begun before one that is at least this part of it: it takes as
+/// many times as long, and what the smaller one says may be that it does not pay.
+constexpr std::int64_t largest_step_up = 4;
 /// What is short of memory takes at least so much longer; a logarithm.
 constexpr double cost_of_limit = 0.1;
 /// Without beliefs that hold so many are run, or that share of the members where it is more.
@@ -70,6 +73,8 @@ class RaceTuner : public Tuner {
       members.push_back(&space_.members[candidate.member].planned);
       experiments.push_back(&members.back()->experiment);
     }
+    if (space_.baseline)
+      tried_size_ = space_.members[*space_.baseline].planned.experiment.config.micro_batch;
     features_ = features_of(experiments);
     std::vector<double> predicted;
     for (const Candidate& candidate : candidates_) predicted.push_back(candidate.prior);
@@ -208,6 +213,8 @@ class RaceTuner : public Tuner {
     beliefs_->end(place);
     observed_.insert(place);
     refused_.erase(place);
+    if (observation.status != Status::out_of_memory)
+      tried_size_ = std::max(tried_size_, micro_batch(place));
     candidates_[place].reason.clear();
     note_value(place, observation);
     for (const auto& [excluded, reason] : failures_->observe(place, observation.status))
@@ -238,9 +245,16 @@ class RaceTuner : public Tuner {
     }
   }
 
+  [[nodiscard]] std::int64_t micro_batch(std::size_t place) const {
+    return space_.members[candidates_[place].member].planned.experiment.config.micro_batch;
+  }
+
   /// A smaller size of its configuration is to be tried first, or says more of the memory.
-  [[nodiscard]] bool is_beyond_middle(std::size_t place) const {
+  [[nodiscard]] bool is_for_later(std::size_t place) const {
     const std::size_t member = candidates_[place].member;
+    const bool is_searched = space_.members[member].micro_batch_chain && !space_.is_unplanned;
+    if (is_searched && tried_size_ > 0 && micro_batch(place) > largest_step_up * tried_size_)
+      return true;
     return room_ ? room_->is_beyond_middle(member)
                  : space_.is_unplanned && memory_.is_beyond_middle(member);
   }
@@ -252,7 +266,7 @@ class RaceTuner : public Tuner {
     for (const std::size_t member : room_->sizes_above(candidates_[place].member)) {
       const auto found = place_of_member_.find(member);
       if (found != place_of_member_.end() && waiting_.contains(found->second) &&
-          !is_beyond_middle(found->second))
+          !is_for_later(found->second))
         largest = found->second;
     }
     return largest;
@@ -290,9 +304,9 @@ class RaceTuner : public Tuner {
       return chosen;
     };
     const std::size_t chosen = first_of([](std::size_t) { return true; });
-    if (chosen == candidates_.size() || !is_beyond_middle(chosen)) return chosen;
+    if (chosen == candidates_.size() || !is_for_later(chosen)) return chosen;
     if (const auto place = before(chosen)) return *place;
-    const std::size_t other = first_of([&](std::size_t place) { return !is_beyond_middle(place); });
+    const std::size_t other = first_of([&](std::size_t place) { return !is_for_later(place); });
     return other == candidates_.size() ? chosen : other;
   }
 
@@ -415,7 +429,7 @@ class RaceTuner : public Tuner {
           beliefs_->best_score() + std::log1p(relevant_gain) - below[below.size() / 2];
       for (const std::size_t place : waiting_)
         if (memory_bytes(place) < too_many_bytes && candidates_[place].prior >= needed &&
-            !is_beyond_middle(place))
+            !is_for_later(place))
           return place;
     }
     return std::nullopt;
@@ -433,8 +447,7 @@ class RaceTuner : public Tuner {
     int least = 0;
     // The first of equal ones promises most.
     for (const std::size_t place : waiting_) {
-      if (!neighbours_->has(place, values) || is_hopeless(place) || is_beyond_middle(place))
-        continue;
+      if (!neighbours_->has(place, values) || is_hopeless(place) || is_for_later(place)) continue;
       if (!neighbours_->is_of_knob(values) && !could_win(place)) continue;
       if (const int far = neighbours_->distance(place, *best()); !nearest || far < least) {
         nearest = place;
@@ -473,7 +486,8 @@ class RaceTuner : public Tuner {
   Metric metric_;
   std::uint64_t seed_;
   std::size_t trials_left_ = SIZE_MAX;
-  bool is_short_ = false;  ///< few trials are allowed
+  bool is_short_ = false;        ///< few trials are allowed
+  std::int64_t tried_size_ = 0;  ///< the largest micro-batch that was, or is the baseline's
   std::vector<Candidate> candidates_;
   std::vector<std::size_t> never_considered_;
   std::unordered_map<std::size_t, std::size_t> place_of_member_;
