@@ -24,8 +24,9 @@ constexpr std::array batch_keys = {"train_batch_size", "train_micro_batch_size_p
                                    "gradient_accumulation_steps"};
 constexpr std::array bucket_keys = {"reduce_bucket_size", "allgather_bucket_size"};
 
-/// Without what surely_needs_no_less() compares by amount.
-json::Value rest_of(const Experiment& experiment) {
+}  // namespace
+
+json::Value config_without_amounts(const Experiment& experiment) {
   json::Value rest = experiment.ds_config;
   if (!rest.is_object()) return rest;
   for (const char* const key : batch_keys) rest.erase(key);
@@ -34,6 +35,8 @@ json::Value rest_of(const Experiment& experiment) {
   for (const char* const key : bucket_keys) zero->erase(key);
   return rest;
 }
+
+namespace {
 
 /// The same of all but the micro-batch.
 bool holds_no_less(const Experiment& one, const Experiment& other) {
@@ -49,12 +52,12 @@ bool holds_no_less(const Experiment& one, const Experiment& other) {
   less.recompute = more.recompute;
   less.reduce_bucket_size = more.reduce_bucket_size;
   less.allgather_bucket_size = more.allgather_bucket_size;
-  return more == less && rest_of(one) == rest_of(other);
+  return more == less && config_without_amounts(one) == config_without_amounts(other);
 }
 
 /// What decides how much of a sample is kept, beside TrainingConfig's members.
 json::Value rest_outside_zero(const Experiment& experiment) {
-  json::Value rest = rest_of(experiment);
+  json::Value rest = config_without_amounts(experiment);
   if (rest.is_object()) rest.erase("zero_optimization");
   return rest;
 }
@@ -93,7 +96,7 @@ bool MeasuredMemory::is_beyond_middle(std::size_t index) const {
   if (room.ran == 0 && of_others != ran_with_.end() && config.micro_batch > of_others->second)
     return true;
   return room.ran_out != INT64_MAX &&
-         config.micro_batch > room.ran + (room.ran_out - room.ran + 1) / 2;
+         config.micro_batch > room.ran + (room.ran_out - room.ran + 2) / 3;
 }
 
 void MeasuredMemory::observe(std::size_t index, const Observation& observation) {

@@ -18,6 +18,9 @@ namespace dstune {
 /// less recompute, and in no key that nobody here knows.
 [[nodiscard]] bool surely_needs_no_less(const Experiment& one, const Experiment& other);
 
+/// The DeepSpeed config without what surely_needs_no_less() compares by amount.
+[[nodiscard]] json::Value config_without_amounts(const Experiment& experiment);
+
 class MeasuredMemory {
  public:
   /// The space outlives it.
@@ -32,8 +35,8 @@ class MeasuredMemory {
   /// is larger takes no less. Where nobody says how much there is, what ran out says it.
   [[nodiscard]] std::string refusal(std::size_t index) const;
   /// Whether another size of the member's configuration says more. Of one of which nothing has run
-  /// that is what ran of others; between a size that ran and one that ran out of memory it is the
-  /// middle.
+  /// that is what ran of others; between a size that ran and one that ran out of memory it is a
+  /// third of the way, since one that runs out costs more than it says.
   [[nodiscard]] bool is_beyond_middle(std::size_t index) const;
 
  private:

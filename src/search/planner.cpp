@@ -1,6 +1,7 @@
 #include "dstune/search/planner.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 #include <map>
 #include <random>
@@ -9,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "dstune/base/text.hpp"
 #include "dstune/core/settings.hpp"
 #include "memory_predictor.hpp"
 
@@ -135,21 +137,50 @@ Selection select_some(const JobSpec& job, const SearchSpace& space, const Planne
   return selection;
 }
 
-/// A size that is searched without a lowest one begins at the largest that fits: what users reach
-/// for first.
-std::size_t largest_size(const PlannedSpace& planned, std::size_t baseline) {
-  const auto size = [&](std::size_t index) {
+/// The micro-batch that the training command states, by the flag that arg_mappings names or else by
+/// that of Hugging Face's Trainer. Nothing where it states no number.
+std::optional<std::int64_t> size_of_command(const JobSpec& job) {
+  if (!job.training_command) return std::nullopt;
+  std::string flag = "--per_device_train_batch_size";
+  for (const auto& [key, of_key] : job.tuning.arg_mappings)
+    if (key == "train_micro_batch_size_per_gpu") flag = of_key;
+  std::vector<std::string_view> words;
+  for (const std::string_view line : lines_of(*job.training_command))
+    for (const std::string_view word : split(line, ' '))
+      if (const auto bare = trimmed(word, " \t\r\"'"); !bare.empty()) words.push_back(bare);
+  std::optional<std::int64_t> size;
+  for (std::size_t place = 0; place < words.size(); ++place) {
+    std::string_view text;
+    if (words[place] == flag && place + 1 < words.size())
+      text = words[place + 1];
+    else if (words[place].size() > flag.size() && words[place].starts_with(flag) &&
+             words[place][flag.size()] == '=')
+      text = words[place].substr(flag.size() + 1);
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    // The last one counts, as for argparse.
+    if (!text.empty() && error == std::errc() && end == text.data() + text.size() && number > 0)
+      size = number;
+  }
+  return size;
+}
+
+/// Of the sizes of the baseline's configuration that are planned the largest that is at most
+/// `size`; where none is, the smallest.
+std::size_t member_with_size(const PlannedSpace& planned, std::int64_t size) {
+  const std::size_t smallest = *planned.baseline;
+  const auto size_of = [&](std::size_t index) {
     return planned.members[index].planned.experiment.config.micro_batch;
   };
-  std::size_t largest = baseline;
+  std::size_t chosen = smallest;
   for (std::size_t index = 0; index < planned.members.size(); ++index) {
     const PlannedMember& member = planned.members[index];
     if (member.planned.status == PlanStatus::planned &&
-        member.micro_batch_chain == planned.members[baseline].micro_batch_chain &&
-        size(index) > size(largest))
-      largest = index;
+        member.micro_batch_chain == planned.members[smallest].micro_batch_chain &&
+        size_of(index) <= size && size_of(index) > size_of(chosen))
+      chosen = index;
   }
-  return largest;
+  return chosen;
 }
 
 /// The baseline is run whatever the cap is: the last one before the cap makes room for it.
@@ -178,11 +209,10 @@ void settle_baseline(const JobSpec& job, std::uint64_t number, PlannedSpace& pla
     return;
   }
   if (planned.members[*planned.baseline].micro_batch_chain && !has_lowest) {
-    // Where nobody knows how large a size may be, the search begins at the smallest.
-    if (planned.is_unplanned)
-      planned.baseline_grows = true;
-    else
-      planned.baseline = largest_size(planned, *planned.baseline);
+    // Else it stays the smallest: it runs soon, and nowhere near the edge of memory.
+    const auto own_size = size_of_command(job);
+    if (own_size) planned.baseline = member_with_size(planned, *own_size);
+    planned.baseline_grows = planned.is_unplanned && !own_size;
   }
   keep_within_cap(planned, *planned.baseline);
   if (number > 0)

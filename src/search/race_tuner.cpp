@@ -9,6 +9,7 @@
 
 #include "features.hpp"
 #include "measured_memory.hpp"
+#include "memory_room.hpp"
 #include "neighbours.hpp"
 #include "race_beliefs.hpp"
 #include "tuners.hpp"
@@ -36,6 +37,9 @@ constexpr int near = 3;
 /// the memory, or a pair of values, is excluded earlier.
 constexpr double excluded_chance = 0.005;
 constexpr double excluded_chance_of_others = 0.02;
+/// A size that is searched is not begun before one that is at least this part of it: it takes as
+/// many times as long, and what the smaller one says may be that it does not pay.
+constexpr std::int64_t largest_step_up = 4;
 /// What is short of memory takes at least so much longer; a logarithm.
 constexpr double cost_of_limit = 0.1;
 /// Without beliefs that hold so many are run, or that share of the members where it is more.
@@ -58,12 +62,19 @@ class RaceTuner : public Tuner {
     if (options.num_trials) trials_left_ = static_cast<std::size_t>(*options.num_trials);
     is_short_ = trials_left_ <= num_explored;
     choose_candidates();
+    const auto is_memory_planned = [&](const Candidate& candidate) {
+      return space_.members[candidate.member].planned.predicted.peak_memory_bytes > 0;
+    };
+    if (!space_.is_unplanned && std::ranges::all_of(candidates_, is_memory_planned))
+      room_.emplace(space);
     std::vector<const PlannedExperiment*> members;
     std::vector<const Experiment*> experiments;
     for (const Candidate& candidate : candidates_) {
       members.push_back(&space_.members[candidate.member].planned);
       experiments.push_back(&members.back()->experiment);
     }
+    if (space_.baseline)
+      tried_size_ = space_.members[*space_.baseline].planned.experiment.config.micro_batch;
     features_ = features_of(experiments);
     std::vector<double> predicted;
     for (const Candidate& candidate : candidates_) predicted.push_back(candidate.prior);
@@ -96,6 +107,7 @@ class RaceTuner : public Tuner {
                                                    : best_choice();
     waiting_.erase(chosen);
     beliefs_->begin(chosen);
+    if (room_) room_->begin(candidates_[chosen].member);
     --trials_left_;
     return candidates_[chosen].member;
   }
@@ -200,6 +212,9 @@ class RaceTuner : public Tuner {
     waiting_.erase(place);
     beliefs_->end(place);
     observed_.insert(place);
+    refused_.erase(place);
+    if (observation.status != Status::out_of_memory)
+      tried_size_ = std::max(tried_size_, micro_batch(place));
     candidates_[place].reason.clear();
     note_value(place, observation);
     for (const auto& [excluded, reason] : failures_->observe(place, observation.status))
@@ -207,20 +222,54 @@ class RaceTuner : public Tuner {
     learn_memory(candidates_[place].member, observation);
   }
 
-  /// Where nothing was planned, what was measured says what surely runs out of memory.
+  /// What was measured, and what was planned, says what surely runs out of memory.
   void learn_memory(std::size_t index, const Observation& observation) {
-    if (!space_.is_unplanned) return;
-    memory_.observe(index, observation);
-    std::erase_if(waiting_, [&](std::size_t place) {
-      std::string& reason = candidates_[place].reason;
-      reason = memory_.refusal(candidates_[place].member);
-      return !reason.empty();
-    });
+    if (room_)
+      room_->observe(index, observation);
+    else
+      memory_.observe(index, observation);
+    if (room_ && !room_->knows()) return;
+    for (std::size_t place = 0; place < candidates_.size(); ++place) {
+      const bool was_refused = refused_.contains(place);
+      if (!was_refused && !waiting_.contains(place)) continue;
+      Candidate& candidate = candidates_[place];
+      candidate.reason =
+          room_ ? room_->refusal(candidate.member) : memory_.refusal(candidate.member);
+      if (candidate.reason.empty()) {
+        refused_.erase(place);
+        waiting_.insert(place);
+      } else {
+        waiting_.erase(place);
+        refused_.insert(place);
+      }
+    }
   }
 
-  /// Another size of its configuration says more of the memory.
-  [[nodiscard]] bool is_beyond_middle(std::size_t place) const {
-    return space_.is_unplanned && memory_.is_beyond_middle(candidates_[place].member);
+  [[nodiscard]] std::int64_t micro_batch(std::size_t place) const {
+    return space_.members[candidates_[place].member].planned.experiment.config.micro_batch;
+  }
+
+  /// A smaller size of its configuration is to be tried first, or says more of the memory.
+  [[nodiscard]] bool is_for_later(std::size_t place) const {
+    const std::size_t member = candidates_[place].member;
+    const bool is_searched = space_.members[member].micro_batch_chain && !space_.is_unplanned;
+    if (is_searched && tried_size_ > 0 && micro_batch(place) > largest_step_up * tried_size_)
+      return true;
+    return room_ ? room_->is_beyond_middle(member)
+                 : space_.is_unplanned && memory_.is_beyond_middle(member);
+  }
+
+  /// The largest size of its configuration that is tried before it; nothing where none is left.
+  [[nodiscard]] std::optional<std::size_t> before(std::size_t place) const {
+    std::optional<std::size_t> largest;
+    if (!room_) return largest;
+    for (const std::size_t member : room_->sizes_above(candidates_[place].member)) {
+      const auto found = place_of_member_.find(member);
+      if (found != place_of_member_.end() && waiting_.contains(found->second) &&
+          !is_for_later(found->second))
+        largest = found->second;
+    }
+    return largest;
   }
 
   [[nodiscard]] const std::set<std::size_t>& running() const { return beliefs_->running(); }
@@ -238,21 +287,27 @@ class RaceTuner : public Tuner {
                    observation.status == Status::ok);
   }
 
-  /// Of those that wait the first one with the highest score.
+  /// Of those that wait the first one with the highest score. Where the limit of memory is looked
+  /// for: what leads there, or else another one.
   template <class Score>
   [[nodiscard]] std::size_t most_promising(const Score& score_of) const {
-    std::size_t chosen = candidates_.size();
-    double best_score = 0;
-    const bool bisects =
-        !std::ranges::all_of(waiting_, [&](std::size_t place) { return is_beyond_middle(place); });
-    for (const std::size_t place : waiting_) {
-      if (bisects && is_beyond_middle(place)) continue;
-      const double score = score_of(place);
-      if (chosen != candidates_.size() && score <= best_score) continue;
-      chosen = place;
-      best_score = score;
-    }
-    return chosen;
+    const auto first_of = [&](const auto& is_taken) {
+      std::size_t chosen = candidates_.size();
+      double best_score = 0;
+      for (const std::size_t place : waiting_) {
+        if (!is_taken(place)) continue;
+        const double score = score_of(place);
+        if (chosen != candidates_.size() && score <= best_score) continue;
+        chosen = place;
+        best_score = score;
+      }
+      return chosen;
+    };
+    const std::size_t chosen = first_of([](std::size_t) { return true; });
+    if (chosen == candidates_.size() || !is_for_later(chosen)) return chosen;
+    if (const auto place = before(chosen)) return *place;
+    const std::size_t other = first_of([&](std::size_t place) { return !is_for_later(place); });
+    return other == candidates_.size() ? chosen : other;
   }
 
   /// Nothing is known: what is predicted to be best, or drawn from the seed; rather what shares
@@ -373,7 +428,8 @@ class RaceTuner : public Tuner {
       const double needed =
           beliefs_->best_score() + std::log1p(relevant_gain) - below[below.size() / 2];
       for (const std::size_t place : waiting_)
-        if (memory_bytes(place) < too_many_bytes && candidates_[place].prior >= needed)
+        if (memory_bytes(place) < too_many_bytes && candidates_[place].prior >= needed &&
+            !is_for_later(place))
           return place;
     }
     return std::nullopt;
@@ -391,8 +447,7 @@ class RaceTuner : public Tuner {
     int least = 0;
     // The first of equal ones promises most.
     for (const std::size_t place : waiting_) {
-      if (!neighbours_->has(place, values) || is_hopeless(place) || is_beyond_middle(place))
-        continue;
+      if (!neighbours_->has(place, values) || is_hopeless(place) || is_for_later(place)) continue;
       if (!neighbours_->is_of_knob(values) && !could_win(place)) continue;
       if (const int far = neighbours_->distance(place, *best()); !nearest || far < least) {
         nearest = place;
@@ -431,13 +486,16 @@ class RaceTuner : public Tuner {
   Metric metric_;
   std::uint64_t seed_;
   std::size_t trials_left_ = SIZE_MAX;
-  bool is_short_ = false;  ///< few trials are allowed
+  bool is_short_ = false;        ///< few trials are allowed
+  std::int64_t tried_size_ = 0;  ///< the largest micro-batch that was, or is the baseline's
   std::vector<Candidate> candidates_;
   std::vector<std::size_t> never_considered_;
   std::unordered_map<std::size_t, std::size_t> place_of_member_;
   Features features_;
   std::optional<FailureRules> failures_;
-  MeasuredMemory memory_;
+  MeasuredMemory memory_;                     ///< where nothing is planned …
+  std::optional<MemoryRoom> room_;            ///< … and where it is
+  std::set<std::size_t> refused_{};           ///< places, by either
   bool are_spread_;                           ///< what ran before
   std::set<std::size_t> fitted_;              ///< members
   std::size_t num_fitted_ = 0;                ///< of these, that were observed

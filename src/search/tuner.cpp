@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "dstune/base/error.hpp"
-#include "measured_memory.hpp"
 #include "tuners.hpp"
 
 namespace dstune {
@@ -32,26 +31,10 @@ FailureRules::Level& FailureRules::level_of(std::size_t feature, double value) {
   return found != levels_.end() ? *found : levels_.emplace_back(Level{feature, value});
 }
 
-bool FailureRules::needs_no_less(std::size_t place, std::size_t than) const {
-  const PlannedExperiment& one = *members_[place];
-  const PlannedExperiment& other = *members_[than];
-  if (one.experiment.shape != other.experiment.shape) return false;
-  if (other.predicted.peak_memory_bytes > 0)
-    return one.predicted.peak_memory_bytes >= other.predicted.peak_memory_bytes;
-  return surely_needs_no_less(one.experiment, other.experiment);
-}
-
 std::vector<std::pair<std::size_t, std::string>> FailureRules::observe(std::size_t place,
                                                                        Status status) {
   std::vector<std::pair<std::size_t, std::string>> excluded;
-  const std::string& name = members_[place]->experiment.name;
-  if (status == Status::out_of_memory) {
-    for (std::size_t other = 0; other < members_.size(); ++other)
-      if (other != place && needs_no_less(other, place))
-        excluded.emplace_back(
-            other, fmt::format("needs no less memory than {}, which ran out of it", name));
-    return excluded;
-  }
+  if (status == Status::out_of_memory) return excluded;
   const bool has_failed = status == Status::failed || status == Status::timed_out;
   if (!has_failed) ++succeeded_;
   const Points& points = features_->points;

@@ -102,11 +102,8 @@ class FailureRules {
       : members_(std::move(members)), features_(&features) {}
 
   /// Places that are not worth a run after this one ended, each with the reason; some may have been
-  /// run already.
-  /// - Out of memory: what needs no less, by the plan, on the same group; where nothing is
-  ///   planned, what surely needs no less.
-  /// - Anything else that failed: every member with a value of a knob with which `enough_failures`
-  ///   members failed and none succeeded, while others did.
+  /// run already: every member with a value of a knob with which `enough_failures` members failed
+  /// and none succeeded, while others did. Running out of memory is no such failure.
   std::vector<std::pair<std::size_t, std::string>> observe(std::size_t place, Status status);
 
  private:
@@ -117,7 +114,6 @@ class FailureRules {
     int failed = 0;
     int succeeded = 0;
   };
-  [[nodiscard]] bool needs_no_less(std::size_t place, std::size_t than) const;
   Level& level_of(std::size_t feature, double value);
 
   std::vector<const PlannedExperiment*> members_;

@@ -45,9 +45,8 @@ struct PlannedSpace {
   bool is_cut_short = false;  ///< time was over: the counts are of the members looked at, only
   /// Of `members`, the configuration that the user came with: the one with the first candidate of
   /// every list, or the next in the space's order that can run and is listed (a warning says so). A
-  /// micro-batch that is searched is the integer that the document gives, else the largest size
-  /// that is planned, or the smallest where nobody plans. Always planned, whatever the cap of
-  /// trials.
+  /// micro-batch that is searched is the integer that the document gives, else what the training
+  /// command states, else the smallest size. Always planned, whatever the cap of trials.
   std::optional<std::size_t> baseline;
   /// The baseline's micro-batch is the largest that has run, once any has.
   bool baseline_grows = false;

@@ -244,6 +244,29 @@ TEST_F(PlannerTest, WhereNobodyPlansTheBaselineIsTheSmallestSize) {
   EXPECT_FALSE(plan(job(R"("zero_optimization": {"stage": 0})")).is_unplanned);
 }
 
+TEST_F(PlannerTest, ASearchedSizeBeginsAtTheUsersOwnOrTheSmallest) {
+  const auto own_size = [&](const std::string& size, const std::string& command = "",
+                            const std::string& mappings = "{}") {
+    const std::string dstune = command.empty() ? "" : "\"training_command\": \"" + command + "\"";
+    const PlannedSpace space =
+        plan(job(R"("zero_optimization": {"stage": 0}, "autotuning": {"arg_mappings": )" +
+                     mappings + R"(}, "train_micro_batch_size_per_gpu": )" + size,
+                 dstune));
+    EXPECT_FALSE(space.baseline_grows);
+    return space.members[space.baseline.value()].planned.experiment.config.micro_batch;
+  };
+  EXPECT_EQ(own_size(R"("auto")"), 1);
+  EXPECT_EQ(own_size("4", "train.py --per_device_train_batch_size 8"), 4);
+  EXPECT_EQ(own_size(R"("auto")", "train.py --per_device_train_batch_size 8 --lr 0.1"), 8);
+  EXPECT_EQ(own_size(R"("auto")", "train.py --per_device_train_batch_size=8"), 8);
+  EXPECT_EQ(own_size(R"("auto")", "train.py --per_device_train_batch_size auto"), 1);
+  EXPECT_EQ(own_size(R"("auto")", "train.py --per_device_train_batch_size"), 1);
+  const std::string mapped = R"({"train_micro_batch_size_per_gpu": "--bs"})";
+  EXPECT_EQ(own_size(R"("auto")", "train.py --bs 6 --bs_test 9", mapped), 6);
+  // One that is not among those that are searched: the next below it.
+  EXPECT_EQ(own_size(R"("auto")", "train.py --bs 33", mapped), 32);
+}
+
 TEST_F(PlannerTest, RandomDrawsAnOrderFromTheSeed) {
   const auto order = [&](std::int64_t seed) {
     overrides_.seed = seed;

@@ -1,0 +1,167 @@
+// Searches where runs take more or less memory than planned: few run out of it, and the answer is
+// as good as where it was known before.
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dstune/search/tuner.hpp"
+#include "search_fixture.hpp"
+
+namespace dstune {
+namespace {
+
+constexpr double gibibyte = 1 << 30;
+constexpr std::int64_t largest_size = 64;
+/// Of all runs, that may run out.
+constexpr double most_share = 0.2;
+
+/// A space whose runs take other memory than the plan says, on a device whose limit nobody knows.
+class World {
+ public:
+  struct Kind {
+    double error = 0;             ///< of the plan, relative: runs take so much more
+    double error_of_stage = 0;    ///< beside it: standard deviation between configurations
+    bool are_bytes_known = true;  ///< runs say what they took
+    bool is_planned = true;
+  };
+
+  World(const Kind& kind, std::uint64_t seed) : kind_(kind), random_(seed) {
+    space_.is_unplanned = !kind.is_planned;
+    for (int stage = 0; stage < 4; ++stage) add_chain(stage);
+    // The plan has room for all of them; runs end at a limit that is no member's.
+    limit_bytes_ = 0;
+    for (std::size_t index = 0; index < space_.members.size(); ++index)
+      limit_bytes_ = std::max(limit_bytes_, planned_bytes(index));
+    limit_bytes_ *= 1 - 0.3 * uniform();
+    space_.baseline = 0;
+  }
+
+  [[nodiscard]] const PlannedSpace& space() const { return space_; }
+  [[nodiscard]] const Experiment& experiment(std::size_t index) const {
+    return space_.members[index].planned.experiment;
+  }
+  [[nodiscard]] bool runs(std::size_t index) const { return needed_[index] <= limit_bytes_; }
+  [[nodiscard]] double throughput(std::size_t index) const { return throughput_[index]; }
+
+  Observation measure(std::size_t index) {
+    if (!runs(index)) return {Status::out_of_memory, std::nullopt};
+    const double value = throughput_[index] * (1 + 0.004 * (uniform() - 0.5));
+    return {Status::ok, MetricValue{value, 0.995 * value, 1.005 * value},
+            kind_.are_bytes_known ? static_cast<std::int64_t>(needed_[index]) : 0};
+  }
+
+ private:
+  double uniform() { return static_cast<double>(random_() % 100'000) / 100'000; }
+  [[nodiscard]] double planned_bytes(std::size_t index) const { return planned_[index]; }
+
+  void add_chain(int stage) {
+    const double factor =
+        (1 + kind_.error) * std::exp(kind_.error_of_stage * 2 * (uniform() - 0.5));
+    const double states_bytes = 8 * gibibyte / (1 + stage);
+    const double sample_bytes = 0.6 * gibibyte;
+    const double speed = (1 - 0.04 * stage) * (0.9 + 0.2 * uniform());
+    const double step_cost = 2 + 3 * uniform();
+    const std::size_t chain = space_.members.size();
+    for (std::int64_t size = 1; size <= largest_size; size += size < 8 ? 1 : 4) {
+      PlannedMember member;
+      Experiment& experiment = member.planned.experiment;
+      experiment.shape = {2, 1};
+      experiment.config.zero_stage = stage;
+      experiment.config.micro_batch = size;
+      experiment.name = "z" + std::to_string(stage) + "_tmbspg" + std::to_string(size);
+      const auto samples = static_cast<double>(size);
+      planned_.push_back(states_bytes + samples * sample_bytes);
+      needed_.push_back(factor * planned_.back());
+      throughput_.push_back(100 * speed * samples / (samples + step_cost));
+      if (kind_.is_planned) {
+        member.planned.predicted.peak_memory_bytes = static_cast<std::int64_t>(planned_.back());
+        member.planned.predicted.throughput = throughput_.back() * (0.9 + 0.2 * uniform());
+      }
+      member.micro_batch_chain = chain;
+      space_.members.push_back(member);
+    }
+  }
+
+  Kind kind_;
+  std::mt19937_64 random_;
+  PlannedSpace space_;
+  std::vector<double> planned_, needed_, throughput_;
+  double limit_bytes_ = 0;
+};
+
+/// What searches came to, of which each is from another seed.
+struct Tally {
+  int num_runs = 0, num_ran_out = 0;
+  int most_of_chain = 0;  ///< that ran out, of one configuration in one search
+  double worst_regret = 0, regret = 0;
+};
+
+Tally search(const World::Kind& kind, std::size_t slots = 1) {
+  constexpr int num_seeds = 5;
+  Tally tally;
+  for (std::uint64_t seed = 0; seed < num_seeds; ++seed) {
+    World world(kind, seed);
+    TuningOptions options;
+    options.seed = static_cast<std::int64_t>(seed);
+    const auto tuner = make_tuner("race", world.space(), options);
+    std::map<std::uint64_t, int> ran_out;
+    double found = 0;
+    std::vector<std::size_t> running;
+    for (;;) {
+      while (running.size() < slots) {
+        const auto next = tuner->next();
+        if (!next) break;
+        running.push_back(*next);
+      }
+      if (running.empty()) break;
+      const std::size_t index = running.front();
+      running.erase(running.begin());
+      ++tally.num_runs;
+      if (world.runs(index)) {
+        found = std::max(found, world.throughput(index));
+      } else {
+        ++tally.num_ran_out;
+        const int of_chain = ++ran_out[*world.space().members[index].micro_batch_chain];
+        tally.most_of_chain = std::max(tally.most_of_chain, of_chain);
+      }
+      tuner->observe(index, world.measure(index));
+    }
+    double best = 0;
+    for (std::size_t index = 0; index < world.space().members.size(); ++index)
+      if (world.runs(index)) best = std::max(best, world.throughput(index));
+    tally.worst_regret = std::max(tally.worst_regret, 1 - found / best);
+    tally.regret += (1 - found / best) / num_seeds;
+  }
+  return tally;
+}
+
+class MemoryRoomTest : public testing::TestWithParam<double> {
+ protected:
+  static void expect_few(const World::Kind& kind, std::size_t slots = 1) {
+    const Tally tally = search(kind, slots);
+    EXPECT_LE(tally.most_of_chain, 5);
+    EXPECT_LE(tally.num_ran_out, most_share * tally.num_runs);
+    EXPECT_LE(tally.regret, 0.01);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Errors, MemoryRoomTest, testing::Values(-0.4, 0.4));
+
+TEST_P(MemoryRoomTest, WhereRunsSayWhatTheyTook) {
+  expect_few({.error = GetParam()});
+  expect_few({.error = GetParam(), .error_of_stage = 0.2});
+}
+
+TEST_P(MemoryRoomTest, WhereNobodySaysWhatTheyTook) {
+  expect_few({.error = GetParam(), .are_bytes_known = false});
+  expect_few({.error = GetParam(), .error_of_stage = 0.2, .are_bytes_known = false});
+}
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,261 @@
+#include "memory_room.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include "dstune/base/text.hpp"
+#include "measured_memory.hpp"
+
+namespace dstune {
+
+namespace {
+
+/// What runs leave behind in their processes, and the system's own part: so much above what the
+/// device has is no accident.
+constexpr double surely_above_limit = 1.05;
+/// How far what is expected of a member's need may be off, a factor: by two sizes of its own
+/// configuration, by one, by other configurations. Sizes say less of what is more than twice as
+/// large.
+constexpr double doubt_by_two = 1.02;
+constexpr double doubt_by_two_far = 1.05;
+constexpr double doubt_by_one = 1.04;
+constexpr double doubt_by_one_far = 1.15;
+constexpr double doubt_by_others = 1.15;
+constexpr std::int64_t far_from = 2;
+/// Of the logarithms between what ran and what ran out so much is begun: one that runs out costs a
+/// run and leaves nothing, and so, a third of the way, a third of them does and not a half.
+constexpr double begun_share = 1.0 / 3;
+/// The first of so many that run out halve the room: the plan errs seldom by more.
+constexpr int num_halvings = 2;
+
+/// What members that differ in the micro-batch alone share.
+struct ChainKey {
+  GroupShape shape;
+  TrainingConfig config;
+  std::string rest;
+  bool operator==(const ChainKey&) const = default;
+};
+struct ChainKeyHash {
+  std::size_t operator()(const ChainKey& key) const {
+    return TrainingConfigHash()(key.config) + std::hash<std::string>()(key.rest);
+  }
+};
+
+ChainKey chain_key(const Experiment& experiment) {
+  ChainKey key{experiment.shape, experiment.config, config_without_amounts(experiment).dump()};
+  key.config.micro_batch = 1;
+  return key;
+}
+
+}  // namespace
+
+MemoryRoom::MemoryRoom(const PlannedSpace& space) : space_(&space) {
+  std::unordered_map<ChainKey, std::size_t, ChainKeyHash> known;
+  for (std::size_t index = 0; index < space.members.size(); ++index) {
+    if (space.members[index].planned.status != PlanStatus::planned) continue;
+    const auto [found, is_new] = known.try_emplace(chain_key(experiment(index)), chains_.size());
+    if (is_new) chains_.emplace_back();
+    chains_[found->second].members.push_back(index);
+    chain_of_[index] = found->second;
+    most_planned_bytes_ = std::max(most_planned_bytes_, planned_bytes(index));
+  }
+  for (Chain& chain : chains_)
+    std::ranges::stable_sort(
+        chain.members, {}, [&](std::size_t index) { return experiment(index).config.micro_batch; });
+}
+
+void MemoryRoom::observe(std::size_t index, const Observation& observation) {
+  running_.erase(index);
+  const auto found = chain_of_.find(index);
+  if (found == chain_of_.end()) return;
+  Chain& chain = chains_[found->second];
+  const std::int64_t micro_batch = experiment(index).config.micro_batch;
+  if (observation.status == Status::out_of_memory) {
+    ran_out_.insert(index);
+    chain.ran_out = std::min(chain.ran_out, micro_batch);
+  } else if (observation.value) {
+    ran_.insert(index);
+    chain.ran = std::max(chain.ran, micro_batch);
+    if (observation.device_bytes > 0) {
+      const auto bytes = static_cast<double>(observation.device_bytes);
+      took_bytes_[index] = bytes;
+      std::erase_if(chain.sizes, [&](const Size& one) { return one.micro_batch == micro_batch; });
+      chain.sizes.insert(std::ranges::upper_bound(chain.sizes, micro_batch, {}, &Size::micro_batch),
+                         Size{micro_batch, planned_bytes(index), bytes});
+    }
+  } else {
+    return;
+  }
+  learn_factors();
+  learn_limits();
+}
+
+/// The middle one of what others took, by what was planned: of the same stage and recompute where
+/// there are some.
+double MemoryRoom::factor_of_others(std::size_t index) const {
+  const TrainingConfig& own = experiment(index).config;
+  const auto alike = factors_.find(std::pair(own.zero_stage, own.recompute));
+  return alike != factors_.end() ? alike->second : factor_;
+}
+
+void MemoryRoom::learn_factors() {
+  std::map<std::pair<int, Recompute>, std::vector<double>> alike;
+  std::vector<double> all;
+  for (const Chain& chain : chains_) {
+    if (chain.sizes.empty() || chain.sizes.back().planned_bytes <= 0) continue;
+    const double factor = chain.sizes.back().bytes / chain.sizes.back().planned_bytes;
+    const TrainingConfig& config = experiment(chain.members.front()).config;
+    alike[{config.zero_stage, config.recompute}].push_back(factor);
+    all.push_back(factor);
+  }
+  const auto middle_of = [](std::vector<double>& factors) {
+    std::ranges::sort(factors);
+    return factors[factors.size() / 2];
+  };
+  factor_ = all.empty() ? 1 : middle_of(all);
+  factors_.clear();
+  for (auto& [kind, factors] : alike) factors_[kind] = middle_of(factors);
+}
+
+MemoryRoom::Need MemoryRoom::need_of(std::size_t index) const {
+  if (took_bytes_.empty()) return {planned_bytes(index), 1};
+  if (const auto took = took_bytes_.find(index); took != took_bytes_.end())
+    return {took->second, 1};
+  const std::vector<Size>& sizes = chain_of(index).sizes;
+  if (sizes.empty()) return {planned_bytes(index) * factor_of_others(index), doubt_by_others};
+  const Size& largest = sizes.back();
+  const bool is_far = experiment(index).config.micro_batch > far_from * largest.micro_batch;
+  const double further_bytes = planned_bytes(index) - largest.planned_bytes;
+  if (sizes.size() > 1) {
+    const Size& smaller = sizes[sizes.size() - 2];
+    const double slope =
+        (largest.bytes - smaller.bytes) / (largest.planned_bytes - smaller.planned_bytes);
+    if (std::isfinite(slope) && slope > 0)
+      return {std::max(0.0, largest.bytes + slope * further_bytes),
+              is_far ? doubt_by_two_far : doubt_by_two};
+  }
+  const double factor = largest.planned_bytes > 0 ? largest.bytes / largest.planned_bytes : 1;
+  return {planned_bytes(index) * factor, is_far ? doubt_by_one_far : doubt_by_one};
+}
+
+/// Where more was taken than planned, so that what was planned to fit may not.
+void MemoryRoom::learn_limit_of_device() {
+  const double limit_bytes = surely_above_limit * static_cast<double>(space_->device_memory_bytes);
+  double most_bytes = 0;
+  double largest_factor = 0;
+  for (const auto& [index, bytes] : took_bytes_) {
+    most_bytes = std::max(most_bytes, bytes);
+    if (planned_bytes(index) > 0)
+      largest_factor = std::max(largest_factor, bytes / planned_bytes(index));
+  }
+  const bool is_known = limit_bytes > 0 && most_bytes <= limit_bytes;
+  if (!is_known || largest_factor * most_planned_bytes_ <= limit_bytes) return;
+  for (const Chain& chain : chains_) {
+    Limit& limit = limits_[experiment(chain.members.front()).shape];
+    limit.ran_out_bytes = std::min(limit.ran_out_bytes, limit_bytes);
+    if (limit_bytes >= limit.surely_out_bytes) continue;
+    limit.surely_out_bytes = limit_bytes;
+    limit.is_of_device = true;
+  }
+}
+
+void MemoryRoom::learn_limits() {
+  limits_.clear();
+  for (const std::size_t index : ran_out_) {
+    Limit& limit = limits_[experiment(index).shape];
+    limit.has_run_out = true;
+    const Need need = need_of(index);
+    if (need.bytes * need.doubt < limit.surely_out_bytes) {
+      limit.surely_out_bytes = need.bytes * need.doubt;
+      limit.ran_out = index;
+    }
+    limit.ran_out_bytes = std::min(limit.ran_out_bytes, need.bytes);
+  }
+  learn_limit_of_device();
+  for (auto& [shape, limit] : limits_) {
+    for (const std::size_t index : ran_)
+      if (experiment(index).shape == shape)
+        limit.ran_bytes = std::max(limit.ran_bytes, need_of(index).bytes);
+    // What ran had room: where the order of needs is not that of the plan, it is not believed.
+    if (took_bytes_.empty() && limit.ran_bytes > limit.ran_out_bytes)
+      limit.surely_out_bytes *= surely_above_limit * limit.ran_bytes / limit.ran_out_bytes;
+    limit.surely_out_bytes = std::max(limit.surely_out_bytes, limit.ran_bytes);
+    limit.ran_out_bytes = std::max(limit.ran_out_bytes, limit.ran_bytes);
+  }
+}
+
+std::string MemoryRoom::refusal(std::size_t index) const {
+  const Chain& chain = chain_of(index);
+  const std::int64_t micro_batch = experiment(index).config.micro_batch;
+  const auto by = [&](std::size_t other) {
+    return fmt::format("needs no less memory than {}, which ran out of it", experiment(other).name);
+  };
+  for (const std::size_t other : ran_out_)
+    if (other != index && surely_needs_no_less(experiment(index), experiment(other)))
+      return by(other);
+  const auto found = limits_.find(experiment(index).shape);
+  if (micro_batch <= chain.ran || found == limits_.end()) return "";
+  const Limit& limit = found->second;
+  const Need need = need_of(index);
+  if (need.bytes < limit.surely_out_bytes * need.doubt) return "";
+  if (!limit.is_of_device) return by(limit.ran_out);
+  return fmt::format("needs about {} of {} on the device, by what others took of what was planned",
+                     format_bytes(static_cast<std::int64_t>(need.bytes)),
+                     format_bytes(space_->device_memory_bytes));
+}
+
+bool MemoryRoom::is_beyond_middle(std::size_t index) const {
+  const auto found = limits_.find(experiment(index).shape);
+  if (found == limits_.end()) return false;
+  const Limit& limit = found->second;
+  // Until then the plan is believed as far as it is corrected.
+  if (!limit.has_run_out) return need_of(index).bytes >= limit.ran_out_bytes;
+  double out_bytes = limit.ran_out_bytes;
+  for (const std::size_t other : running_)
+    if (other != index && experiment(other).shape == experiment(index).shape)
+      if (const double bytes = need_of(other).bytes; bytes > limit.ran_bytes)
+        out_bytes = std::min(out_bytes, bytes);
+  const Chain& chain = chain_of(index);
+  const auto size_of = [&](std::size_t member) { return experiment(member).config.micro_batch; };
+  auto runs = static_cast<double>(chain.ran);
+  double fails = chain.ran_out == INT64_MAX ? HUGE_VAL : static_cast<double>(chain.ran_out);
+  // What ran out although less seemed to be needed than others took: only what ran itself counts.
+  const bool is_trusted = chain.ran_out == INT64_MAX || chain.sizes.size() > 1;
+  for (const std::size_t member : chain.members) {
+    const double bytes = need_of(member).bytes;
+    const auto size = static_cast<double>(size_of(member));
+    if (is_trusted && bytes <= limit.ran_bytes && size < fails) runs = std::max(runs, size);
+    if (bytes >= out_bytes && size > runs) {
+      fails = std::min(fails, size);
+      break;
+    }
+  }
+  if (!std::isfinite(fails)) {
+    const std::size_t last = chain.members.back();
+    const double bytes = need_of(last).bytes;
+    if (bytes <= 0 || !std::isfinite(out_bytes)) return false;
+    fails = static_cast<double>(size_of(last)) * std::max(1.0, out_bytes / bytes);
+  }
+  const auto size = static_cast<double>(size_of(index));
+  runs = std::max(1.0, std::min(runs, fails));
+  double middle = runs * std::pow(fails / runs, begun_share);
+  if (static_cast<int>(ran_out_.size()) < num_halvings) middle = std::max(middle, fails / 2);
+  if (size <= middle) return false;
+  const auto above = std::ranges::find_if(chain.members, [&](std::size_t member) {
+    return static_cast<double>(size_of(member)) > runs;
+  });
+  return above == chain.members.end() || size_of(*above) < size_of(index);
+}
+
+std::vector<std::size_t> MemoryRoom::sizes_above(std::size_t index) const {
+  const Chain& chain = chain_of(index);
+  std::vector<std::size_t> above;
+  for (const std::size_t member : chain.members)
+    if (experiment(member).config.micro_batch > chain.ran) above.push_back(member);
+  return above;
+}
+
+}  // namespace dstune

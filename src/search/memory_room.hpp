@@ -1,0 +1,98 @@
+#pragma once
+/// Where runs have run out of memory although the plan had room for them: what is not started after
+/// that, and where the limit is looked for. Local.
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "dstune/search/planner.hpp"
+#include "dstune/search/tuner.hpp"
+
+namespace dstune {
+
+/// What members need is what the plan says, corrected by what others took: a factor of all, and of
+/// the member's own configuration, whose sizes differ in the micro-batch alone, the line through
+/// its two largest. Where nobody says what runs took, it is the plan's figure. The limit lies
+/// between what ran and what ran out, on groups of the same shape.
+class MemoryRoom {
+ public:
+  /// The space outlives it. All its planned members have a prediction of memory.
+  explicit MemoryRoom(const PlannedSpace& space);
+
+  void begin(std::size_t index) { running_.insert(index); }
+  /// Any number of times of a member, in any order.
+  void observe(std::size_t index, const Observation& observation);
+  /// Whether anything was learnt by which members are refused, or tried later.
+  [[nodiscard]] bool knows() const { return !limits_.empty(); }
+  /// Why a member is not started; empty where nothing speaks against it. It is asked again after
+  /// each observation: one that took more and ran may have shown that the plan errs.
+  [[nodiscard]] std::string refusal(std::size_t index) const;
+  /// Whether a smaller size of the member's configuration is to be tried first: between what ran,
+  /// or needs no more than that, and what did not, or needs as much, it is above the middle. What
+  /// runs and may run out counts as if it had.
+  [[nodiscard]] bool is_beyond_middle(std::size_t index) const;
+  /// The sizes of a member's configuration above those that ran, by rising size.
+  [[nodiscard]] std::vector<std::size_t> sizes_above(std::size_t index) const;
+
+ private:
+  /// A size that ran, and what it took; 0: nobody says.
+  struct Size {
+    std::int64_t micro_batch = 0;
+    double planned_bytes = 0, bytes = 0;
+  };
+  /// Members that differ in the micro-batch alone.
+  struct Chain {
+    std::vector<std::size_t> members;  ///< by rising size
+    std::int64_t ran = 0, ran_out = INT64_MAX;
+    std::vector<Size> sizes;  ///< that say what they took, rising
+  };
+  /// What a member needs. What it really needs is larger or smaller by less than `doubt`, a factor.
+  struct Need {
+    double bytes = 0, doubt = 1;
+  };
+  /// Of groups of one shape.
+  struct Limit {
+    double ran_bytes = 0;                                            ///< so much was there
+    double ran_out_bytes = std::numeric_limits<double>::infinity();  ///< likely to be too much …
+    double surely_out_bytes = ran_out_bytes;                         ///< … and surely
+    std::size_t ran_out = 0;                                         ///< the member that says so
+    bool is_of_device = false;                                       ///< or the device does
+    bool has_run_out = false;                                        ///< a member
+  };
+
+  [[nodiscard]] const Experiment& experiment(std::size_t index) const {
+    return space_->members[index].planned.experiment;
+  }
+  [[nodiscard]] double planned_bytes(std::size_t index) const {
+    const Prediction& predicted = space_->members[index].planned.predicted;
+    return static_cast<double>(predicted.peak_memory_bytes - predicted.host_memory_bytes);
+  }
+  [[nodiscard]] const Chain& chain_of(std::size_t index) const {
+    return chains_[chain_of_.at(index)];
+  }
+  [[nodiscard]] Need need_of(std::size_t index) const;
+  [[nodiscard]] double factor_of_others(std::size_t index) const;
+  void learn_factors();
+  void learn_limits();
+  void learn_limit_of_device();
+
+  const PlannedSpace* space_;
+  std::vector<Chain> chains_;
+  std::unordered_map<std::size_t, std::size_t> chain_of_;
+  std::set<std::size_t> running_;
+  std::set<std::size_t> ran_, ran_out_;
+  std::unordered_map<std::size_t, double> took_bytes_;   ///< of those that ran and say so
+  std::map<std::pair<int, Recompute>, double> factors_;  ///< by stage and recompute
+  double factor_ = 1;                                    ///< of all
+  double most_planned_bytes_ = 0;
+  std::map<GroupShape, Limit> limits_;
+};
+
+}  // namespace dstune
