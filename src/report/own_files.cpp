@@ -310,6 +310,9 @@ void OwnFiles::know(const std::string& kind, const std::string& name, const std:
 }
 
 bool OwnFiles::is_own(const std::string& file) const {
+  // No folder is ours through a link.
+  const std::size_t slash = file.find('/');
+  if (slash != std::string::npos && !is_folder(path(file.substr(0, slash)))) return false;
   if (!is_regular(path(file)) || inputs_.contains(path(file))) return false;
   if (file == file_name::manifest) return has_manifest_;
   const std::optional<std::string> content = content_of(path(file));
