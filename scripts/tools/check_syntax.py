@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks all C and C++ sources of a configured build folder with its compiler, without making code.
 
-    cmake --preset ci -B build/syntax -DCMAKE_CXX_COMPILER=clang++-19 -DCMAKE_C_COMPILER=clang-19
+    cmake --preset release -B build/syntax -DCMAKE_CXX_COMPILER=clang++-19 -DCMAKE_C_COMPILER=clang-19
     scripts/tools/check_syntax.py build/syntax
 
 Headers that the build writes are written first. Sources that need another compiler (CUDA's) are left

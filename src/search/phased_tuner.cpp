@@ -168,7 +168,7 @@ class PhasedTuner : public Tuner {
   }
 
   /// It was asked for, and is known to run out of memory.
-  void withdraw(std::size_t index) {
+  void withdraw(std::size_t index) override {
     const auto place = place_in(grid_ ? grid_members_ : chain(), index);
     if (grid_)
       grid_->withdraw(place);

@@ -94,7 +94,7 @@ void Publisher::publish(SteadyClock::time_point now) {
   }
   for (auto& [row, text] : std::exchange(tracebacks_, {})) {
     const std::string& name = board_.row(row).planned.experiment.name;
-    writer_.add([this, &name, text = std::move(text)] { results_.write_traceback(name, text); });
+    writer_.add([this, &name, kept = std::move(text)] { results_.write_traceback(name, kept); });
   }
   for (const std::size_t row : std::exchange(ended_, {})) {
     const Record& record = *board_.row(row).record;
