@@ -22,8 +22,8 @@ constexpr double surely_above_limit = 1.05;
 constexpr double doubt_by_two = 1.02;
 constexpr double doubt_by_two_far = 1.05;
 constexpr double doubt_by_one = 1.04;
-constexpr double doubt_by_one_far = 1.15;
-constexpr double doubt_by_others = 1.15;
+constexpr double doubt_by_one_far = 2;
+constexpr double doubt_by_others = 1.5;
 constexpr std::int64_t far_from = 2;
 /// Of the logarithms between what ran and what ran out so much is begun: one that runs out costs a
 /// run and leaves nothing, and so, a third of the way, a third of them does and not a half.

@@ -147,7 +147,8 @@ class MemoryRoomTest : public testing::TestWithParam<double> {
     const Tally tally = search(kind, slots);
     EXPECT_LE(tally.most_of_chain, 5);
     EXPECT_LE(tally.num_ran_out, most_share * tally.num_runs);
-    EXPECT_LE(tally.regret, 0.01);
+    // The plan's order alone errs where each configuration takes more by a factor of its own.
+    EXPECT_LE(tally.regret, kind.are_bytes_known ? 0.01 : 0.02);
   }
 };
 
