@@ -96,7 +96,7 @@ bool MeasuredMemory::is_beyond_middle(std::size_t index) const {
   if (room.ran == 0 && of_others != ran_with_.end() && config.micro_batch > of_others->second)
     return true;
   return room.ran_out != INT64_MAX &&
-         config.micro_batch > room.ran + (room.ran_out - room.ran + 2) / 3;
+         config.micro_batch > room.ran + (room.ran_out - room.ran + 1) / 2;
 }
 
 void MeasuredMemory::observe(std::size_t index, const Observation& observation) {

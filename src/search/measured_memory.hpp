@@ -35,8 +35,8 @@ class MeasuredMemory {
   /// is larger takes no less. Where nobody says how much there is, what ran out says it.
   [[nodiscard]] std::string refusal(std::size_t index) const;
   /// Whether another size of the member's configuration says more. Of one of which nothing has run
-  /// that is what ran of others; between a size that ran and one that ran out of memory it is a
-  /// third of the way, since one that runs out costs more than it says.
+  /// that is what ran of others; between a size that ran and one that ran out of memory it is the
+  /// middle.
   [[nodiscard]] bool is_beyond_middle(std::size_t index) const;
 
  private:
