@@ -77,7 +77,7 @@ class Text {
   std::size_t size_ = 0;
 };
 
-void write_all(int file, std::string_view text) {
+void write_whole(int file, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(file, text.data(), text.size());
     if (written < 0 && errno != EINTR) return;
@@ -164,7 +164,7 @@ void write_exit_status(const Text& reason) {
   text << ",\n  \"reason\": \"" << reason.view() << "\",\n  \"finished_at\": \"";
   add_time(text);
   text << "\"\n}\n";
-  write_all(file, text.view());
+  write_whole(file, text.view());
   ::fsync(file);
 }
 
@@ -198,9 +198,9 @@ void handle(int number, siginfo_t* info, void* context) {
     if (one.number == number) reason << one.name;
   reason << " in " << (part_of_thread != nullptr ? part_of_thread : "a thread of a library");
   add_places(reason, number == SIGABRT ? nullptr : interrupted_at(context), frames, count);
-  write_all(STDERR_FILENO, "dstune: error: ");
-  write_all(STDERR_FILENO, reason.view());
-  write_all(STDERR_FILENO, "\n");
+  write_whole(STDERR_FILENO, "dstune: error: ");
+  write_whole(STDERR_FILENO, reason.view());
+  write_whole(STDERR_FILENO, "\n");
   write_exit_status(reason);
   ::backtrace_symbols_fd(frames.data(), count, STDERR_FILENO);
   if (const auto note = last_note.load()) note(static_cast<int>(ExitCode::internal));
