@@ -79,7 +79,8 @@ TEST_F(FaultTest, WhatFailedRunsAgainWhereThatIsAskedFor) {
   EXPECT_EQ(results_table(job_)[first_]["status"], "ok");
   std::vector<std::string> statuses;
   for (const Json& event : journal(job_))
-    if (event["kind"] == "finished" && event["name"] == first_) statuses.push_back(event["status"]);
+    if (event["kind"] == "finished" && event["name"] == first_)
+      statuses.push_back(event["measurement"]["status"]);
   EXPECT_THAT(statuses, testing::ElementsAre("failed", "ok")) << "the journal keeps both";
   EXPECT_THAT(again({"--retry-failed"}), testing::IsEmpty()) << "nothing failed any more";
 }

@@ -159,13 +159,13 @@ TEST_P(HostsRefusalTest, SaysWhatAndWritesNothing) {
   job.write_text("hosts", one.hosts);
   std::vector<std::string> args = one.args;
   args.emplace_back("space.json");
-  const auto before = job.contents();
+  const auto before = job.contents_but_the_end();
   const Ended ended = job.run({.ranks = num_ranks, .args = args, .environment = three_hosts});
   EXPECT_EQ(ended.exit_code, one.exit_code) << ended;
   for (const std::string& part : one.parts) {
     EXPECT_EQ(count_of(ended.err, part), 1) << "\"" << part << "\" once in\n" << ended;
   }
-  EXPECT_EQ(job.contents(), before);
+  EXPECT_EQ(job.contents_but_the_end(), before);
 }
 
 const std::vector<std::string> with_file{"--hostfile", "hosts"};

@@ -134,6 +134,15 @@ std::map<std::string, std::string> Job::contents() const {
   return found;
 }
 
+std::map<std::string, std::string> Job::contents_but_the_end() const {
+  const std::string folder = "autotuning_results";
+  std::map<std::string, std::string> found = contents();
+  found.erase(folder + "/exit_status.json");
+  const auto next = found.upper_bound(folder);
+  if (next == found.end() || !next->first.starts_with(folder + "/")) found.erase(folder);
+  return found;
+}
+
 std::vector<std::string> recovery_words() {
   return words_of(DSTUNE_E2E_RECOVERY);
 }

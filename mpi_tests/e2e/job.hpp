@@ -48,6 +48,9 @@ class Job {
   [[nodiscard]] Json read_json(const std::string& name) const;
   /// Every file and folder below, with the text of the files.
   [[nodiscard]] std::map<std::string, std::string> contents() const;
+  /// … without exit_status.json, and its folder where that holds nothing else: what a job that is
+  /// refused leaves.
+  [[nodiscard]] std::map<std::string, std::string> contents_but_the_end() const;
 
  private:
   std::filesystem::path root_;

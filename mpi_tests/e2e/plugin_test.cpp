@@ -56,14 +56,14 @@ class PluginTest : public testing::Test {
   /// Nothing of the library ran, nothing was written, one message names the place.
   void expect_refused(const std::string& words) {
     write_space("nothing");
-    const auto before = job_.contents();
+    const auto before = job_.contents_but_the_end();
     const std::string mark = (job_.folder() / "mark").string();
     const Ended ended = job_.run(
         {.ranks = 3, .args = {"space.json"}, .environment = {{"DSTUNE_TEST_PLUGIN_MARK", mark}}});
     EXPECT_EQ(ended.exit_code, bad_input) << ended;
     EXPECT_EQ(count_of(ended.err, "/dstune/workload/library"), 1) << ended;
     EXPECT_EQ(count_of(ended.err, words), 1) << words << '\n' << ended;
-    EXPECT_EQ(job_.contents(), before);
+    EXPECT_EQ(job_.contents_but_the_end(), before);
   }
 
   Job job_;
@@ -169,7 +169,7 @@ TEST_F(PluginTest, AHangWhileItFreesCostsItsRank) {
 TEST_F(PluginTest, AConstructorThatHangsEndsTheJob) {
   bring("good");
   write_space("nothing");
-  const auto before = job_.contents();
+  const auto before = job_.contents_but_the_end();
   const Ended ended = job_.run({.ranks = 2,
                                 .args = {"--trial-timeout", "2s", "space.json"},
                                 .environment = {{"DSTUNE_TEST_PLUGIN_HANG", "1"}}});
@@ -177,7 +177,7 @@ TEST_F(PluginTest, AConstructorThatHangsEndsTheJob) {
   EXPECT_EQ(count_of(ended.err, "its constructor has not returned after 2.00 s"), 1) << ended;
   EXPECT_EQ(count_of(ended.err, "/dstune/workload/library"), 1) << ended;
   EXPECT_LT(ended.wall_s, 15);
-  EXPECT_EQ(job_.contents(), before);
+  EXPECT_EQ(job_.contents_but_the_end(), before);
 }
 
 TEST_F(PluginTest, AnotherLibraryOrOptionIsMeasuredAnew) {

@@ -66,7 +66,7 @@ TEST_F(ReplayTest, RefusesATableWithAWrongRow) {
   EXPECT_EQ(ended.exit_code, bad_input) << ended;
   EXPECT_EQ(count_of(ended.err, "table.json:3"), 1) << ended;
   EXPECT_EQ(count_of(ended.err, "/" + short_name(0, 1) + "/step_time_s"), 1) << ended;
-  EXPECT_FALSE(job_.exists(results));
+  EXPECT_FALSE(job_.exists(results + "journal.jsonl"));
 }
 
 TEST_F(ReplayTest, NamesTheTableThatIsMissing) {

@@ -152,11 +152,11 @@ TEST_F(VerifyTest, DamagedResultsTouchNothing) {
   bash({results + "verify.sbatch"});
   const std::string folder = results + "verify/" + short_name(0, 2) + "/";
   const auto expect_refused = [&](const std::string& said) {
-    const auto before = job_.contents();
+    const auto before = job_.contents_but_the_end();
     const Ended ended = tune({"--import", results + "verify"});
     EXPECT_EQ(ended.exit_code, 3) << ended;
     EXPECT_NE(ended.err.find(said), std::string::npos) << said << "\n" << ended;
-    EXPECT_EQ(job_.contents(), before);
+    EXPECT_EQ(job_.contents_but_the_end(), before);
   };
   job_.write_text(folder + "metrics.json", "{\n  \"throughput\": ");
   expect_refused("metrics.json:2");
@@ -190,13 +190,13 @@ TEST_F(VerifyTest, TimesAreFittedToTheUsersOwnRuns) {
   const Json metrics = job_.read_json(results + short_name(0, 1) + "/metrics.json");
   EXPECT_NEAR(metrics["throughput"].get<double>(), 10, 1e-6);
 
-  const auto before = job_.contents();
+  const auto before = job_.contents_but_the_end();
   job_.write_text("own.log", log.substr(0, log.size() - 10) + "\n");
   const Ended damaged = tune({"--calibrate", "own.log"});
   EXPECT_EQ(damaged.exit_code, 3) << damaged;
   EXPECT_EQ(count_of(damaged.err, "own.log:11"), 1) << damaged;
   job_.write_text("own.log", log);
-  EXPECT_EQ(job_.contents(), before);
+  EXPECT_EQ(job_.contents_but_the_end(), before);
 }
 
 TEST_F(VerifyTest, ARunThatHangsIsEnded) {

@@ -15,7 +15,7 @@ constexpr std::size_t min_believed = 1;
 constexpr std::size_t min_believed_unpredicted = 2;
 /// The joint draws are among so many; of all others their own chances count.
 constexpr std::size_t max_challengers = 200;
-constexpr int num_draws = 2000;
+constexpr int num_chance_draws = 2000;
 /// … and where the search is far from its end, so that its chance decides nothing.
 constexpr std::size_t few_challengers = 64;
 constexpr int few_draws = 400;
@@ -150,7 +150,7 @@ double RaceBeliefs::chance_of_better(const std::set<std::size_t>& waiting) const
   if (at_most < small_chance) {
     chance_ = at_most;
   } else if (challengers.front().first < small_chance || samples_.size() <= few_measured) {
-    chance_ = any_of(max_challengers, num_draws);
+    chance_ = any_of(max_challengers, num_chance_draws);
   } else {
     // Members are more alike in what is wrong about them than beliefs know. So the truth lies
     // between the likeliest one's chance and that of all, as if they hung together no more.

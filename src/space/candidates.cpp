@@ -25,7 +25,7 @@ bool is_knob(const Dimension& dimension) {
 class Trials {
  public:
   Trials(const JobSpec& job, const Product& product)
-      : job_(&job), product_(&product), base_(job.knobs()), last_(job.knobs()) {
+      : job_(&job), base_(job.knobs()), last_(job.knobs()) {
     for (const auto& dimension : product.dimensions)
       if (dimension.pointer == zero_stage_pointer) stages_ = &dimension;
     base_.apply(product.settings);
@@ -65,7 +65,6 @@ class Trials {
   }
 
   const JobSpec* job_;
-  const Product* product_;
   const Dimension* stages_ = nullptr;
   Settings base_, last_;  ///< with each dimension's first and last candidate
 };
