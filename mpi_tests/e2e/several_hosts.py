@@ -21,7 +21,7 @@ SPACE = {
     "dstune": {"model": {"family": "gpt2", "hidden_size": 64, "num_layers": 2, "num_heads": 2, "vocab_size": 211,
                          "max_positions": 64},
                "sequence_length": 16, "workload": {"type": "synthetic", "step_time_s": 0.1},
-               "resources": {"num_gpus": 1}, "trial_budget_s": 2},
+               "resources": {"num_gpus": 1}, "trial_budget_s": 3},
     "autotuning": {"enabled": True, "tuner_type": "gridsearch", "tuner_early_stopping": 0},
     "train_micro_batch_size_per_gpu": [1, 2, 3, 4], "gradient_accumulation_steps": [1, 2],
     "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}, "zero_optimization": {"stage": [0, 1, 2]},
@@ -146,7 +146,7 @@ def main():
         folder = pathlib.Path(name)
         (folder / "space.json").write_text(json.dumps(SPACE), encoding="utf-8")
         (folder / "bad.json").write_text('{"bad":', encoding="utf-8")
-        stop = ("--time-limit", "8s")
+        stop = ("--time-limit", "4s")
         with Hosts(folder) as hosts:
             for case in ({"name": "bad-input", "code": None, "space": "bad.json"},
                          {"name": "time-limit", "code": 75, "options": stop},
