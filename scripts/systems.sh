@@ -13,6 +13,8 @@
 #   compilers   with every other compiler that the system has: the program without CUDA, the unit tests
 #   mpich       the program with MPICH on two ranks, where the system's own MPI is Open MPI
 # --folder   where roots and logs are (default build/systems); a root that is there is used again
+# DEBIAN_ARCHIVE and UBUNTU_ARCHIVE name the package archives; each has to be named where this machine
+# is not of its kind.
 # --keep     does not delete a root after its steps
 # --list     prints the systems and steps, and tries nothing
 #
@@ -22,8 +24,9 @@ set -euo pipefail
 # shellcheck source=scripts/needs.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/needs.sh"
 
-debian=${DEBIAN_ARCHIVE:-}
-ubuntu=${UBUNTU_ARCHIVE:-}
+# Without DEBIAN_ARCHIVE it is that of this machine's own packages.
+debian=${DEBIAN_ARCHIVE:-$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep '/debian/*$' | head -n 1 || true)}
+ubuntu=${UBUNTU_ARCHIVE:-$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep '/ubuntu/*$' | head -n 1 || true)}
 certificates=/etc/ssl/certs/ca-certificates.crt
 # system | suite | archive | components | a script of debootstrap that suits
 systems=(
@@ -99,6 +102,7 @@ failed=0
 make_root() {
   local name suite archive components script keyring=()
   IFS='|' read -r name suite archive components script <<<"$1"
+  [[ -n $archive ]] || { say "$name: no archive is known: set ${name%%-*}'s, DEBIAN_ARCHIVE or UBUNTU_ARCHIVE"; return 1; }
   # A system does not know the other's keys: then the archive's certificate speaks for it.
   if [[ $archive == "$ubuntu" && ! -e /usr/share/keyrings/ubuntu-archive-keyring.gpg ]]; then
     keyring=(--no-check-gpg)
