@@ -24,7 +24,7 @@ set -euo pipefail
 # shellcheck source=scripts/needs.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/needs.sh"
 
-# Without DEBIAN_ARCHIVE it is that of this machine's own packages.
+# This machine's own archives, unless the variables name others.
 debian=${DEBIAN_ARCHIVE:-$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep '/debian/*$' | head -n 1 || true)}
 ubuntu=${UBUNTU_ARCHIVE:-$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep '/ubuntu/*$' | head -n 1 || true)}
 certificates=/etc/ssl/certs/ca-certificates.crt
@@ -37,7 +37,7 @@ systems=(
   "ubuntu-24.04|noble|$ubuntu|main,universe|gutsy"
 )
 all_steps=(quickstart tests user compilers mpich)
-# What is promised; a system may have others, which are not tried.
+# The promised ones; a system may have others, which are not tried.
 compilers=(g++-12 g++-13 g++-14 g++-15 clang-16 clang-17 clang-18 clang-19)
 
 usage() {
@@ -120,7 +120,7 @@ make_root() {
   printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d" && chmod +x "$root/usr/sbin/policy-rc.d"
   printf '127.0.0.1 localhost %s\n' "$(hostname)" >"$root/etc/hosts"
   within "useradd --create-home tester && apt-get -q update" || return
-  # What docs/installing.md tells users of this system.
+  # This system's own CMake is too old.
   if [[ $name == ubuntu-22.04 ]]; then
     within "apt-get install -y -q --no-install-recommends g++-12 python3-pip &&
       pip3 install 'cmake>=3.25,<4' && ln -s g++-12 /usr/bin/g++ && ln -s gcc-12 /usr/bin/gcc" || return

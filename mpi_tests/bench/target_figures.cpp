@@ -195,8 +195,8 @@ TimeCalibration fit_constants(const Configurations& runs) {
   return best;
 }
 
-/// Of a device behind its host: which of the two times a step has changes while the costs do, so
-/// the numbers are tried out, one after the other, by ever smaller factors. The network's stay 0.
+/// A device behind its host: the longer of the two times changes while the costs do, so the
+/// numbers are tried out, one after the other, by ever smaller factors. The network's stay 0.
 TimeCalibration fit_behind_host(const Configurations& all, TimeCalibration best) {
   constexpr std::array fitted{Overhead::optimizer_step, Overhead::module_call,
                               Overhead::gradient_hook, Overhead::gathering_hook};

@@ -61,7 +61,7 @@ class ForeignTest : public testing::Test {
       EXPECT_EQ(found->second, text) << file << " after " << what;
     }
   }
-  /// What every kind of run leaves alone. `code`: of those that would run something.
+  /// Every kind of run leaves it alone. `code`: of those that would run something.
   void expect_untouched(const std::vector<std::string>& folders, int code) {
     const auto before = job_.contents();
     const std::vector<std::pair<std::vector<std::string>, int>> runs{

@@ -219,7 +219,7 @@ TEST_F(LostRanksTest, ASignalToStopBeforeTheSearchEndsWithSeventyFive) {
   EXPECT_TRUE(ended.exit_code == stopped_early || ended.exit_code == killed) << ended;
 }
 
-// What crashed would crash again: no script may take the job for one that was interrupted.
+// The crash would come again: no script may take the job for one that was interrupted.
 TEST_F(LostRanksTest, ACrashOfRankZerosOwnCodeIsAnInternalError) {
   job_.write("space.json", synthetic_space({1}, {1, 2, 3}));
   struct Crash {

@@ -21,7 +21,7 @@ constexpr int done = 0;
 constexpr int bad_input = 3;
 constexpr int nothing_feasible = 4;
 
-/// What may be in a cell of the matrix; the first value of each is the cheapest one.
+/// The values that a cell of the matrix can have; the first of each is the cheapest one.
 struct Dimension {
   std::string name;
   std::vector<std::string> values;
@@ -212,7 +212,7 @@ class MatrixTest : public testing::TestWithParam<Cell> {
     EXPECT_EQ(job_.exists(results + "ds_config_optimal.json"), code == done) << ended;
   }
 
-  /// What did not end well says why, in the table of all and in the summary.
+  /// A member that did not end well says why, in the table of all and in the summary.
   void expect_reasons(const Ended& ended) {
     const auto rows = results_table(job_);
     EXPECT_FALSE(rows.empty()) << ended;

@@ -3,7 +3,7 @@ find_package(Threads REQUIRED)
 find_package(MPI 3.0 REQUIRED COMPONENTS C)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(nlohmann_json 3.11 REQUIRED)
-# By Boost's own package files, which it has had since 1.70; CMake's module is removed one day.
+# Boost has package files of its own since 1.70; CMake's module is removed one day.
 if(POLICY CMP0167)
   cmake_policy(SET CMP0167 NEW)
 endif()

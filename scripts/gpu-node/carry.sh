@@ -18,7 +18,7 @@ build_programs() {
   cmake --build "$build" --parallel "$(build_jobs)" --target dstune-mpi dstune-mpi-library device_tests gpu_step_bench kernels_bench
 }
 
-# What runs needs of the packages: neither headers nor what only a linker reads.
+# A run needs neither headers nor what only a linker reads.
 keep_what_runs() {
   tar -C "$work" -xzf "$folder/packages.tar.gz"
   rm -rf "$work"/usr/include "$work"/usr/lib/cmake "$work"/usr/share/{eigen3,cmake,nlohmann_json,pkgconfig} \
@@ -71,7 +71,7 @@ pack_nccl() {
   rm -rf "$wheel"
 }
 
-# Of what the repository holds: the node gets a copy of it.
+# The size of the repository's files: the node gets a copy of them.
 sources_kib() { (cd "$checkout" && git ls-files -z --cached --others --exclude-standard | xargs -0 -r du -ck | tail -n 1 | cut -f1); }
 
 carry() {

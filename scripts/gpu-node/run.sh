@@ -12,7 +12,7 @@ jobs=${JOBS:-$checkout/scripts/gpu-node/spaces}
 began_s=$SECONDS
 failures=0
 
-# By what decides: what comes first is worth most where the time is over.
+# The parts that decide most come first: the time may be over before the last.
 judge=(judge-job judge-engine1 judge-engine2 judge-correlation)
 first=(node version step124 step124_without_graphs losses job engine1 engine2 correlation)
 second=(kernels attention nccl1 trainings1 verify step_xl step_1b pytorch124 pytorch_xl staged2 backends kernels_bench)
@@ -56,7 +56,7 @@ prepare() {
   gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 || true)
   memory_mib=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits 2>/dev/null | head -n 1 || true)
   memory_mib=${memory_mib:-0}
-  # What bf16 products and memory reach by the maker's datasheets, without sparsity.
+  # Peaks of bf16 products and of memory by the maker's datasheets, without sparsity.
   case $gpu in
     *H200*) peaks=(--peak-tflops 989 --peak-tbs 4.8) ;;
     *H100*) peaks=(--peak-tflops 989 --peak-tbs 3.35) ;;
@@ -80,7 +80,7 @@ provide_fused_adam() {
 
 # --- Parts and the table --------------------------------------------------------------------------
 
-# What a part says of itself: its last line of a result, of a best member, or of tests.
+# A part says of itself: its last line of a result, of a best member, or of tests.
 said() { grep -hE '^(result: |Best: |\[  (PASSED|FAILED|SKIPPED)|[0-9]+ tests? )' "$1" | tail -n 1 | sed 's/^result: //' | cut -c1-150; }
 
 # Everything comes back whatever happens later.

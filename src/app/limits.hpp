@@ -1,5 +1,5 @@
 #pragma once
-/// What the system lets a process have, where that is too little to start with. Local.
+/// Limits of the system that are too low to start with. Local.
 
 #include <string>
 

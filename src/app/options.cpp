@@ -246,8 +246,8 @@ enum class Verb { plan, help };
 constexpr std::array<std::pair<std::string_view, Verb>, 2> verbs{
     {{"plan", Verb::plan}, {"help", Verb::help}}};
 
-/// What the first word asks for; nothing: it is an option or a file. Throws UsageError where it is
-/// a mistyped command: no such file is there, and no file of a space has such a name.
+/// The command that the first word asks for; nothing: it is an option or a file. Throws UsageError
+/// where it is a mistyped command: no such file is there, and no file of a space has such a name.
 std::optional<Verb> verb_of(const std::string& word, bool is_followed) {
   std::vector<std::string_view> names;
   for (const auto& [name, verb] : verbs) {

@@ -116,8 +116,8 @@ ExitCode plan(const JobOptions& options) {
   return plan_job(options);
 }
 
-/// Of a command line that is none, as far as it says where the results go: --results-dir and the
-/// last word.
+/// The options of a refused command line, as far as it says where the results go: --results-dir
+/// and the last word.
 JobOptions guessed_options(int argc, char** argv) {
   JobOptions options;
   for (int i = 1; i < argc; ++i) {
@@ -148,7 +148,7 @@ CommandLine command_line_of(int argc, char** argv) {
 /// exit_status.json of whatever goes wrong before the job has its folders.
 class EarlyEnd {
  public:
-  /// From here on it is known where that is.
+  /// The place of it is known from here on.
   void know(const JobOptions& options) {
     if (is_first_process()) options_ = options;
   }

@@ -36,7 +36,7 @@ constexpr std::array<Watched, 5> watched{{{SIGSEGV, "SIGSEGV"},
 constexpr std::size_t stack_bytes = std::size_t{64} << 10;
 constexpr int max_frames = 48;
 
-// What the handler reads. It may be anywhere in the program, so all is there before.
+// The handler reads this. It may be called anywhere in the program, so all is there before.
 std::array<struct sigaction, watched.size()> old_actions;
 std::array<char, 4096> exit_status_path;
 std::atomic<bool> has_path = false;
@@ -55,7 +55,7 @@ class Text {
       if (size_ < letters_.size()) letters_[size_++] = letter;
     return *this;
   }
-  /// Of a file or a function: nothing that a JSON text would have to escape.
+  /// Adds the name of a file or a function, without what a JSON text would have to escape.
   Text& add_name(std::string_view name) {
     for (const char letter : name) {
       const bool is_plain = letter >= ' ' && letter <= '~' && letter != '"' && letter != '\\';
@@ -85,7 +85,7 @@ void write_whole(int file, std::string_view text) {
   }
 }
 
-/// As format_time() has it.
+/// The time in the form of format_time().
 void add_time(Text& text) {
   using namespace std::chrono;
   const auto now = floor<microseconds>(system_clock::now());
@@ -104,7 +104,7 @@ void add_time(Text& text) {
   add(clock.subseconds().count(), 6, "Z");
 }
 
-/// Where the processor was; null where this machine's registers are not known here.
+/// The processor's place; null where this machine's registers are not known here.
 void* interrupted_at(const void* context) {
   const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext;
 #if defined(__x86_64__)
@@ -139,7 +139,7 @@ bool is_of_program(void* address) {
          ::dladdr(address, &found) != 0 && own.dli_fbase == found.dli_fbase;
 }
 
-/// Where it crashed, and where that was called from.
+/// The place of the crash, and its callers.
 void add_places(Text& text, void* at, const std::array<void*, max_frames>& frames, int count) {
   if (at != nullptr) add_place(text << ", at ", at);
   if (at != nullptr && is_of_program(at)) return;

@@ -125,7 +125,7 @@ IoError held(const std::string& folder, const LockHolder& holder, double age_s,
       folder, holder.words(), std::max(0.0, age_s), Seconds(times.stale).count()));
 }
 
-/// Of a lock that this process has.
+/// A lock that this process has.
 struct Held {
   std::string path;
   struct stat status {};

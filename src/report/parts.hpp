@@ -32,9 +32,9 @@ inline constexpr std::string_view table = "results.csv";
 inline constexpr std::string_view validation = "validation.json";
 inline constexpr std::string_view environment = "environment.json";
 inline constexpr std::string_view exit_status = "exit_status.json";
-/// What in a folder is ours (own_files.hpp).
+/// The names of our files in a folder (own_files.hpp).
 inline constexpr std::string_view manifest = ".dstune-manifest.jsonl";
-/// What is taken where the default folders are somebody else's; DeepSpeed has the same defaults.
+/// Folders that are taken where the default ones are somebody else's; DeepSpeed has the same ones.
 inline constexpr const char* other_results = "dstune_results";
 inline constexpr const char* other_exps = "dstune_exps";
 /// Of the job that writes there now (folder_lock.hpp); deleted by nothing but its end.

@@ -16,7 +16,7 @@ class MemoryPredictor {
   MemoryPredictor(const JobSpec& job, const WorkspaceSizes& workspaces)
       : job_(&job), planner_(job.model, workspaces) {}
 
-  /// Of the fullest rank. Throws OverflowError where that is more than any machine has.
+  /// The fullest rank's bytes. Throws OverflowError where that is more than any machine has.
   Prediction predict(const Experiment& experiment);
 
  private:

@@ -13,10 +13,10 @@ namespace dstune {
 
 namespace {
 
-/// What runs leave behind in their processes, and the system's own part: so much above what the
-/// device has is no accident.
+/// Runs leave something behind in their processes, and the system has its part: so much above what
+/// the device has is no accident.
 constexpr double surely_above_limit = 1.05;
-/// How far what is expected of a member's need may be off, a factor: by two sizes of its own
+/// The factor by which the expected need of a member may be off: by two sizes of its own
 /// configuration, by one, by other configurations. Sizes say less of what is more than twice as
 /// large.
 constexpr double doubt_by_two = 1.02;
@@ -25,13 +25,13 @@ constexpr double doubt_by_one = 1.04;
 constexpr double doubt_by_one_far = 2;
 constexpr double doubt_by_others = 1.5;
 constexpr std::int64_t far_from = 2;
-/// Of the logarithms between what ran and what ran out so much is begun: one that runs out costs a
+/// So much of the logarithms between what ran and what ran out is begun: one that runs out costs a
 /// run and leaves nothing, and so, a third of the way, a third of them does and not a half.
 constexpr double begun_share = 1.0 / 3;
 /// The first of so many that run out halve the room: the plan errs seldom by more.
 constexpr int num_halvings = 2;
 
-/// What members that differ in the micro-batch alone share.
+/// Members that differ in the micro-batch alone share it.
 struct ChainKey {
   GroupShape shape;
   TrainingConfig config;
@@ -141,7 +141,7 @@ MemoryRoom::Need MemoryRoom::need_of(std::size_t index) const {
   return {planned_bytes(index) * factor, is_far ? doubt_by_one_far : doubt_by_one};
 }
 
-/// Where more was taken than planned, so that what was planned to fit may not.
+/// More was taken than planned, so what was planned to fit may not.
 void MemoryRoom::learn_limit_of_device() {
   const double limit_bytes = surely_above_limit * static_cast<double>(space_->device_memory_bytes);
   double most_bytes = 0;
@@ -179,7 +179,8 @@ void MemoryRoom::learn_limits() {
     for (const std::size_t index : ran_)
       if (experiment(index).shape == shape)
         limit.ran_bytes = std::max(limit.ran_bytes, need_of(index).bytes);
-    // What ran had room: where the order of needs is not that of the plan, it is not believed.
+    // A member that ran had room: where the order of needs is not that of the plan, it is not
+    // believed.
     if (took_bytes_.empty() && limit.ran_bytes > limit.ran_out_bytes)
       limit.surely_out_bytes *= surely_above_limit * limit.ran_bytes / limit.ran_out_bytes;
     limit.surely_out_bytes = std::max(limit.surely_out_bytes, limit.ran_bytes);
@@ -211,7 +212,7 @@ bool MemoryRoom::is_beyond_middle(std::size_t index) const {
   const auto found = limits_.find(experiment(index).shape);
   if (found == limits_.end()) return false;
   const Limit& limit = found->second;
-  // Until then the plan is believed as far as it is corrected.
+  // The plan, as it is corrected, is believed until one has run out.
   if (!limit.has_run_out) return need_of(index).bytes >= limit.ran_out_bytes;
   double out_bytes = limit.ran_out_bytes;
   for (const std::size_t other : running_)
@@ -222,7 +223,7 @@ bool MemoryRoom::is_beyond_middle(std::size_t index) const {
   const auto size_of = [&](std::size_t member) { return experiment(member).config.micro_batch; };
   auto runs = static_cast<double>(chain.ran);
   double fails = chain.ran_out == INT64_MAX ? HUGE_VAL : static_cast<double>(chain.ran_out);
-  // What ran out although less seemed to be needed than others took: only what ran itself counts.
+  // It ran out although less seemed to be needed than others took: only its own runs count.
   const bool is_trusted = chain.ran_out == INT64_MAX || chain.sizes.size() > 1;
   for (const std::size_t member : chain.members) {
     const double bytes = need_of(member).bytes;

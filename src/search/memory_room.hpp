@@ -1,6 +1,6 @@
 #pragma once
-/// Where runs have run out of memory although the plan had room for them: what is not started after
-/// that, and where the limit is looked for. Local.
+/// The room for members after runs have run out of memory although the plan had room for them: what
+/// is not started, and where the limit is looked for. Local.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace dstune {
 
-/// What members need is what the plan says, corrected by what others took: a factor of all, and of
+/// Members need what the plan says, corrected by what others took: a factor of all, and of
 /// the member's own configuration, whose sizes differ in the micro-batch alone, the line through
 /// its two largest. Where nobody says what runs took, it is the plan's figure. The limit lies
 /// between what ran and what ran out, on groups of the same shape.
@@ -53,11 +53,11 @@ class MemoryRoom {
     std::int64_t ran = 0, ran_out = INT64_MAX;
     std::vector<Size> sizes;  ///< that say what they took, rising
   };
-  /// What a member needs. What it really needs is larger or smaller by less than `doubt`, a factor.
+  /// The expected need of a member; the real one is within the factor `doubt` of it.
   struct Need {
     double bytes = 0, doubt = 1;
   };
-  /// Of groups of one shape.
+  /// The limit of groups of one shape.
   struct Limit {
     double ran_bytes = 0;                                            ///< so much was there
     double ran_out_bytes = std::numeric_limits<double>::infinity();  ///< likely to be too much …

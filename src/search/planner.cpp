@@ -209,7 +209,7 @@ void settle_baseline(const JobSpec& job, std::uint64_t number, PlannedSpace& pla
     return;
   }
   if (planned.members[*planned.baseline].micro_batch_chain && !has_lowest) {
-    // Else it stays the smallest: it runs soon, and nowhere near the edge of memory.
+    // The smallest stays: it runs soon, and nowhere near the edge of memory.
     const auto own_size = size_of_command(job);
     if (own_size) planned.baseline = member_with_size(planned, *own_size);
     planned.baseline_grows = planned.is_unplanned && !own_size;

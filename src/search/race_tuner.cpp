@@ -222,7 +222,7 @@ class RaceTuner : public Tuner {
     learn_memory(candidates_[place].member, observation);
   }
 
-  /// What was measured, and what was planned, says what surely runs out of memory.
+  /// Measurements and the plan say what surely runs out of memory.
   void learn_memory(std::size_t index, const Observation& observation) {
     if (room_)
       room_->observe(index, observation);
@@ -287,8 +287,8 @@ class RaceTuner : public Tuner {
                    observation.status == Status::ok);
   }
 
-  /// Of those that wait the first one with the highest score. Where the limit of memory is looked
-  /// for: what leads there, or else another one.
+  /// The first one with the highest score of those that wait; where the limit of memory is looked
+  /// for, what leads there, or else another one.
   template <class Score>
   [[nodiscard]] std::size_t most_promising(const Score& score_of) const {
     const auto first_of = [&](const auto& is_taken) {

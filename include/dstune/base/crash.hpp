@@ -22,8 +22,8 @@ void answer_for_job(bool answers);
 /// the thread a stack for the handler.
 void name_thread(const char* part);
 
-/// Where exit_status.json is made; one that is there is never replaced. A name that is too long is
-/// not kept.
+/// The path at which exit_status.json is made; one that is there is never replaced. A name that is
+/// too long is not kept.
 void set_exit_status_path(const std::string& path);
 
 /// Called by the handler right before the process leaves with that code: may do no more than a

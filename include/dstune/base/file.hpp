@@ -19,7 +19,7 @@ using FileDescriptor = UniqueHandle<FileDescriptorTraits>;
 
 /// How far a written file is pushed before the call returns.
 enum class Durability { rename_only, synced };
-/// Who may read a written file: as the umask says, or its owner alone.
+/// The readers of a written file: those that the umask allows, or its owner alone.
 enum class Readers { by_umask, owner };
 
 /// Refuses a fifo, a device, a socket or a folder at `path`, whose place a file would take.

@@ -109,10 +109,10 @@ struct FoundLibrary {
   std::string description;
 };
 
-/// As the dynamic linker knows it.
+/// The name by which the dynamic linker knows it.
 inline constexpr const char* library_name = "libnccl.so.2";
 
-/// Who else uses NCCL in the process. NCCL reads its variables once, for all that use it.
+/// The other user of NCCL in the process. NCCL reads its variables once, for all that use it.
 enum class SharedWith {
   nobody,
   pytorch  ///< whose communicators shall be those of the user's own launch

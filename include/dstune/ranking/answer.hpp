@@ -67,7 +67,7 @@ struct BaselineStanding {
   std::optional<double> gain{};
 };
 
-/// What the tuning took, in all jobs that led to it, and when that is earned back.
+/// The cost of the tuning, in all jobs that led to it, and when it is earned back.
 struct TuningCost {
   double gpu_hours = 0;  ///< of all ranks
   int earlier_jobs = 0;  ///< beside this one

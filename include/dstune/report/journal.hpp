@@ -122,7 +122,7 @@ struct History {
   /// `search_key` of jobs that ended with 0, and of searches that ended within a job.
   std::set<std::string> complete_searches;
   int num_jobs = 0;
-  /// What these jobs took, from their start to the last that they wrote: seconds, and the same
+  /// The time of these jobs, from their start to the last that they wrote: seconds, and the same
   /// times ranks. Journals of earlier releases do not say how many ranks a job had: 0 of them.
   double spent_s = 0, spent_rank_s = 0;
   std::string profile_key;  ///< of the last profile; empty where there is none

@@ -1,5 +1,5 @@
 #pragma once
-/// What in a folder is the program's own. Nothing else in it is replaced, cut or deleted, whatever
+/// The program's own files in a folder. Nothing else in it is replaced, cut or deleted, whatever
 /// its name. The folder's manifest has a line for each file, added before the file gets its name;
 /// a file is ours where some line of it has the hash of what it holds. Rank 0. Local.
 
@@ -59,13 +59,13 @@ class OwnFiles {
   /// Names of folders that are ours.
   [[nodiscard]] std::set<std::string> folders() const;
   [[nodiscard]] std::set<std::string> files() const;
-  /// But for the manifest.
+  /// Nothing but the manifest is there.
   [[nodiscard]] bool is_empty() const;
   [[nodiscard]] bool owns_folder(const std::string& name) const;
 
-  // With the folder's lock held. Throw IoError.
+  // The folder's lock is held. All throw IoError.
 
-  /// From here on its manifest is written; what was adopted is in it. Any number of times.
+  /// The manifest is written from here on; what was adopted is in it. Any number of times.
   void begin();
   /// Atomically. Throws where something that is not ours has the place.
   void write(const std::string& file, std::string_view content, Durability durability,
@@ -74,7 +74,7 @@ class OwnFiles {
   void note_appended(const std::string& file);
   /// Makes the folder where it is missing. Throws where something else has the place.
   void make_folder(const std::string& name);
-  /// Where it is ours.
+  /// Deletes the file, or the folder if it is empty, where it is ours.
   void remove(const std::string& file);
   void remove_folder(const std::string& name);
   /// Once all is deleted that it names.
@@ -103,35 +103,8 @@ class OwnFiles {
   FileDescriptor manifest_;
 };
 
-/// The two folders of a job, and whether nobody has named them.
-struct FolderNames {
-  std::string results_dir;
-  std::string exps_dir;
-  bool is_results_default = false;
-  bool is_exps_default = false;
-};
-
 /// Gives a file that has other names a copy of its own, of its first `keep_bytes`; the others keep
 /// what they have. Throws IoError.
 void part_from_other_names(const std::string& path, std::size_t keep_bytes);
-
-/// Which folders a job takes. A default one that holds what is not ours, or an input in the place
-/// of a file of ours, gives way to another name, with a line that says so; `experiments`: whose
-/// files are to be written; `is_held`: the lock of the results is this job's. Throws InputError
-/// that names what stands in the way. Changes nothing.
-[[nodiscard]] FolderNames choose_folders(FolderNames asked,
-                                         const std::set<std::string>& experiments,
-                                         const InputFiles& inputs, bool is_held = false);
-/// The same for a job that ends before it has experiments: the results folder, or nothing where the
-/// folder is not ours, and where its exit_status.json can not be.
-[[nodiscard]] std::optional<std::string> choose_results_folder(const FolderNames& asked,
-                                                               const InputFiles& inputs);
-/// Both as they are, with what an earlier release has left in them adopted.
-struct BothFolders {
-  BothFolders(const std::string& results_dir, const std::string& exps_dir,
-              const InputFiles& inputs = {});
-  OwnFiles results;
-  OwnFiles exps;
-};
 
 }  // namespace dstune

@@ -14,8 +14,8 @@
 #include "dstune/base/json.hpp"
 #include "dstune/core/experiment.hpp"
 #include "dstune/ranking/answer.hpp"
+#include "dstune/report/chosen_folders.hpp"
 #include "dstune/report/launch_line.hpp"
-#include "dstune/report/own_files.hpp"
 
 namespace dstune {
 

@@ -43,7 +43,7 @@ class Watchdog {
 
   /// Where exit_status.json is made if this rank 0 is lost. Rank 0 only.
   void set_exit_status_path(const std::string& path);
-  /// What rank 0 does where it has to leave before there is such a path. On another thread.
+  /// Rank 0 calls it where it has to leave before there is such a path. On another thread.
   void set_early_end(std::function<void(int exit_code, const std::string& reason)> early_end);
   /// From here on signals to stop are counted, and the loss of a rank other than 0 ends nothing.
   void begin_search();
@@ -64,7 +64,7 @@ class Watchdog {
   /// launcher would wait for them for ever. Where it would wait although all ranks have left, rank
   /// 0 ends the job by MPI_Abort, or who is left if rank 0 is lost.
   [[noreturn]] void leave(int exit_code);
-  /// What the process returns once MPI has ended: 0 where the launcher would never end otherwise,
+  /// The process returns this once MPI has ended: 0 where the launcher would never end otherwise,
   /// and returns 0 itself. Open MPI 4.1's mpirun --enable-recovery is such a one on several hosts.
   [[nodiscard]] int code_behind_mpi(int exit_code) const;
 

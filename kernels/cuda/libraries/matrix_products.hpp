@@ -143,7 +143,7 @@ class MatrixProducts {
   void serve(const Call& call);
   void serve_whole(const Call& call);
   [[nodiscard]] std::optional<Parts> parts_of(const Call& call) const;
-  /// By their times, which are taken at the first use that records no graph.
+  /// Decides by their times, which are taken at the first use that records no graph.
   [[nodiscard]] bool is_faster_in_parts(const Call& call, const Parts& parts);
   [[nodiscard]] double seconds_of(const Call& call);
   [[nodiscard]] Key key_of(const Call& call);

@@ -96,7 +96,7 @@ bool check_target(const ModelSpec& model, const TrainingConfig& config, int grou
   } catch (const OverflowError&) {
     return false;
   }
-  // What is surely there: a rank's part of the parameters, or that of the optimizer on the host.
+  // This is surely there: a rank's part of the parameters, or that of the optimizer on the host.
   const std::int64_t own = parameter_count(model) / group_size;
   EXPECT_GE(memory.total_bytes + memory.host_bytes, 2 * own);
   for (const auto& [part, bytes] : memory.parts) EXPECT_GE(bytes, 0) << part;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double gibibyte = 1 << 30;
 constexpr std::int64_t largest_size = 64;
-/// Of all runs, that may run out.
+/// The share of all runs that may run out.
 constexpr double most_share = 0.2;
 
 /// A space whose runs take other memory than the plan says, on a device whose limit nobody knows.
@@ -95,7 +95,7 @@ class World {
   double limit_bytes_ = 0;
 };
 
-/// What searches came to, of which each is from another seed.
+/// The outcome of searches, each from another seed.
 struct Tally {
   int num_runs = 0, num_ran_out = 0;
   int most_of_chain = 0;  ///< that ran out, of one configuration in one search

@@ -98,7 +98,7 @@ TEST(ArchiveBytesTest, AJournalOfAnEarlierReleaseIsWrittenAgainAsItWas) {
   const History history = understand(content, path);
   EXPECT_EQ(history.num_jobs, 1);
   EXPECT_EQ(history.complete_searches.size(), 1U);
-  EXPECT_EQ(history.profile_key, content.events.at(1).value.at("key"));
+  EXPECT_EQ(history.profile_key, content.events.at(1).value.at("key").get<std::string>());
   int again = 0;
   for (const JournalContent::Event& event : content.events) {
     std::optional<Value> now = written_again(event.value, history);

@@ -280,7 +280,7 @@ class Reading {
 
   /// Adds up what the job before took.
   void end_job() {
-    // Without a time of its start nothing is known.
+    // A job without the time of its start tells nothing.
     if (!job_ || job_->began == Time{}) return;
     const double spent_s =
         job_->elapsed_s + std::chrono::duration<double>(job_->last - job_->began).count();

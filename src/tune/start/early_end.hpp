@@ -1,9 +1,9 @@
 #pragma once
-/// What the command line and space.json say of folders and inputs, also where neither passes: a job
-/// that ends before its results are open says so in exit_status.json, too. Rank 0. Local.
+/// Folders and inputs as the command line and space.json name them, also where neither passes: a
+/// job that ends before its results are open says so in exit_status.json, too. Rank 0. Local.
 
 #include "dstune/base/json.hpp"
-#include "dstune/report/own_files.hpp"
+#include "dstune/report/chosen_folders.hpp"
 #include "dstune/tune/job.hpp"
 
 namespace dstune {

@@ -178,7 +178,7 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
   ready.is_search_complete = tuning.tuner_type == "race" &&
                              ready.history.complete_searches.contains(search_key) &&
                              ready.user_runs.empty();
-  // What failed may win.
+  // A member that failed may win.
   if (options.overrides.retry_failed && retry_failed(ready)) ready.is_search_complete = false;
   ready.is_screening_complete =
       ready.is_search_complete || (tuning.tuner_type == "race" && ready.user_runs.empty() &&

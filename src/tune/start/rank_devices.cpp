@@ -116,7 +116,7 @@ constexpr std::string_view shown_variables[] = {
     "DSTUNE_CUDA_ALGORITHMS", "DSTUNE_CUDA_GRAPHS", "DSTUNE_INJECT", "DSTUNE_POWERCAP",
     "DSTUNE_PRETEND_HOSTS"};
 
-/// Of others that act on a job the names alone are told.
+/// Others that act on a job are told by name alone.
 constexpr std::string_view named_prefixes[] = {"CUDA_", "DSTUNE_",   "FI_", "NCCL_",
                                                "OMP_",  "OMPI_MCA_", "UCX_"};
 

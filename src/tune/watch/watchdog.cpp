@@ -37,7 +37,7 @@ constexpr int looks_until_missed = 100;
 constexpr std::chrono::seconds end_limit{20};
 /// For what a rank writes and says before it leaves; a disk may hang.
 constexpr std::chrono::seconds last_words_limit{5};
-/// For the others to leave before the job is ended from outside.
+/// The others leave in this time, before the job is ended from outside.
 constexpr std::chrono::seconds before_abort{1};
 constexpr int stopped_early_code = static_cast<int>(ExitCode::stopped_early);
 

@@ -54,7 +54,7 @@ struct Injection {
   void commit(FaultMoment now, const Waiter& waiter) const;
 };
 
-/// What is asked for of the controller, which has heard of the experiment's outcome.
+/// The fault that the controller is asked for, which has heard of the experiment's outcome.
 void commit_in_controller(const std::string& experiment);
 
 /// What is asked for at this rank in this experiment. Throws Error where DSTUNE_INJECT is

@@ -233,7 +233,7 @@ def dump_only(original):
 
 
 def keep_process():
-    """Also of what a thread does that a script left."""
+    """Keeps the process for all threads, those that a script left included."""
     os._exit = leave_instead
     os.abort = leave_instead
     resource.setrlimit, resource.prlimit = raised_limits, limits_of

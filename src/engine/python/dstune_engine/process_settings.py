@@ -1,4 +1,4 @@
-"""What the operating system and the interpreter keep for the whole process, and how it is put back.
+"""State that the system and the interpreter keep for the whole process, and how it is put back.
 
 Timers, limits, signals, masks, hooks of the interpreter, functions of Python's library, threads and
 descriptors: a script leaves them, and the program and all later scripts live with them.
@@ -38,7 +38,7 @@ close_descriptor, set_timer = os.close, signal.setitimer
 
 
 def action_of(number):
-    """What the system does at a signal: handlers of C too, which Python does not know."""
+    """The system's actions at signals: handlers of C too, which Python does not know."""
     action = ctypes.create_string_buffer(MAX_ACTION_BYTES)
     return action.raw if system.sigaction(int(number), None, action) == 0 else None
 
@@ -48,7 +48,7 @@ def set_action(number, action):
 
 
 def umask():
-    """Without setting it, as os.umask would: other threads make files meanwhile."""
+    """Reads it without setting it, as os.umask would: other threads make files meanwhile."""
     with contextlib.suppress(OSError, ValueError), open("/proc/self/task/%d/status" % threading.get_native_id(),
                                                         encoding="ascii", errors="replace") as lines:
         for line in lines:
@@ -83,7 +83,7 @@ def is_function(value):
 
 
 def stack_size():
-    """Of new threads. To ask for it sets it to the default."""
+    """The stack size of new threads. To ask for it sets it to the default."""
     size = threading.stack_size()
     if size:
         threading.stack_size(size)

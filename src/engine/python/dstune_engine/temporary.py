@@ -41,7 +41,7 @@ def remove(path):
 
 
 def remove_of_ended_processes():
-    """What killed ranks of this user left on this system."""
+    """Folders that killed ranks of this user left on this system."""
     here = system()
     with contextlib.suppress(OSError):
         for entry in os.scandir(folder):

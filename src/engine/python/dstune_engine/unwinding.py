@@ -1,4 +1,4 @@
-"""How a script is ended that catches what is to unwind it, and goes on.
+"""The end of a script that catches what is to unwind it, and goes on.
 
     while True:
         try:
@@ -23,7 +23,7 @@ set_trace, frame_of, clock, thread_of = sys.settrace, sys._getframe, time.monoto
 
 
 class Script:
-    """What runs now between run() and its end, in the main thread."""
+    """The script that runs now between run() and its end, in the main thread."""
 
     def __init__(self):
         self.thread_ = None

@@ -1,0 +1,39 @@
+#pragma once
+/// The two folders that a job writes in, and what stands in the way there. Rank 0. Local.
+
+#include <optional>
+#include <set>
+#include <string>
+
+#include "dstune/report/own_files.hpp"
+
+namespace dstune {
+
+/// The two folders of a job, and whether nobody has named them.
+struct FolderNames {
+  std::string results_dir;
+  std::string exps_dir;
+  bool is_results_default = false;
+  bool is_exps_default = false;
+};
+
+/// Which folders a job takes. A default one that holds what is not ours, or an input in the place
+/// of a file of ours, gives way to another name, with a line that says so; `experiments`: whose
+/// files are to be written; `is_held`: the lock of the results is this job's. Throws InputError
+/// that names what stands in the way. Changes nothing.
+[[nodiscard]] FolderNames choose_folders(FolderNames asked,
+                                         const std::set<std::string>& experiments,
+                                         const InputFiles& inputs, bool is_held = false);
+/// The same for a job that ends before it has experiments: the results folder, or nothing where the
+/// folder is not ours, and where its exit_status.json can not be.
+[[nodiscard]] std::optional<std::string> choose_results_folder(const FolderNames& asked,
+                                                               const InputFiles& inputs);
+/// Both as they are, with what an earlier release has left in them adopted.
+struct BothFolders {
+  BothFolders(const std::string& results_dir, const std::string& exps_dir,
+              const InputFiles& inputs = {});
+  OwnFiles results;
+  OwnFiles exps;
+};
+
+}  // namespace dstune
