@@ -4,7 +4,7 @@ import ctypes
 import json
 import threading
 
-from . import unwinding
+from . import thread_exceptions, unwinding
 from .errors import Interrupted, describe, leave, safe, text_of
 
 
@@ -50,6 +50,7 @@ class Channel:
         self.library_ = library
         self.lock_ = threading.Lock()
         self.inside_ = False  # the main thread runs something that may be interrupted
+        self.sent_ = False  # an interrupt, which may still be on its way
         self.main_thread_ = threading.get_ident()
         self.on_interrupt = []  # called by the interrupting thread before the main thread is told
         self.interrupted = False  # since the last command: a script may have caught it
@@ -77,7 +78,9 @@ class Channel:
             try:
                 with self.lock_:
                     self.inside_ = False
-                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.main_thread_), None)
+                    sent, self.sent_ = self.sent_, False
+                if sent:
+                    thread_exceptions.take_down_flag()
                 return
             except Interrupted:
                 continue
@@ -119,6 +122,5 @@ class Channel:
                         action()
                     except Exception:  # the main thread must hear of it all the same
                         pass
-                self.interrupted = True
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.main_thread_),
-                                                           ctypes.py_object(Interrupted))
+                self.interrupted = self.sent_ = True
+                thread_exceptions.send(self.main_thread_, Interrupted)

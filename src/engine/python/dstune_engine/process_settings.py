@@ -20,7 +20,7 @@ import time
 import tracemalloc
 import types
 
-from . import guard
+from . import guard, thread_exceptions
 
 TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
@@ -313,10 +313,11 @@ class ProcessSettings:
         until = time.monotonic() + MAX_THREAD_S
         while mine and time.monotonic() < until:
             for thread in mine:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
+                thread_exceptions.send(thread.ident, SystemExit)
             time.sleep(0.005)
             mine = [thread for thread in mine if thread.is_alive()]
         if mine:
+            thread_exceptions.take_down_flag()
             self.note_("the script left threads that can not be ended: "
                        + ", ".join(sorted(str(thread.name)[:50] for thread in mine))
                        + "; they may disturb what is measured later: let them end with the training")
