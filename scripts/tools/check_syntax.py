@@ -6,9 +6,11 @@
 
 Headers that the build writes are written first. Sources that need another compiler (CUDA's) are left
 out. The exit code is 0 where every source is right, else 1; what the compiler says is printed.
+What most sources include is read once: clang takes it from a precompiled header.
 """
 
 import argparse
+import collections
 import concurrent.futures
 import json
 import os
@@ -22,6 +24,34 @@ import time
 LANGUAGES = {".c", ".cpp", ".cxx"}
 # Flags with a value that name what a compilation writes.
 OUTPUTS = {"-o", "-MF", "-MT", "-MQ"}
+# Code that is made is of no matter; these would keep sources from sharing a precompiled header.
+FOR_CODE = re.compile(r"-(O.|ffp-contract=.*|fno-semantic-interposition|M|MD|MMD|c)")
+SHARED = """
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <set>
+#include <span>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+"""
+MIN_SHARED_BY = 10
 
 
 def write_headers(folder):
@@ -58,14 +88,40 @@ def syntax_command(entry):
             skip = False
         elif word in OUTPUTS:
             skip = True
-        elif word not in {"-c", "-MD", "-MMD"}:
+        elif not FOR_CODE.fullmatch(word):
             command.append(word)
     return command + ["-fsyntax-only", "-fdiagnostics-color=never"]
 
 
-def check(entry):
+def language(entry):
+    """The flags that a precompiled header must share with its sources: not folders, macros and warnings."""
+    words = [word for word in syntax_command(entry)[:-2] if not re.match("-[DIW]", word) and word != entry["file"]]
+    folders = [number + shift for number, word in enumerate(words) if word in {"-isystem", "-idirafter"}
+               for shift in (0, 1)]
+    return tuple(word for number, word in enumerate(words) if number not in folders)
+
+
+def precompile(entries, folder):
+    """Headers for the sources of the same language; returns them by its flags. A compiler that can not: none."""
+    made = {}
+    header = folder / "shared.hpp"
+    header.write_text(SHARED)
+    shared_by = collections.Counter(map(language, entries))
+    for flags, count in shared_by.items():
+        if count < MIN_SHARED_BY or "-std=c++20" not in flags or "clang" not in flags[0]:
+            continue
+        path = folder / f"shared-{len(made)}.pch"
+        command = [*flags, "-x", "c++-header", str(header), "-o", str(path)]
+        if subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 0:
+            made[flags] = path
+    return made
+
+
+def check(entry, headers):
     started = time.monotonic()
-    ran = subprocess.run(syntax_command(entry), cwd=entry["directory"], capture_output=True, text=True, check=False)
+    header = headers.get(language(entry))
+    command = syntax_command(entry) + (["-include-pch", str(header)] if header else [])
+    ran = subprocess.run(command, cwd=entry["directory"], capture_output=True, text=True, check=False)
     return entry["file"], ran.returncode, (ran.stdout + ran.stderr).strip(), time.monotonic() - started
 
 
@@ -77,6 +133,7 @@ def main():
     parser.add_argument("--without", default="$^", help="no objects whose path matches this regular expression")
     parser.add_argument("--slowest", type=int, default=0, help="also name so many sources that took longest")
     options = parser.parse_args()
+    options.folder = options.folder.resolve()
 
     entries = json.loads((options.folder / "compile_commands.json").read_text())
     entries = [entry for entry in entries
@@ -88,8 +145,9 @@ def main():
 
     started = time.monotonic()
     wrong, warned, times = 0, 0, []
+    headers = precompile(entries, options.folder)
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for file, code, said, took_s in pool.map(check, entries):
+        for file, code, said, took_s in pool.map(lambda entry: check(entry, headers), entries):
             times.append((took_s, file))
             wrong += code != 0
             warned += code == 0 and bool(said)

@@ -63,7 +63,7 @@ std::string absolute_path(const std::string& path) {
   return fs::absolute(path).lexically_normal().string();
 }
 
-std::vector<fs::directory_entry> entries(const fs::path& folder) {
+std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
   std::error_code cause;
   std::vector<fs::directory_entry> found;
   for (fs::directory_iterator at(folder, cause), end; !cause && at != end; at.increment(cause))
@@ -75,7 +75,7 @@ std::vector<fs::directory_entry> entries(const fs::path& folder) {
 void remove_temporaries(const fs::path& folder) {
   std::error_code cause;
   if (fs::symlink_status(folder, cause).type() != fs::file_type::directory) return;
-  for (const fs::directory_entry& entry : entries(folder)) {
+  for (const fs::directory_entry& entry : entries_of(folder)) {
     const std::string path = entry.path().string();
     if (file_name::is_temporary(entry.path().filename().string()) &&
         entry.symlink_status(cause).type() == fs::file_type::regular &&
@@ -152,7 +152,7 @@ void ResultsFolder::delete_previous() {
   }
   std::set<std::string> folders = results.folders();
   // Marks name those whose line a power cut has taken.
-  for (const fs::directory_entry& entry : entries(results_dir_)) {
+  for (const fs::directory_entry& entry : entries_of(results_dir_)) {
     const std::string name = entry.path().filename().string();
     if (results.is_own(fmt::format("{}/{}", name, file_name::experiment))) folders.insert(name);
   }
