@@ -111,7 +111,7 @@ def precompile(entries, folder):
         if count < MIN_SHARED_BY or "-std=c++20" not in flags or "clang" not in flags[0]:
             continue
         path = folder / f"shared-{len(made)}.pch"
-        command = [*flags, "-x", "c++-header", str(header), "-o", str(path)]
+        command = [*flags, "-DGTEST_HAS_PTHREAD=1", "-x", "c++-header", str(header), "-o", str(path)]
         if subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 0:
             made[flags] = path
     return made
