@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Jobs on two hosts, which are network namespaces of this machine: how each of them ends under recovery.
 
-    several_hosts.py PROGRAM MPIRUN
+    several_hosts.py PROGRAM MPIRUN [--all | --seeds 40]
+
+--all also cuts the link between the hosts, and compares trainings across hosts with those on one.
+--seeds N runs N jobs instead, each with a fault that is drawn from its seed.
 
 Open MPI 4.1's `mpirun --enable-recovery` never ends on several hosts where a rank was lost, or where ranks
 return another code than 0. Code 77, with the reason, where there is no root, no `ip` or no Open MPI 4.1.
@@ -10,6 +13,7 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import subprocess
@@ -70,8 +74,20 @@ class Hosts:
         for name in self.names:
             subprocess.run(["ip", "netns", "del", name], check=False, stderr=subprocess.DEVNULL)
 
+    def cut(self, seconds):
+        """The link is down for so long, meanwhile this waits; None: for ever."""
+        first = self.names[0]
+        run("ip", "-n", first, "link", "set", f"v{first}", "down")
+        if seconds is not None:
+            time.sleep(seconds)
+            run("ip", "-n", first, "link", "set", f"v{first}", "up")
+
+    def mend(self):
+        first = self.names[0]
+        run("ip", "-n", first, "link", "set", f"v{first}", "up")
+
     def command(self, mpirun, ranks, words):
-        places = ",".join(f"{address}:{count}" for address, count in zip(self.addresses, ranks))
+        places = ",".join(f"{address}:{count}" for address, count in zip(self.addresses, ranks) if count)
         subnet = "10.77.0.0/24"
         options = ["--mca", "plm_rsh_agent", str(self.agent), "--host", places, "--enable-recovery", "--bind-to", "none",
                    "--mca", "btl", "self,vader,tcp", "--mca", "btl_tcp_if_include", subnet, "--mca",
@@ -101,7 +117,7 @@ def wait_for(condition, limit_s):
 
 
 def try_job(hosts, folder, program, mpirun, name, code, options=(), ranks=(2, 2), space="space.json", fault=None):
-    """One job; `fault`: (rank, signal), sent once something has run. Returns what is wrong."""
+    """One job; `fault`: (rank, signal), or ("cut", seconds) of the link, once something has run. Returns what is wrong."""
     results = f"results-{name}"
     command = hosts.command(mpirun, ranks, [program, "--no-progress", "--results-dir", results, "--exps-dir",
                                             f"exps-{name}", *options, space])
@@ -113,10 +129,13 @@ def try_job(hosts, folder, program, mpirun, name, code, options=(), ranks=(2, 2)
         try:
             if fault:
                 ran = wait_for(lambda: list((folder / results).glob("*/metrics.json")), END_LIMIT_S)
-                process = process_of(fault[0], results)
-                if not ran or process is None:
+                process = None if fault[0] == "cut" else process_of(fault[0], results)
+                if not ran or (process is None and fault[0] != "cut"):
                     return "nothing ran"
-                os.kill(process, fault[1])
+                if fault[0] == "cut":
+                    hosts.cut(fault[1])
+                else:
+                    os.kill(process, fault[1])
             began = time.monotonic()
             job.wait(END_LIMIT_S + 30)
             print(f"{name}: ended {time.monotonic() - began:.1f} s later", flush=True)
@@ -126,6 +145,7 @@ def try_job(hosts, folder, program, mpirun, name, code, options=(), ranks=(2, 2)
             if job.poll() is None:
                 os.killpg(job.pid, signal.SIGKILL)
                 job.wait()
+            hosts.mend()
     if wait_for(lambda: not any(process_of(rank, results) for rank in range(sum(ranks))), 10) is None:
         return "a rank is left"
     if code is None:
@@ -134,31 +154,101 @@ def try_job(hosts, folder, program, mpirun, name, code, options=(), ranks=(2, 2)
     return None if status["exit_code"] == code else f"exit_status.json says {status}, not {code}"
 
 
+TRAININGS = {
+    "gpt2-z3": {"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 1000}},
+    "llama-bf16-z2": {"bf16": {"enabled": True}, "zero_optimization": {"stage": 2, "reduce_bucket_size": 50000}},
+    "gpt2-z3-offload": {"gradient_accumulation_steps": 2,
+                        "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 2,
+                                              "offload_optimizer": {"device": "cpu"}}},
+}
+LLAMA = {"family": "llama", "hidden_size": 64, "num_layers": 2, "num_heads": 2, "intermediate_size": 128,
+         "vocab_size": 211, "max_positions": 64}
+
+
+def training_space(name, nodes):
+    return {**SPACE, "gradient_accumulation_steps": 1, **TRAININGS[name], "train_micro_batch_size_per_gpu": [2],
+            "dstune": {**SPACE["dstune"], "model": LLAMA if "llama" in name else SPACE["dstune"]["model"],
+                       "workload": {"type": "transformer"}, "trial_budget_s": 2,
+                       "resources": {"num_gpus": 4 // nodes, "num_nodes": nodes}}}
+
+
+def losses_of(folder, results):
+    paths = list((folder / results).glob("*/metrics.json"))
+    return json.loads(paths[0].read_text(encoding="utf-8"))["losses"] if paths else []
+
+
+def compare_training(hosts, folder, program, mpirun, name):
+    """The same training on one host of four ranks, and on two of two: what differs."""
+    found = {}
+    for nodes in (1, 2):
+        (folder / "training.json").write_text(json.dumps(training_space(name, nodes)), encoding="utf-8")
+        job = f"{name}-{nodes}"
+        wrong = try_job(hosts, folder, program, mpirun, job, 0, ranks=(4, 0) if nodes == 1 else (2, 2),
+                        space="training.json")
+        if wrong:
+            return f"on {nodes} hosts: {wrong}"
+        found[nodes] = losses_of(folder, f"results-{job}")
+    pairs = list(zip(found[1], found[2]))
+    if len(pairs) < 5:
+        return f"only {len(pairs)} losses"
+    # Sums over ranks are added up in another order.
+    limit = 3e-3 if "bf16" in name else 1e-5
+    worst = max(abs(one - two) / abs(one) for one, two in pairs)
+    print(f"{name}: {len(pairs)} losses from {found[1][0]:.6f} to {pairs[-1][0]:.6f} differ by at most {worst:.1e}")
+    return None if worst <= limit else f"losses differ by {worst:.1e}: {pairs[:8]}"
+
+
+def faults_by_seed(number):
+    """A fault, and the code that exit_status.json has after it."""
+    draw = random.Random(number)
+    ranks = draw.choice([(2, 2), (2, 1), (3, 1), (2, 3)])
+    kind = draw.choice(["kill", "kill", "stop", "segv", "abort", "cut", "none"])
+    rank = draw.randrange(sum(ranks))
+    if kind == "none":
+        return {"ranks": ranks, "code": 0}
+    if kind == "cut":
+        return {"ranks": ranks, "code": 0, "fault": ("cut", draw.choice([2, 8, 15, 40]))}
+    sent = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "segv": signal.SIGSEGV, "abort": signal.SIGABRT}[kind]
+    return {"ranks": ranks, "code": 75 if rank == 0 else 0, "fault": (rank, sent)}
+
+
 def main():
     program, mpirun = map(os.path.abspath, sys.argv[1:3])
+    options = sys.argv[3:]
     if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("unshare"):
         skip("hosts are made by root, with ip and unshare")
     version = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
     if "Open MPI) 4." not in version:
         skip("this is about Open MPI 4")
+    cases = [{"name": "bad-input", "code": None, "space": "bad.json"},
+             {"name": "time-limit", "code": 75, "options": ("--time-limit", "4s")},
+             {"name": "a-rank-is-killed", "code": 0, "fault": (3, signal.SIGKILL)},
+             {"name": "rank-0-is-killed", "code": 75, "fault": (0, signal.SIGKILL)},
+             {"name": "rank-0-is-stopped", "code": 75, "fault": (0, signal.SIGSTOP)}]
+    trainings = []
+    if options[:1] == ["--all"]:
+        cases += [{"name": f"cut-{seconds}", "code": 0, "fault": ("cut", seconds)} for seconds in (8, 40)]
+        trainings = list(TRAININGS)
+    elif options[:1] == ["--seeds"]:
+        cases = [{"name": f"seed-{number}", **faults_by_seed(number)} for number in range(1, int(options[1]) + 1)]
     failures = []
     with tempfile.TemporaryDirectory(prefix="dstune-hosts-") as name:
         folder = pathlib.Path(name)
         (folder / "space.json").write_text(json.dumps(SPACE), encoding="utf-8")
         (folder / "bad.json").write_text('{"bad":', encoding="utf-8")
-        stop = ("--time-limit", "4s")
         with Hosts(folder) as hosts:
-            for case in ({"name": "bad-input", "code": None, "space": "bad.json"},
-                         {"name": "time-limit", "code": 75, "options": stop},
-                         {"name": "a-rank-is-killed", "code": 0, "fault": (3, signal.SIGKILL)},
-                         {"name": "rank-0-is-killed", "code": 75, "fault": (0, signal.SIGKILL)},
-                         {"name": "rank-0-is-stopped", "code": 75, "fault": (0, signal.SIGSTOP)}):
+            for case in cases:
                 wrong = try_job(hosts, folder, program, mpirun, **case)
                 if wrong:
                     failures.append(f"{case['name']}: {wrong}")
-                    print(failures[-1])
-                    print((folder / f"{case['name']}.log").read_text(errors="replace")[-3000:])
-    print(f"{len(failures)} of 5 jobs ended wrongly")
+                    print(failures[-1], case)
+                    print((folder / f"{case['name']}.log").read_text(errors="replace")[-3000:], flush=True)
+            for training in trainings:
+                wrong = compare_training(hosts, folder, program, mpirun, training)
+                if wrong:
+                    failures.append(f"{training}: {wrong}")
+                    print(failures[-1], flush=True)
+    print(f"{len(failures)} of {len(cases) + len(trainings)} ended wrongly")
     sys.exit(1 if failures else 0)
 
 

@@ -12,6 +12,7 @@
 #include "memory_room.hpp"
 #include "neighbours.hpp"
 #include "race_beliefs.hpp"
+#include "size_search.hpp"
 #include "tuners.hpp"
 
 namespace dstune {
@@ -37,9 +38,6 @@ constexpr int near = 3;
 /// the memory, or a pair of values, is excluded earlier.
 constexpr double excluded_chance = 0.005;
 constexpr double excluded_chance_of_others = 0.02;
-/// A size that is searched is not begun before one that is at least this part of it: it takes as
-/// many times as long, and what the smaller one says may be that it does not pay.
-constexpr std::int64_t largest_step_up = 4;
 /// What is short of memory takes at least so much longer; a logarithm.
 constexpr double cost_of_limit = 0.1;
 /// Without beliefs that hold so many are run, or that share of the members where it is more.

@@ -17,8 +17,9 @@ constexpr std::ptrdiff_t max_failing_sizes = 3;
 
 }  // namespace
 
-std::optional<std::size_t> step_up(const std::vector<std::int64_t>& sizes, std::size_t place) {
-  const auto above = std::ranges::upper_bound(sizes, 2 * sizes[place]);
+std::optional<std::size_t> step_up(const std::vector<std::int64_t>& sizes, std::size_t place,
+                                   std::int64_t factor) {
+  const auto above = std::ranges::upper_bound(sizes, factor * sizes[place]);
   const auto last = static_cast<std::size_t>(above - sizes.begin()) - 1;
   const std::size_t higher = std::max(last, place + 1);
   return higher < sizes.size() ? std::optional(higher) : std::nullopt;
@@ -94,8 +95,9 @@ std::optional<std::size_t> SizeSearch::take(std::size_t place) {
   return place;
 }
 
-/// The start and the plan's largest; then the middle of the widest gap between a size that runs and
-/// one that does not, those that are running taken for either.
+/// The start and steps up from it, so that small sizes say whether larger ones pay; then the middle
+/// of the widest gap between a size that runs and one that does not, those that are running taken
+/// for either.
 std::optional<std::size_t> SizeSearch::next_probe() {
   if (is_untried(start_)) return take(start_);
   const auto failed = smallest_failed();
@@ -112,8 +114,13 @@ std::optional<std::size_t> SizeSearch::next_probe() {
     const auto higher = runs && !is_any_running() ? step_up(sizes_, *runs) : std::nullopt;
     return higher ? take(*higher) : std::nullopt;
   }
-  if (!failed && is_untried(trials_.size() - 1)) return take(trials_.size() - 1);
-  if (!failed || !runs) return std::nullopt;
+  if (!failed) {
+    std::size_t tried = trials_.size() - 1;
+    while (is_untried(tried)) --tried;
+    const auto higher = step_up(sizes_, tried, largest_step_up);
+    return higher ? take(*higher) : std::nullopt;
+  }
+  if (!runs) return std::nullopt;
   std::size_t widest = 1;
   std::size_t from = *runs;
   for (std::size_t place = *runs, last = *runs; place <= *failed; ++place) {

@@ -1,8 +1,8 @@
 #pragma once
 /// DeepSpeed's search for the micro-batch of one configuration, on sizes that fit by the plan: what
-/// runs at all, the largest that runs (by bisection, where the plan's largest does not), some sizes
-/// between half of it and it, and finer ones around the best of them. Where nothing is planned
-/// sizes double until one does not run, or brings too little. Local.
+/// runs at all, the largest that runs or still pays (by steps up, and bisection where one does not
+/// run), some sizes between half of it and it, and finer ones around the best of them. Where
+/// nothing is planned sizes double until one does not run, or brings too little. Local.
 
 #include <cstdint>
 #include <optional>
@@ -10,10 +10,14 @@
 
 namespace dstune {
 
-/// The largest of rising sizes that is at most twice as large as the one at a place, or else the
-/// next one; nothing where there is none.
+/// A size that is searched is not begun before one that is at least this part of it: it takes as
+/// many times as long, and what the smaller one says may be that it does not pay.
+inline constexpr std::int64_t largest_step_up = 4;
+
+/// The largest of rising sizes that is at most `factor` times as large as the one at a place, or
+/// else the next one; nothing where there is none.
 [[nodiscard]] std::optional<std::size_t> step_up(const std::vector<std::int64_t>& sizes,
-                                                 std::size_t place);
+                                                 std::size_t place, std::int64_t factor = 2);
 
 class SizeSearch {
  public:

@@ -73,14 +73,30 @@ TEST(SizeSearchTest, FindsTheLargestThatRuns) {
 TEST(SizeSearchTest, IdleGroupsProbeSeveralSizes) {
   const auto sizes = sizes_to(64);
   SizeSearch search(sizes, 3, 0);
-  EXPECT_EQ(search.next(), 0U);
-  EXPECT_EQ(search.next(), 63U);
+  for (const std::size_t place : {0U, 3U, 15U, 63U}) EXPECT_EQ(search.next(), place);
   EXPECT_FALSE(search.next()) << "nothing is known yet";
   search.observe(0, 1.0);
+  search.observe(3, 2.0);
+  search.observe(15, 4.0);
   search.observe(63, std::nullopt);
-  EXPECT_EQ(search.next(), 31U);
-  EXPECT_THAT(search.next(), testing::AnyOf(15U, 47U));
-  EXPECT_THAT(search.next(), testing::AnyOf(15U, 47U));
+  EXPECT_EQ(search.next(), 39U);
+  EXPECT_THAT(search.next(), testing::AnyOf(27U, 51U));
+  EXPECT_THAT(search.next(), testing::AnyOf(27U, 51U));
+}
+
+TEST(SizeSearchTest, LargeSizesComeWhereSmallerOnesPay) {
+  const auto sizes = sizes_to(1024);
+  SizeSearch search(sizes, 3, 0);
+  const auto ran = run_sizes(search, sizes, [](std::int64_t size) {
+    return std::optional(std::min(30.0, static_cast<double>(size)));
+  });
+  std::int64_t largest = 1;
+  for (const std::int64_t size : ran) {
+    EXPECT_LE(size, largest_step_up * largest);
+    largest = std::max(largest, size);
+  }
+  EXPECT_EQ(largest, 256) << "64 is no slower";
+  EXPECT_GE(sizes[*search.best()], 30);
 }
 
 TEST(SizeSearchTest, AnOptimumInsideIsFoundOnBothSides) {
@@ -104,7 +120,7 @@ TEST(SizeSearchTest, StopsBisectingOnAPlateau) {
     if (size > 900) return std::nullopt;
     return std::min(10.0, 0.1 * static_cast<double>(size));
   });
-  EXPECT_LE(ran.size(), 9U) << "from 501 on nothing is gained, so 900 is not looked for";
+  EXPECT_LE(ran.size(), 11U) << "from 256 on nothing is gained, so 900 is not looked for";
   EXPECT_EQ(*search.best() + 1, sizes[*search.best()]);
   EXPECT_GE(sizes[*search.best()], 100);
 }
