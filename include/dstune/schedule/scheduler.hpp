@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "dstune/core/experiment.hpp"
@@ -134,7 +135,9 @@ class SlotPool {
 /// all that it can be kept waiting by. It starts earlier where another placement becomes free.
 class Scheduler {
  public:
-  explicit Scheduler(SlotPool& pool) : pool_(&pool) {}
+  /// `spared`: ranks that nothing runs on where it can run at once without them.
+  explicit Scheduler(SlotPool& pool, std::vector<int> spared = {})
+      : pool_(&pool), spared_(std::move(spared)) {}
 
   /// `avoid`: ranks that it rather does not run on, where there are others that are idle.
   void submit(std::size_t experiment, const Needs& needs, const std::vector<int>& avoid = {});
@@ -166,11 +169,13 @@ class Scheduler {
     SlotPool::Wait wait;
   };
   const SlotPool::Wait& wait_of(const Waiting& head);
+  std::optional<Reservation> reserve(const Waiting& head);
   std::optional<Reservation> reserve_beside(const Needs& needs, const Needs& of_head,
                                             const SlotPool::Wait& wait);
   Dispatch dispatch(const std::deque<Waiting>::iterator& waiting, Reservation reservation);
 
   SlotPool* pool_;
+  std::vector<int> spared_;
   std::deque<Waiting> queue_;
   std::optional<HeadWait> head_wait_;
   /// The pool's revision at which nothing of the queue could start; nothing once that grew.

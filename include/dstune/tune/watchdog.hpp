@@ -62,7 +62,7 @@ class Watchdog {
   void note_end(int exit_code);
   /// Leaves at once: MPI is not ended. Processes of this node that are stopped are killed where the
   /// launcher would wait for them for ever. Where it would wait although all ranks have left, rank
-  /// 0 ends the job by MPI_Abort, or who is left if rank 0 is lost.
+  /// 0 ends it, or who is left if rank 0 is lost: by SIGTERM on its host, by MPI_Abort on others.
   [[noreturn]] void leave(int exit_code);
   /// The process returns this once MPI has ended: 0 where the launcher would never end otherwise,
   /// and returns 0 itself. Open MPI 4.1's mpirun --enable-recovery is such a one on several hosts.
@@ -76,6 +76,7 @@ class Watchdog {
   void decide();
   void kill_stopped();
   [[nodiscard]] bool waits_for_ever() const;
+  static bool end_mpirun();
   [[noreturn]] void leave_now(int exit_code);
   [[noreturn]] void give_up(int exit_code, const std::string& reason);
 

@@ -55,6 +55,22 @@ TEST(SchedulerTest, AvoidsRanksWhereOthersAreIdle) {
   EXPECT_TRUE(scheduler.next()) << "there is no other place";
 }
 
+TEST(SchedulerTest, SparesARankWhereThatDelaysNothing) {
+  SlotPool pool({{0, 1, 2, 3}});
+  Scheduler scheduler(pool, {0});
+  for (std::size_t experiment = 0; experiment < 3; ++experiment)
+    scheduler.submit(experiment, {{2, 1}});
+  const auto first = scheduler.next();
+  ASSERT_TRUE(first);
+  EXPECT_THAT(first->reservation.world_ranks(), ElementsAre(2, 3));
+  auto second = scheduler.next();
+  ASSERT_TRUE(second) << "the other group is idle";
+  EXPECT_THAT(second->reservation.world_ranks(), ElementsAre(0, 1));
+  EXPECT_FALSE(scheduler.next());
+  second->reservation.give_back();
+  EXPECT_TRUE(scheduler.next()) << "nothing waits for other ranks";
+}
+
 TEST(SchedulerTest, HasRoomForWhatWouldStartNow) {
   SlotPool pool({{0, 1}, {2, 3}});
   Scheduler scheduler(pool);

@@ -212,7 +212,9 @@ SearchResult run_instrument(const SearchParts& parts, const InstrumentSearch& in
                       .tuner = tuner,
                       .slots = parts.slots,
                       .races = races(ready.job, workload),
-                      .is_complete = instrument.is_complete};
+                      .is_complete = instrument.is_complete,
+                      .runs_users_code = workload.kind == WorkloadKind::deepspeed ||
+                                         workload.kind == WorkloadKind::plugin};
   Controller controller(search, std::move(policy), parts.driver, std::move(listeners));
   const ExitCode code = controller.run();
   return {{code, controller.reason(), controller.can_finalize()}, publisher.answer()};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <future>
 #include <optional>
 #include <span>
@@ -162,6 +163,18 @@ bool Watchdog::waits_for_ever() const {
   return state_->launch.outlives_ranks && state_->num_hosts > 1;
 }
 
+/// mpirun of this host, which ends all at this. It may miss an MPI_Abort: after one of another
+/// host's rank it stayed in 6 of 6 tries, after rank 0's in 2 of 14.
+bool Watchdog::end_mpirun() {
+  const pid_t parent = ::getppid();
+  if (parent <= 1) return false;
+  std::ifstream file(fmt::format("/proc/{}/comm", parent));
+  std::string name;
+  std::getline(file, name);
+  return (name == "mpirun" || name == "orterun" || name == "mpiexec") &&
+         ::kill(parent, SIGTERM) == 0;
+}
+
 int Watchdog::code_behind_mpi(int exit_code) const {
   return waits_for_ever() ? 0 : exit_code;
 }
@@ -175,6 +188,7 @@ void Watchdog::leave_now(int exit_code) {
     }
     if (ends_the_job) {
       std::this_thread::sleep_for(before_abort);
+      if (end_mpirun()) MpiEnvironment::leave_without_finalize(exit_code);
       // On a thread of its own, since MPI may be stuck.
       try {
         std::thread([exit_code] { MpiEnvironment::abort(exit_code); }).detach();
