@@ -9,6 +9,7 @@ has the median and the worst. mpirun must be able to start (as root: OMPI_ALLOW_
 """
 import argparse
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -22,22 +23,22 @@ import time
 
 def watch(path, seen):
     """The moment at which the file is there first."""
-    while "ended" not in seen:
-        if path.exists():
-            seen["answer"] = time.monotonic()
+    while not path.exists():
+        if "ended" in seen:
             return
         time.sleep(0.02)
+    seen["answer"] = time.monotonic()
 
 
 def run(options, space, folder):
     results = folder / "results"
-    command = [*options.launch.split(), options.program, str(space), "--time-limit", str(options.time_limit),
+    command = [*options.launch.split(), os.path.abspath(options.program), str(space), "--time-limit", str(options.time_limit),
                "--results-dir", str(results), "--exps-dir", str(folder / "exps")]
     text = json.loads(space.read_text(encoding="utf-8-sig"))
     if options.model and "model" not in text.get("dstune", {}):
-        command += ["--model", options.model]
+        command += ["--model", os.path.abspath(options.model)]
     seen = {}
-    watcher = threading.Thread(target=watch, args=(results / "ds_config_optimal.json", seen))
+    watcher = threading.Thread(target=watch, args=(results / "ds_config_optimal.json", seen), daemon=True)
     watcher.start()
     said = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=space.parent) as job:
@@ -47,7 +48,8 @@ def run(options, space, folder):
                 seen["planned"] = time.monotonic()
     seen["ended"] = time.monotonic()
     watcher.join()
-    (pathlib.Path(options.logs) / (space.stem + ".log")).write_text("".join(said)) if options.logs else None
+    if options.logs:
+        pathlib.Path(options.logs, f"{space.parent.name}-{space.stem}.log").write_text("".join(said))
     wait_s = seen["answer"] - seen["planned"] if {"answer", "planned"} <= seen.keys() else float("inf")
     experiments = sum(bool(re.search(r"\[\d+/\d+\]", line)) for line in said)
     return wait_s, experiments, job.returncode
@@ -60,7 +62,7 @@ def main():
     parser.add_argument("--time-limit", type=float, default=85)
     parser.add_argument("--model", help="config.json of a model, for spaces without one")
     parser.add_argument("--launch", default="mpirun -np 2")
-    parser.add_argument("--logs", help="a folder that takes what the jobs said")
+    parser.add_argument("--logs", help="a folder, which is there, for what the jobs said")
     options = parser.parse_args()
     waits = []
     for space in options.spaces:

@@ -6,7 +6,8 @@
 
 Headers that the build writes are written first. Sources that need another compiler (CUDA's) are left
 out. The exit code is 0 where every source is right, else 1; what the compiler says is printed.
-What most sources include is read once: clang takes it from a precompiled header.
+What most sources include is read once: clang takes it from a precompiled header, where one can be made.
+So a source that forgets to include one of these is not found here.
 """
 
 import argparse
@@ -24,7 +25,7 @@ import time
 LANGUAGES = {".c", ".cpp", ".cxx"}
 # Flags with a value that name what a compilation writes.
 OUTPUTS = {"-o", "-MF", "-MT", "-MQ"}
-# Code that is made is of no matter; these would keep sources from sharing a precompiled header.
+# Flags for the code that a compiler makes, which is not made here. With them few sources would share a header.
 FOR_CODE = re.compile(r"-(O.|ffp-contract=.*|fno-semantic-interposition|M|MD|MMD|c)")
 SHARED = """
 #include <algorithm>

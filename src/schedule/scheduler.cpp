@@ -44,7 +44,9 @@ std::optional<Scheduler::Dispatch> Scheduler::next() {
   PossibleNeeds is_possible(*pool_);
   const auto head = std::ranges::find_if(queue_, std::ref(is_possible), &Waiting::needs);
   if (head == queue_.end()) return std::nullopt;
-  if (auto reservation = reserve(*head)) return dispatch(head, std::move(*reservation));
+  auto reservation = pool_->reserve(head->needs, head->avoid);
+  if (!reservation && !head->avoid.empty()) reservation = pool_->reserve(head->needs);
+  if (reservation) return dispatch(head, std::move(*reservation));
 
   const SlotPool::Wait& wait = wait_of(*head);
   std::vector<Needs> too_much = {head->needs};
@@ -60,23 +62,11 @@ std::optional<Scheduler::Dispatch> Scheduler::next() {
   return std::nullopt;
 }
 
-/// Where there are others that are idle, without the ranks that are spared, nor those to avoid.
-std::optional<Reservation> Scheduler::reserve(const Waiting& head) {
-  std::vector<int> both = head.avoid;
-  both.insert(both.end(), spared_.begin(), spared_.end());
-  static const std::vector<int> none;
-  for (const std::vector<int>* const avoid : {&std::as_const(both), &head.avoid, &none})
-    if (auto reservation = pool_->reserve(head.needs, *avoid)) return reservation;
-  return std::nullopt;
-}
-
 /// Nothing where the head could not start any more as soon as what it waits for has ended.
 std::optional<Reservation> Scheduler::reserve_beside(const Needs& needs, const Needs& of_head,
                                                      const SlotPool::Wait& wait) {
-  std::vector<int> both = wait.world_ranks;
-  both.insert(both.end(), spared_.begin(), spared_.end());
   static const std::vector<int> none;
-  for (const std::vector<int>* const avoid : {&std::as_const(both), &wait.world_ranks, &none}) {
+  for (const std::vector<int>* const avoid : {&wait.world_ranks, &none}) {
     auto reservation = pool_->reserve(needs, *avoid);
     if (reservation && pool_->has_room_after(of_head, wait.reservations)) return reservation;
   }

@@ -203,23 +203,28 @@ std::optional<SlotPool::Part> SlotPool::cheapest_part(std::size_t node, int num_
   const auto holder = [&](int world_rank) {
     return slots_[world_rank] == Slot::taken ? holder_of_[world_rank] : 0;
   };
-  std::ranges::stable_sort(usable, {},
-                           [&](int rank) { return std::pair(cost(rank), holder(rank)); });
+  const auto is_spared = [&](int world_rank) { return world_rank == spared_; };
+  std::ranges::stable_sort(
+      usable, {}, [&](int rank) { return std::tuple(cost(rank), holder(rank), is_spared(rank)); });
   usable.resize(num_gpus);
   const auto sum = [&](auto begin, auto end) {
     return std::accumulate(begin, end, 0, [&](int total, int rank) { return total + cost(rank); });
   };
   const int least = sum(usable.begin(), usable.end());
-  std::optional<std::pair<std::uint64_t, Part>> aligned;
+  using Order = std::pair<std::uint64_t, bool>;
+  std::optional<std::pair<Order, Part>> aligned;
   for (auto begin = of_node.begin(); of_node.end() - begin >= num_gpus; begin += num_gpus) {
     const auto end = begin + num_gpus;
     if (!std::all_of(begin, end, is_usable) || sum(begin, end) != least) continue;
     const std::uint64_t newest = holder(*std::max_element(
         begin, end, [&](int one, int other) { return holder(one) < holder(other); }));
-    if (!aligned || newest < aligned->first)
-      aligned.emplace(newest, Part{node, {begin, end}, least, true});
+    const bool has_spared = std::any_of(begin, end, is_spared);
+    const Order order(newest, has_spared);
+    if (aligned && order >= aligned->first) continue;
+    const bool takes_node = has_spared && num_gpus == std::ssize(of_node);
+    aligned.emplace(order, Part{node, {begin, end}, least, true, takes_node});
   }
-  return aligned ? std::move(aligned->second) : Part{node, std::move(usable), least, false};
+  return aligned ? std::move(aligned->second) : Part{node, std::move(usable), least, false, false};
 }
 
 bool SlotPool::has_bytes(const Node& node, const Needs& needs, bool now) {
@@ -257,7 +262,8 @@ std::optional<SlotPool::Part> SlotPool::cheapest_placement(const Needs& needs,
       cost += parts[index].cost;
       unaligned += parts[index].is_aligned ? 0 : 1;
     }
-    return std::tuple(cost, is_scattered, unaligned);
+    const bool takes_spared = num_nodes == 1 && parts[chosen.front()].takes_node;
+    return std::tuple(cost, is_scattered, unaligned, takes_spared);
   };
   // The cheapest nodes anywhere, then the windows of neighbours: one of these wins a tie.
   std::vector<std::size_t> best(parts.size());

@@ -219,7 +219,8 @@ class PhasedTuner : public Tuner {
     if (shape != largest_shape_ || largest > largest_) largest_ = largest;
     largest_shape_ = shape;
     note_sizes();
-    begin_grid(largest);
+    // Where sizes ended because they paid no more, there was room for all of the configuration's.
+    begin_grid(sizes_->smallest_failed() ? largest : micro_batch(chain().back()));
   }
 
   void leave_chain() {
@@ -237,7 +238,7 @@ class PhasedTuner : public Tuner {
   }
 
   /// What is known of the chain, and of the others behind it the sizes that were its best.
-  /// `largest`: that ran of the chain.
+  /// `largest`: that the chain has room for.
   void begin_grid(std::int64_t largest) {
     std::vector<std::int64_t> candidates;
     for (const std::size_t place : sizes_->candidates())

@@ -95,9 +95,9 @@ std::optional<std::size_t> SizeSearch::take(std::size_t place) {
   return place;
 }
 
-/// The start and steps up from it, so that small sizes say whether larger ones pay; then the middle
-/// of the widest gap between a size that runs and one that does not, those that are running taken
-/// for either.
+/// The start, and steps up from what has ended, since small sizes say whether larger ones pay; idle
+/// groups try two steps. Then the middle of the widest gap between a size that runs and one that
+/// does not. What is running is taken for either.
 std::optional<std::size_t> SizeSearch::next_probe() {
   if (is_untried(start_)) return take(start_);
   const auto failed = smallest_failed();
@@ -114,13 +114,12 @@ std::optional<std::size_t> SizeSearch::next_probe() {
     const auto higher = runs && !is_any_running() ? step_up(sizes_, *runs) : std::nullopt;
     return higher ? take(*higher) : std::nullopt;
   }
-  if (!failed) {
-    std::size_t tried = trials_.size() - 1;
-    while (is_untried(tried)) --tried;
-    const auto higher = step_up(sizes_, tried, largest_step_up);
-    return higher ? take(*higher) : std::nullopt;
-  }
   if (!runs) return std::nullopt;
+  if (!failed) {
+    auto higher = step_up(sizes_, *runs, largest_step_up);
+    if (higher && !is_untried(*higher)) higher = step_up(sizes_, *higher, largest_step_up);
+    return higher && is_untried(*higher) ? take(*higher) : std::nullopt;
+  }
   std::size_t widest = 1;
   std::size_t from = *runs;
   for (std::size_t place = *runs, last = *runs; place <= *failed; ++place) {

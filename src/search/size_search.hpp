@@ -1,8 +1,8 @@
 #pragma once
-/// DeepSpeed's search for the micro-batch of one configuration, on sizes that fit by the plan: what
-/// runs at all, the largest that runs or still pays (by steps up, and bisection where one does not
-/// run), some sizes between half of it and it, and finer ones around the best of them. Where
-/// nothing is planned sizes double until one does not run, or brings too little. Local.
+/// DeepSpeed's search for the micro-batch of one configuration, on sizes that fit by the plan. It
+/// looks for the largest that runs or still pays, by steps up, and by bisection where one does not
+/// run. Then it tries some sizes between half of that and it, and finer ones around the best of
+/// them. Where nothing is planned sizes double until one does not run, or brings too little. Local.
 
 #include <cstdint>
 #include <optional>
@@ -10,8 +10,8 @@
 
 namespace dstune {
 
-/// A size that is searched is not begun before one that is at least this part of it: it takes as
-/// many times as long, and what the smaller one says may be that it does not pay.
+/// A size that is searched follows one that is smaller by at most this factor. It takes as many
+/// times as long, and the smaller one may say that it does not pay.
 inline constexpr std::int64_t largest_step_up = 4;
 
 /// The largest of rising sizes that is at most `factor` times as large as the one at a place, or

@@ -7,7 +7,6 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "dstune/core/experiment.hpp"
@@ -54,6 +53,9 @@ class SlotPool {
                     const std::vector<NodeBytes>& bytes = {});
   SlotPool& operator=(const SlotPool&) = delete;
 
+  /// Of placements that are as good otherwise those without this rank are taken: other slots of its
+  /// node, or another node that is needed whole. Nothing is delayed by that. None: no rank.
+  void spare(std::optional<int> world_rank) { spared_ = world_rank; }
   /// What is needed, all of it or nothing: an aligned group (positions k·num_gpus … on the node)
   /// where one is idle, else any idle slots of a node; nodes next to each other first. `avoid`:
   /// ranks that must stay free.
@@ -100,6 +102,7 @@ class SlotPool {
     std::vector<int> world_ranks;
     int cost = 0;
     bool is_aligned = false;
+    bool takes_node = false;  ///< all of its slots, the one that is spared among them
   };
   /// The cheapest slots of a node; of equally cheap ones aligned ones, then the first. Nothing
   /// where the node can never hold them.
@@ -125,6 +128,7 @@ class SlotPool {
   std::vector<std::size_t> node_of_;  ///< by world rank, of those that may train
   std::vector<std::uint64_t> holder_of_;       ///< by world rank: the last reservation that took it
   std::map<std::uint64_t, Holding> holdings_;  ///< by number of the reservation, rising with time
+  std::optional<int> spared_;
   std::uint64_t next_number_ = 1;
   std::uint64_t revision_ = 0;
 };
@@ -135,9 +139,7 @@ class SlotPool {
 /// all that it can be kept waiting by. It starts earlier where another placement becomes free.
 class Scheduler {
  public:
-  /// `spared`: ranks that nothing runs on where it can run at once without them.
-  explicit Scheduler(SlotPool& pool, std::vector<int> spared = {})
-      : pool_(&pool), spared_(std::move(spared)) {}
+  explicit Scheduler(SlotPool& pool) : pool_(&pool) {}
 
   /// `avoid`: ranks that it rather does not run on, where there are others that are idle.
   void submit(std::size_t experiment, const Needs& needs, const std::vector<int>& avoid = {});
@@ -169,13 +171,11 @@ class Scheduler {
     SlotPool::Wait wait;
   };
   const SlotPool::Wait& wait_of(const Waiting& head);
-  std::optional<Reservation> reserve(const Waiting& head);
   std::optional<Reservation> reserve_beside(const Needs& needs, const Needs& of_head,
                                             const SlotPool::Wait& wait);
   Dispatch dispatch(const std::deque<Waiting>::iterator& waiting, Reservation reservation);
 
   SlotPool* pool_;
-  std::vector<int> spared_;
   std::deque<Waiting> queue_;
   std::optional<HeadWait> head_wait_;
   /// The pool's revision at which nothing of the queue could start; nothing once that grew.

@@ -62,7 +62,8 @@ class Watchdog {
   void note_end(int exit_code);
   /// Leaves at once: MPI is not ended. Processes of this node that are stopped are killed where the
   /// launcher would wait for them for ever. Where it would wait although all ranks have left, rank
-  /// 0 ends it, or who is left if rank 0 is lost: by SIGTERM on its host, by MPI_Abort on others.
+  /// 0 ends it, or one of a host if rank 0 is lost: mpirun's own host by SIGTERM, others by
+  /// MPI_Abort.
   [[noreturn]] void leave(int exit_code);
   /// The process returns this once MPI has ended: 0 where the launcher would never end otherwise,
   /// and returns 0 itself. Open MPI 4.1's mpirun --enable-recovery is such a one on several hosts.

@@ -55,20 +55,34 @@ TEST(SchedulerTest, AvoidsRanksWhereOthersAreIdle) {
   EXPECT_TRUE(scheduler.next()) << "there is no other place";
 }
 
+/// Where groups of one size after the other go.
+std::vector<std::vector<int>> places(SlotPool& pool, const std::vector<GroupShape>& shapes) {
+  Scheduler scheduler(pool);
+  for (std::size_t experiment = 0; experiment < shapes.size(); ++experiment)
+    scheduler.submit(experiment, {shapes[experiment]});
+  std::vector<Reservation> held;
+  std::vector<std::vector<int>> found;
+  while (auto dispatch = scheduler.next()) {
+    found.push_back(dispatch->reservation.world_ranks());
+    held.push_back(std::move(dispatch->reservation));
+  }
+  return found;
+}
+
 TEST(SchedulerTest, SparesARankWhereThatDelaysNothing) {
-  SlotPool pool({{0, 1, 2, 3}});
-  Scheduler scheduler(pool, {0});
-  for (std::size_t experiment = 0; experiment < 3; ++experiment)
-    scheduler.submit(experiment, {{2, 1}});
-  const auto first = scheduler.next();
-  ASSERT_TRUE(first);
-  EXPECT_THAT(first->reservation.world_ranks(), ElementsAre(2, 3));
-  auto second = scheduler.next();
-  ASSERT_TRUE(second) << "the other group is idle";
-  EXPECT_THAT(second->reservation.world_ranks(), ElementsAre(0, 1));
-  EXPECT_FALSE(scheduler.next());
-  second->reservation.give_back();
-  EXPECT_TRUE(scheduler.next()) << "nothing waits for other ranks";
+  using Places = std::vector<std::vector<int>>;
+  SlotPool node({{0, 1, 2, 3}});
+  node.spare(0);
+  EXPECT_EQ(places(node, {{2, 1}, {2, 1}}), (Places{{2, 3}, {0, 1}}));
+  EXPECT_EQ(places(node, {{1, 1}, {3, 1}}), (Places{{1}, {0, 2, 3}}));
+  SlotPool nodes({{0, 1}, {2, 3}, {4, 5}});
+  nodes.spare(0);
+  EXPECT_EQ(places(nodes, {{2, 1}, {2, 2}}), (Places{{2, 3}, {0, 1, 4, 5}}));
+  EXPECT_EQ(places(nodes, {{1, 1}, {1, 1}, {2, 2}}), (Places{{1}, {0}, {2, 3, 4, 5}}))
+      << "a group of two would not find its place";
+  EXPECT_EQ(places(nodes, {{2, 3}}), (Places{{0, 1, 2, 3, 4, 5}}));
+  nodes.spare(std::nullopt);
+  EXPECT_EQ(places(nodes, {{2, 1}}), (Places{{0, 1}}));
 }
 
 TEST(SchedulerTest, HasRoomForWhatWouldStartNow) {

@@ -298,6 +298,17 @@ TEST_F(PhasedTunerTest, AConfigurationWithMoreRoomIsTriedWithMore) {
   EXPECT_EQ(best_, "z1_28_2_2");
 }
 
+// The first configuration had room for as much, and did not need it.
+TEST_F(PhasedTunerTest, SizesThatDoNotPayAreNotTriedWithOtherConfigurations) {
+  add_chain(1, 1024);
+  add_chain(1, 1024, 2);
+  search("gridsearch", [](const Experiment& experiment) {
+    return ok(std::min(30.0, static_cast<double>(experiment.config.micro_batch)));
+  });
+  for (const std::string& name : ran_)
+    EXPECT_THAT(name, testing::AllOf(Not(HasSubstr("_1024_")), Not(HasSubstr("_512_"))));
+}
+
 // Published tables of DeepSpeed end a stage whose first size does not run.
 TEST_F(PhasedTunerTest, AStageWhoseStartFailsFallsBack) {
   add_chain(0, 20);

@@ -17,9 +17,7 @@ constexpr int tries_after_loss = 2;
 }  // namespace
 
 Agenda::Agenda(Search search, Take take)
-    : search_(search),
-      take_(std::move(take)),
-      scheduler_(search.slots, search.runs_users_code ? std::vector{0} : std::vector<int>()) {
+    : search_(search), take_(std::move(take)), scheduler_(search.slots) {
   for (std::size_t row = 0; row < search_.keys.size(); ++row) {
     const PlannedExperiment& planned = search_.space.members[row].planned;
     // An earlier part of the search may have run it.

@@ -33,8 +33,6 @@ struct Search {
   /// An earlier job has ended this search: nothing new is measured. What a tuner believes depends
   /// on the order in which it heard, so that it might go on for a little.
   bool is_complete = false;
-  /// What the user's code does to its process rank 0 should not share, which holds the journal.
-  bool runs_users_code = false;
 };
 
 /// A run of a member of the space.

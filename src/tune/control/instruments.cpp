@@ -204,6 +204,10 @@ SearchResult run_instrument(const SearchParts& parts, const InstrumentSearch& in
       return parts.predictor->overheads(experiment);
     };
   }
+  // Rank 0 holds the journal: it should not share its process with the user's code.
+  const bool runs_users_code =
+      workload.kind == WorkloadKind::deepspeed || workload.kind == WorkloadKind::plugin;
+  parts.slots.spare(runs_users_code ? std::optional(0) : std::nullopt);
   const Search search{.space = ready.space,
                       .keys = instrument.keys,
                       .history = ready.history,
@@ -212,9 +216,7 @@ SearchResult run_instrument(const SearchParts& parts, const InstrumentSearch& in
                       .tuner = tuner,
                       .slots = parts.slots,
                       .races = races(ready.job, workload),
-                      .is_complete = instrument.is_complete,
-                      .runs_users_code = workload.kind == WorkloadKind::deepspeed ||
-                                         workload.kind == WorkloadKind::plugin};
+                      .is_complete = instrument.is_complete};
   Controller controller(search, std::move(policy), parts.driver, std::move(listeners));
   const ExitCode code = controller.run();
   return {{code, controller.reason(), controller.can_finalize()}, publisher.answer()};

@@ -1,12 +1,14 @@
 #include "dstune/tune/watchdog.hpp"
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <future>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -18,6 +20,7 @@
 #include "dstune/base/crash.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
+#include "dstune/base/output.hpp"
 #include "dstune/base/signals.hpp"
 #include "dstune/comm/environment.hpp"
 #include "dstune/report/folder_lock.hpp"
@@ -163,7 +166,7 @@ bool Watchdog::waits_for_ever() const {
   return state_->launch.outlives_ranks && state_->num_hosts > 1;
 }
 
-/// mpirun of this host, which ends all at this. It may miss an MPI_Abort: after one of another
+/// Signals mpirun of this host, which then ends all. It may miss an MPI_Abort: after one of another
 /// host's rank it stayed in 6 of 6 tries, after rank 0's in 2 of 14.
 bool Watchdog::end_mpirun() {
   const pid_t parent = ::getppid();
@@ -171,8 +174,9 @@ bool Watchdog::end_mpirun() {
   std::ifstream file(fmt::format("/proc/{}/comm", parent));
   std::string name;
   std::getline(file, name);
-  return (name == "mpirun" || name == "orterun" || name == "mpiexec") &&
-         ::kill(parent, SIGTERM) == 0;
+  const auto begins_with = [&](std::string_view word) { return name.starts_with(word); };
+  constexpr std::array<std::string_view, 3> names = {"mpirun", "orterun", "mpiexec"};
+  return std::ranges::any_of(names, begins_with) && ::kill(parent, SIGTERM) == 0;
 }
 
 int Watchdog::code_behind_mpi(int exit_code) const {
@@ -182,12 +186,17 @@ int Watchdog::code_behind_mpi(int exit_code) const {
 void Watchdog::leave_now(int exit_code) {
   if (waits_for_ever()) {
     bool ends_the_job = state_->world_rank == 0;
+    // One of a host: a second signal within seconds would cut mpirun's own end short.
+    std::set<int> here = ranks_here();
     {
       const std::lock_guard lock(state_->mutex);
-      ends_the_job |= state_->lost.contains(0);
+      for (const auto& [rank, lost] : state_->lost) here.erase(rank);
+      ends_the_job |=
+          state_->lost.contains(0) && (here.empty() || *here.begin() == state_->world_rank);
     }
     if (ends_the_job) {
       std::this_thread::sleep_for(before_abort);
+      flush_output();
       if (end_mpirun()) MpiEnvironment::leave_without_finalize(exit_code);
       // On a thread of its own, since MPI may be stuck.
       try {

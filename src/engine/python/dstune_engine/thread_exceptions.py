@@ -1,8 +1,8 @@
 """Exceptions that one thread raises in another, where Python looks next.
 
-Python 3.12 and older keep one flag for all threads, which is set by each call and taken down only where an
-exception is raised. A call that takes an exception back sets it for ever: Python then looks for work at
-each call and turn of a loop, and 3.11 never leaves such a look in code that a script traces or profiles.
+Python 3.12 and older keep one flag for all threads. Each call sets it, and only an exception that is raised
+takes it down. A call that takes an exception back sets it for ever. Python then looks for work at each call
+and turn of a loop, and 3.11 never leaves such a look in code that a script traces or profiles.
 """
 
 import ctypes
@@ -19,10 +19,18 @@ def send(thread, kind):
 
 
 def take_down_flag():
-    """What is on its way to this thread is dropped. Others may hear of theirs later, or never."""
-    try:
-        send(threading.get_ident(), Nothing)
-        while True:
-            pass
-    except Nothing:
-        pass
+    """Drops what is on its way to this thread; what is raised meanwhile is raised again at the end.
+
+    Other threads may hear of theirs later, or never.
+    """
+    other = None
+    while True:
+        try:
+            while True:  # a script's handler of a signal may swallow one
+                send(threading.get_ident(), Nothing)
+        except Nothing:
+            break
+        except BaseException as error:
+            other = error
+    if other is not None:
+        raise other
