@@ -8,7 +8,6 @@ seconds from the plan to the first answer on disk, the experiments that ran, the
 has the median and the worst. mpirun must be able to start (as root: OMPI_ALLOW_RUN_AS_ROOT).
 """
 import argparse
-import json
 import os
 import pathlib
 import re
@@ -34,8 +33,7 @@ def run(options, space, folder):
     results = folder / "results"
     command = [*options.launch.split(), os.path.abspath(options.program), str(space), "--time-limit", str(options.time_limit),
                "--results-dir", str(results), "--exps-dir", str(folder / "exps")]
-    text = json.loads(space.read_text(encoding="utf-8-sig"))
-    if options.model and "model" not in text.get("dstune", {}):
+    if options.model and '"model"' not in space.read_text(encoding="utf-8-sig"):
         command += ["--model", os.path.abspath(options.model)]
     seen = {}
     watcher = threading.Thread(target=watch, args=(results / "ds_config_optimal.json", seen), daemon=True)
