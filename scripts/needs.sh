@@ -15,7 +15,7 @@ needs=(
   'Ninja|c ninja|ninja-build|ninja'
   'MPI launcher|c mpirun|openmpi-bin|openmpi'
   'MPI headers|c mpicc|libopenmpi-dev|openmpi'
-  'nlohmann_json 3.11 or newer|h nlohmann/json.hpp|nlohmann-json3-dev|nlohmann-json'
+  'nlohmann_json 3.10 or newer|h nlohmann/json.hpp|nlohmann-json3-dev|nlohmann-json'
   'Boost.Program_options|h boost/program_options.hpp|libboost-program-options-dev|boost+program_options'
   'GoogleTest|h gtest/gtest.h|libgtest-dev|googletest+gmock'
   'GoogleMock|h gmock/gmock.h|libgmock-dev|googletest+gmock'

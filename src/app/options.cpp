@@ -8,6 +8,7 @@
 
 #include <boost/program_options.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/json.hpp"

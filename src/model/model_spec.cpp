@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "dstune/base/archive.hpp"
 #include "dstune/base/checked.hpp"

@@ -108,6 +108,10 @@ class Geometry {
 
 using Places = std::vector<Index>;
 
+MatrixXd columns_of(const MatrixXd& matrix, const Places& places) {
+  return matrix(Eigen::seqN(0, matrix.rows()), places);
+}
+
 /// The covariances that hyperparameters give.
 class Kernel {
  public:
@@ -141,7 +145,7 @@ class Kernel {
 
   /// Without what is a point's own.
   [[nodiscard]] MatrixXd between(const Places& rows, const Places& columns) const {
-    const MatrixXd left = scaled_(Eigen::all, rows), right = scaled_(Eigen::all, columns);
+    const MatrixXd left = columns_of(scaled_, rows), right = columns_of(scaled_, columns);
     const MatrixXd products = left.transpose() * right;
     MatrixXd result = -2 * products;
     result.colwise() += left.colwise().squaredNorm().transpose();
@@ -161,7 +165,7 @@ class Kernel {
           slope_variance_ * geometry.predictions(rows) * geometry.predictions(columns).transpose();
     if (geometry.unknowns.size() > 0)
       result +=
-          geometry.unknowns(Eigen::all, rows).transpose() * geometry.unknowns(Eigen::all, columns);
+          columns_of(geometry.unknowns, rows).transpose() * columns_of(geometry.unknowns, columns);
     return result;
   }
   /// With what is a point's own.
@@ -390,7 +394,7 @@ double Surrogate::chance_of_any(std::span<const Challenger> challengers, std::si
   places.push_back(static_cast<Index>(other));
   VectorXd mean = state.mean(places);
   for (Index i = 0; i < count; ++i) mean[i] += challengers[static_cast<std::size_t>(i)].offset;
-  const MatrixXd whitened = state.whitened(Eigen::all, places);
+  const MatrixXd whitened = columns_of(state.whitened, places);
   MatrixXd joint = state.kernel->between(places, places) - whitened.transpose() * whitened;
   joint.diagonal().array() += state.kernel->own_variance() + jitter;
   joint *= state.inflation * state.scale * state.scale;

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "control/controller.hpp"
 #include "dstune/base/crash.hpp"

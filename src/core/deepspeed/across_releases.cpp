@@ -15,10 +15,12 @@ using json::Value;
 /// Something in it is switched on, or may be.
 bool switches_something_on(const Value& section) {
   if (!section.is_object()) return false;
-  return std::ranges::any_of(section.items(), [](const auto& member) {
-    if (member.key() == "enabled") return member.value() != false && member.value() != "auto";
-    return switches_something_on(member.value());
-  });
+  for (const auto& [key, value] : section.items()) {
+    const bool is_on =
+        key == "enabled" ? value != false && value != "auto" : switches_something_on(value);
+    if (is_on) return true;
+  }
+  return false;
 }
 
 /// In the releases that know the key.

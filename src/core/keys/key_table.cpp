@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "dstune/base/text.hpp"
 #include "dstune/core/key_words.hpp"

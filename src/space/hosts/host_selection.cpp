@@ -5,6 +5,7 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "dstune/base/json.hpp"
 #include "dstune/base/text.hpp"

@@ -6,6 +6,7 @@
 #include <span>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "dstune/base/file.hpp"
 #include "dstune/base/json.hpp"

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "dstune/core/settings.hpp"
 #include "reference/schema_words.hpp"

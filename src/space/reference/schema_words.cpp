@@ -5,6 +5,7 @@
 #include <map>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "dstune/base/text.hpp"
 #include "dstune/core/settings.hpp"

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
