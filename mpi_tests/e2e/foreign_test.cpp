@@ -325,7 +325,7 @@ TEST_F(EndingTest, BadInputBesideARunningJobLeavesItsFileAlone) {
 
 TEST_F(EndingTest, NoDeviceAndNothingFeasible) {
   const Ended ended = run({"--backend", "cuda", "space.json"});
-  if (ended.exit_code != ok) expect_written(ended, 6, "GPU");
+  if (ended.exit_code != ok) expect_written(ended, 6, "--backend cuda: ");
   Json space = transformer_space({1});
   space["dstune"]["device_memory"] = "64KiB";
   job_.write("config.json", tiny_gpt2_config());
