@@ -31,8 +31,8 @@ def watch(path, seen):
 
 def run(options, space, folder):
     results = folder / "results"
-    command = [*options.launch.split(), os.path.abspath(options.program), str(space), "--time-limit", str(options.time_limit),
-               "--results-dir", str(results), "--exps-dir", str(folder / "exps")]
+    command = [*options.launch.split(), os.path.abspath(options.program), str(space), "--time-limit",
+               str(options.time_limit), "--results-dir", str(results), "--exps-dir", str(folder / "exps")]
     if options.model and '"model"' not in space.read_text(encoding="utf-8-sig"):
         command += ["--model", os.path.abspath(options.model)]
     seen = {}

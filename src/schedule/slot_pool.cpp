@@ -218,13 +218,11 @@ std::optional<SlotPool::Part> SlotPool::cheapest_part(std::size_t node, int num_
     if (!std::all_of(begin, end, is_usable) || sum(begin, end) != least) continue;
     const std::uint64_t newest = holder(*std::max_element(
         begin, end, [&](int one, int other) { return holder(one) < holder(other); }));
-    const bool has_spared = std::any_of(begin, end, is_spared);
-    const Order order(newest, has_spared);
-    if (aligned && order >= aligned->first) continue;
-    const bool takes_node = has_spared && num_gpus == std::ssize(of_node);
-    aligned.emplace(order, Part{node, {begin, end}, least, true, takes_node});
+    const Order order(newest, std::any_of(begin, end, is_spared));
+    if (!aligned || order < aligned->first)
+      aligned.emplace(order, Part{node, {begin, end}, least, true});
   }
-  return aligned ? std::move(aligned->second) : Part{node, std::move(usable), least, false, false};
+  return aligned ? std::move(aligned->second) : Part{node, std::move(usable), least, false};
 }
 
 bool SlotPool::has_bytes(const Node& node, const Needs& needs, bool now) {
@@ -255,6 +253,10 @@ std::optional<SlotPool::Part> SlotPool::cheapest_placement(const Needs& needs,
   const auto key = [&](std::size_t index) {
     return std::tuple(parts[index].cost, !parts[index].is_aligned);
   };
+  const auto is_whole_node_of_spared = [&](const Part& part) {
+    return part.world_ranks.size() == nodes_[part.node].world_ranks.size() &&
+           std::ranges::find(part.world_ranks, spared_) != part.world_ranks.end();
+  };
   const auto rank_of = [&](const std::vector<std::size_t>& chosen, bool is_scattered) {
     int cost = 0;
     int unaligned = 0;
@@ -262,7 +264,7 @@ std::optional<SlotPool::Part> SlotPool::cheapest_placement(const Needs& needs,
       cost += parts[index].cost;
       unaligned += parts[index].is_aligned ? 0 : 1;
     }
-    const bool takes_spared = num_nodes == 1 && parts[chosen.front()].takes_node;
+    const bool takes_spared = num_nodes == 1 && is_whole_node_of_spared(parts[chosen.front()]);
     return std::tuple(cost, is_scattered, unaligned, takes_spared);
   };
   // The cheapest nodes anywhere, then the windows of neighbours: one of these wins a tie.

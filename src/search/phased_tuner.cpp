@@ -219,7 +219,7 @@ class PhasedTuner : public Tuner {
     if (shape != largest_shape_ || largest > largest_) largest_ = largest;
     largest_shape_ = shape;
     note_sizes();
-    // Where sizes ended because they paid no more, there was room for all of the configuration's.
+    // There was room for all sizes of the configuration unless one failed: the others paid no more.
     begin_grid(sizes_->smallest_failed() ? largest : micro_batch(chain().back()));
   }
 

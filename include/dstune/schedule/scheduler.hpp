@@ -53,8 +53,8 @@ class SlotPool {
                     const std::vector<NodeBytes>& bytes = {});
   SlotPool& operator=(const SlotPool&) = delete;
 
-  /// Of placements that are as good otherwise those without this rank are taken: other slots of its
-  /// node, or another node that is needed whole. Nothing is delayed by that. None: no rank.
+  /// This rank is taken last of placements that are as good otherwise: behind other slots of its
+  /// node, and behind another node where one is needed whole. Nothing is delayed by that.
   void spare(std::optional<int> world_rank) { spared_ = world_rank; }
   /// What is needed, all of it or nothing: an aligned group (positions k·num_gpus … on the node)
   /// where one is idle, else any idle slots of a node; nodes next to each other first. `avoid`:
@@ -102,7 +102,6 @@ class SlotPool {
     std::vector<int> world_ranks;
     int cost = 0;
     bool is_aligned = false;
-    bool takes_node = false;  ///< all of its slots, the one that is spared among them
   };
   /// The cheapest slots of a node; of equally cheap ones aligned ones, then the first. Nothing
   /// where the node can never hold them.

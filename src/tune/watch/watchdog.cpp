@@ -166,8 +166,8 @@ bool Watchdog::waits_for_ever() const {
   return state_->launch.outlives_ranks && state_->num_hosts > 1;
 }
 
-/// Signals mpirun of this host, which then ends all. It may miss an MPI_Abort: after one of another
-/// host's rank it stayed in 6 of 6 tries, after rank 0's in 2 of 14.
+/// Signals mpirun of this host, which then ends all. It may miss an MPI_Abort: it stayed in 6 of 6
+/// tries after one of another host's ranks, and in 2 of 14 after one of its own host's.
 bool Watchdog::end_mpirun() {
   const pid_t parent = ::getppid();
   if (parent <= 1) return false;
