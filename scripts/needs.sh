@@ -8,10 +8,11 @@ export PATH="${PATH:-/usr/local/bin:/usr/bin:/bin}"
 say() { printf '%s\n' "$*" >&2; }
 
 # One need a line: what a person calls it | how to see it | Debian package | Spack package
-# How: c NAME[>=VERSION] is a command, h HEADER a C++ header, o HEADER one that Debian's oneDNN needs.
+# How: x is the compiler, c NAME[>=VERSION] a command, h HEADER a C++ header, o HEADER one that Debian's
+# oneDNN needs.
 needs=(
-  'C++20 compiler (g++ 12 or newer)|c g++>=12|g++|gcc'
-  'CMake 3.25 or newer|c cmake>=3.25|cmake|cmake'
+  'C++20 compiler (g++ 12 or newer, clang 16 or newer; CXX names another)|x|g++|gcc'
+  "CMake 3.25 or newer (where packages are older: pip install 'cmake>=3.25,<4')|c cmake>=3.25|cmake|cmake"
   'Ninja|c ninja|ninja-build|ninja'
   'MPI launcher|c mpirun|openmpi-bin|openmpi'
   'MPI headers|c mpicc|libopenmpi-dev|openmpi'

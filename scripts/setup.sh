@@ -14,24 +14,49 @@ set -euo pipefail
 source "$(dirname -- "${BASH_SOURCE[0]}")/needs.sh"
 
 # version_of PROGRAM: the first number with a dot that it prints, or its major version.
-version_of() {
-  case $1 in
-    g++) g++ -dumpfullversion ;;
-    *) "$1" --version | sed -n '1s/[^0-9]*\([0-9][0-9.]*\).*/\1/p' ;;
-  esac
-}
+version_of() { "$1" --version | sed -n '1s/[^0-9]*\([0-9][0-9.]*\).*/\1/p'; }
 
 at_least() { [[ $(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1) == "$2" ]]; }
 
-have_header() { printf '#include <%s>\n' "$1" | g++ -std=c++20 -E -x c++ - >/dev/null 2>&1; }
+# serves COMPILER...: is it there, and new enough? Its words are a command and arguments, as CXX may have them.
+serves() {
+  local version oldest=12
+  version=$("$@" -dumpfullversion 2>/dev/null || "$@" -dumpversion 2>/dev/null) || return 1
+  [[ $("$@" --version) != *clang* ]] || oldest=16
+  at_least "$version" "$oldest"
+}
+
+# The compiler in $compiler: CXX, which CMake takes, too; else g++, or a newer one beside it.
+find_compiler() {
+  local version
+  read -ra compiler <<<"${CXX:-g++}"
+  if [[ -n ${CXX:-} ]] || serves g++; then return; fi
+  for version in 15 14 13 12; do
+    if command -v "g++-$version" >/dev/null; then
+      export CXX=g++-$version CC=${CC:-gcc-$version}
+      compiler=("$CXX")
+      return
+    fi
+  done
+}
+
+# Older systems have a newer compiler beside g++: Ubuntu 22.04.
+compiler_package() {
+  local version
+  version=$(apt-cache policy g++ 2>/dev/null | sed -n 's/^ *Candidate: \([0-9]*:\)\{0,1\}\([0-9]*\).*/\2/p')
+  [[ -n $version && $version -lt 12 ]] && echo g++-12 || echo g++
+}
+
+have_header() { printf '#include <%s>\n' "$1" | "${compiler[@]}" -std=c++20 -E -x c++ - >/dev/null 2>&1; }
 
 # A oneDNN of one's own, which asks for no OpenCL.
 onednn_is_elsewhere() { have_header dnnl.hpp && [[ ! -e /usr/include/dnnl.hpp ]]; }
 
 # have HOW WHAT: is it there, and new enough?
 have() {
-  local what=$2 program version
+  local what=${2:-} program version
   case $1 in
+    x) serves "${compiler[@]}" ;;
     c)
       program=${what%%>=*}
       command -v "$program" >/dev/null || return 1
@@ -50,10 +75,12 @@ missing_specs=()
 find_missing() {
   local need name how package spec
   missing_names=() missing_packages=() missing_specs=()
+  find_compiler
   for need in "${needs[@]}"; do
     IFS='|' read -r name how package spec <<<"$need"
     # shellcheck disable=SC2086  # two words on purpose
     if ! have $how; then
+      [[ $how != x ]] || package=$(compiler_package)
       missing_names+=("$name")
       missing_packages+=("$package")
       missing_specs+=("$spec")
@@ -92,12 +119,16 @@ explain_missing() {
 }
 
 ensure_needs() {
+  local packages=""
   find_missing
-  if [[ ${#missing_names[@]} -gt 0 ]] && command -v apt-get >/dev/null && can_become_root; then
+  # Once more where the first installation tells that a newer package is needed.
+  while [[ ${#missing_names[@]} -gt 0 && ${missing_packages[*]} != "$packages" ]] && command -v apt-get >/dev/null &&
+    can_become_root; do
+    packages=${missing_packages[*]}
     install_missing || say "apt-get did not succeed"
     hash -r
     find_missing
-  fi
+  done
   if [[ ${#missing_names[@]} -gt 0 ]]; then
     explain_missing
     exit 1
