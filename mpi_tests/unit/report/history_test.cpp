@@ -284,9 +284,12 @@ TEST(HistoryTest, OnlyWhatWasAloneAtTheLastDeathMayBeBlamed) {
   std::vector<json::Value> ended = alone;
   ended.push_back(finish("k"));
   EXPECT_TRUE(history_of(ended).died_alone.empty());
+  EXPECT_TRUE(history_of(alone).seen_to_die.empty());
   // The rank was one of its own group.
-  EXPECT_TRUE(history_of({start_job, start("k"), start("l"), event::lost("k", "name-k", {1})})
-                  .died_alone.contains("k"));
+  const History lost =
+      history_of({start_job, start("k"), start("l"), event::lost("k", "name-k", {1})});
+  EXPECT_TRUE(lost.died_alone.contains("k"));
+  EXPECT_EQ(lost.seen_to_die, std::set<std::string>{"k"});
 }
 
 TEST(HistoryTest, ARepeatBesideOthersIsNotBlamed) {

@@ -311,11 +311,13 @@ class Reading {
     running_.erase(event.key);
     history_.deaths.erase(event.key);
     history_.died_alone.erase(event.key);
+    history_.seen_to_die.erase(event.key);
     lost_in_job_.erase(event.key);
     history_.finished[event.key] = std::move(event.record);
   }
   void take(const Lost& event) {
     running_.erase(event.key);
+    history_.seen_to_die.insert(event.key);
     count_death(event.key, true);
   }
   void take(const RepeatStarted& event) { repeating_.insert(event.key); }
@@ -410,6 +412,7 @@ std::size_t forget_failed(History& history, const std::vector<std::string>& keys
     }
     history.deaths.erase(key);
     history.died_alone.erase(key);
+    history.seen_to_die.erase(key);
     ++count;
   }
   return count;

@@ -8,9 +8,11 @@
 namespace dstune {
 namespace {
 
-/// Jobs that died while an experiment was running, after which it runs alone. Where it was alone at
-/// a death, it is not tried again.
+/// Jobs that died while an experiment was running, after which it runs alone.
 constexpr int deaths_until_alone = 2;
+/// … after which it is not tried again, where it was alone at the last one. Where the whole job is
+/// gone and nobody saw why, somebody may have killed it: that takes more.
+constexpr int deaths_until_blamed = 2, unseen_deaths_until_blamed = 4;
 /// Of an experiment whose group lost a rank or a device.
 constexpr int tries_after_loss = 2;
 
@@ -50,12 +52,21 @@ void Agenda::note_asked_for(std::size_t row) {
   if (left != num_left_.end() && --left->second == 0) num_left_.erase(left);
 }
 
-/// The last jobs died while it was running, always beside others.
-bool Agenda::is_suspect(std::size_t row) const {
+int Agenda::num_deaths(std::size_t row) const {
+  const auto died = search_.history.deaths.find(search_.keys[row]);
+  return died == search_.history.deaths.end() ? 0 : died->second;
+}
+
+bool Agenda::is_blamed(std::size_t row) const {
   const std::string& key = search_.keys[row];
-  const auto died = search_.history.deaths.find(key);
-  return died != search_.history.deaths.end() && died->second >= deaths_until_alone &&
-         !search_.history.died_alone.contains(key);
+  return search_.history.died_alone.contains(key) &&
+         num_deaths(row) >= (search_.history.seen_to_die.contains(key) ? deaths_until_blamed
+                                                                       : unseen_deaths_until_blamed);
+}
+
+/// The last jobs died while it was running, and it is not known whether of it.
+bool Agenda::is_suspect(std::size_t row) const {
+  return num_deaths(row) >= deaths_until_alone && !is_blamed(row);
 }
 
 /// Who is to blame shows only where nothing else runs: one after the other, before all others.
@@ -98,17 +109,16 @@ bool Agenda::take_without_run(std::size_t row) {
     take_(row, std::move(record), true);
     return true;
   }
-  const auto died = history.deaths.find(key);
-  if (died == history.deaths.end() || died->second < deaths_until_alone ||
-      !history.died_alone.contains(key))
-    return false;
+  if (!is_blamed(row)) return false;
   Record failed;
   failed.experiment = planned.experiment;
   failed.predicted = planned.predicted;
-  failed.attempt = died->second;
+  failed.attempt = num_deaths(row);
   failed.measurement.status = Status::failed;
-  failed.measurement.reason =
-      fmt::format("was running when the job died, {} times, and nothing else was", died->second);
+  failed.measurement.reason = fmt::format(
+      "was running when the job died, {} times, and at the last nothing else was; --retry-failed "
+      "runs it again",
+      num_deaths(row));
   take_(row, std::move(failed), false);
   return true;
 }
@@ -179,8 +189,7 @@ std::optional<Agenda::Next> Agenda::next() {
   if (!dispatch) return std::nullopt;
   Run run = run_of(dispatch->experiment);
   if (!run.repeat) run.try_number = ++tries_[run.row];
-  const auto died = search_.history.deaths.find(search_.keys[run.row]);
-  if (died != search_.history.deaths.end()) run.try_number += died->second;
+  run.try_number += num_deaths(run.row);
   // What was only raced out beside a neighbour is no risk.
   run.is_risky = run.try_number > 1 && !search_.run_again.is_rerun(run.row);
   const auto failed = search_.history.retried.find(search_.keys[run.row]);

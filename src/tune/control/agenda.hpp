@@ -83,6 +83,8 @@ class Agenda {
  private:
   bool take_without_run(std::size_t row);
   void note_asked_for(std::size_t row);
+  [[nodiscard]] int num_deaths(std::size_t row) const;
+  [[nodiscard]] bool is_blamed(std::size_t row) const;
   [[nodiscard]] bool is_suspect(std::size_t row) const;
   bool try_suspects(bool is_idle);
   bool try_failed_again(bool is_idle);
