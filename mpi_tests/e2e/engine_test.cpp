@@ -52,6 +52,8 @@ for step, (x,) in enumerate(loader):
             time.sleep(0.01)
     if args.batch == 7 and rank == 1:
         ctypes.CDLL(None).kill(os.getpid(), 9)  # as the kernel does: os.kill is refused
+    if args.batch == 8 and rank == 1:
+        ctypes.PyDLL(None).sleep(3600)  # as native code that never gives Python back
     loss = engine(x).square().mean()
     engine.backward(loss)
     engine.step()
@@ -328,6 +330,15 @@ TEST_F(EngineJobTest, AKilledRankCostsItsExperiment) {
     EXPECT_NE(reason.find(" died"), std::string::npos) << name << ": " << reason;
   }
   EXPECT_GE(num_ok, 2) << "size 4, in groups of 1 and 2";
+}
+
+TEST_F(EngineJobTest, AScriptThatKeepsPythonCostsItsRank) {
+  const Ended ended = run(script_space({8, 4}), {"--trial-timeout", "15s"}, 3);
+  expect_exit(job_, ended, 0);
+  auto metrics = all_metrics(job_);
+  EXPECT_EQ(metrics[short_name(0, 4)]["status"], "ok") << metrics[short_name(0, 4)]["reason"];
+  expect_failed(short_name(0, 8), "timed_out", "no answer from Python on rank", "");
+  EXPECT_EQ(names_of(journal(job_), "lost").size(), 0) << "it is not tried on other ranks";
 }
 
 TEST_F(EngineJobTest, AReleaseThatIsNotPythonsIsRefused) {

@@ -8,6 +8,23 @@
 
 namespace dstune {
 
+namespace message {
+namespace {
+
+constexpr std::array losses{enum_text(Loss::nothing, "nothing"),
+                            enum_text(Loss::device, "device lost by"),
+                            enum_text(Loss::device_answer, "no answer from the device of"),
+                            enum_text(Loss::python, "no answer from Python on")};
+constexpr EnumTexts loss_texts{losses};
+
+}  // namespace
+
+const EnumTexts& texts_of(Loss) {
+  return loss_texts;
+}
+
+}  // namespace message
+
 using json::Of;
 
 template <class Archive>
@@ -138,10 +155,9 @@ void members(Archive& archive, Of<Archive, Gone>& m) {
   archive("status", m.status);
   archive("reason", m.reason);
   archive("cause", m.is_cause);
-  archive("device_lost", m.has_lost_device);
+  archive("loss", m.loss);
   archive("details", m.details);
   archive("notes", m.notes);
-  archive("device_silent", m.is_device_silent);
 }
 // As of a ProfilingTask.
 template <class Archive>

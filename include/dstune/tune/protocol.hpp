@@ -73,14 +73,17 @@ struct Outcome {
   Measurement measurement;
   std::vector<std::string> notes{};  ///< what the user is to be told of it
 };
+/// What a rank has no more, and no experiment runs on it without.
+enum class Loss { nothing, device, device_answer, python };
+/// "device lost by": the ranks follow.
+[[nodiscard]] const EnumTexts& texts_of(Loss);
 /// The member left the attempt and its group; whatever it held is free again.
 struct Gone {
   std::uint64_t attempt = 0;
   Status status = Status::failed;
   std::string reason;
   bool is_cause = false;  ///< it failed by itself; else because others did, or was told to leave
-  bool has_lost_device = false;      ///< it can not be given any other
-  bool is_device_silent = false;     ///< … because its device does not answer
+  Loss loss = Loss::nothing;
   std::string details{};             ///< of the cause, for people: Python's traceback
   std::vector<std::string> notes{};  ///< what the user is to be told of the experiment
 };

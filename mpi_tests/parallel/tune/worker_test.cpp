@@ -180,8 +180,7 @@ TEST_F(WorkerTest, ARankWhoseDeviceIsSilentTakesNoExperimentAnyMore) {
   ASSERT_EQ(mailbox.gone.size(), 2U);
   for (const message::Gone& gone : mailbox.gone) {
     EXPECT_TRUE(gone.is_cause);
-    EXPECT_TRUE(gone.has_lost_device);
-    EXPECT_TRUE(gone.is_device_silent);
+    EXPECT_EQ(gone.loss, message::Loss::device_answer);
   }
   EXPECT_EQ(mailbox.gone[0].reason.find("has no device any more"), std::string::npos);
   EXPECT_NE(mailbox.gone[1].reason.find("has no device any more"), std::string::npos);

@@ -105,8 +105,7 @@ DSTUNE_FIELDS(Quit, exit_code, finalize)
 DSTUNE_FIELDS(Ready, attempt)
 DSTUNE_FIELDS(Progress, attempt, steps, slowest)
 DSTUNE_FIELDS(Outcome, attempt, measurement, notes)
-DSTUNE_FIELDS(Gone, attempt, status, reason, is_cause, has_lost_device, is_device_silent, details,
-              notes)
+DSTUNE_FIELDS(Gone, attempt, status, reason, is_cause, loss, details, notes)
 DSTUNE_FIELDS(Profile, attempt, task, ranks, timeout, rest)
 DSTUNE_FIELDS(Profiled, attempt, profile, outside, gpu_outside)
 }  // namespace message
@@ -186,7 +185,8 @@ TEST(ArchiveValuesTest, EveryMemberOfMessagesSurvives) {
   expect_message_survives(Ready{4});
   expect_message_survives(Progress{5, 6, 0.25});
   expect_message_survives(Outcome{3, test::full_measurement(), {"a note"}});
-  expect_message_survives(Gone{4, Status::timed_out, "why", true, true, true, "trace", {"a note"}});
+  expect_message_survives(
+      Gone{4, Status::timed_out, "why", true, Loss::device, "trace", {"a note"}});
   expect_message_survives(Profile{8, test::full_task(), {1, 2}, 60, 1.5});
   expect_message_survives(Profiled{8, test::full_profile(), 1 << 20, 3 << 20});
   expect_every_member_survives<JobInput>(

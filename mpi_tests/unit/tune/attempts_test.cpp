@@ -330,9 +330,9 @@ TEST_F(AttemptsTest, WhatALimitSaysIsNotReplaced) {
 
 TEST_F(AttemptsTest, AMemberIsLostAndOneIsWithoutADevice) {
   const Attempts::Number number = run({0, 1, 2, 3});
-  message::Gone without{number, Status::failed, "an illegal address", true, true, false};
+  message::Gone without{number, Status::failed, "an illegal address", true, message::Loss::device};
   machine_.on(3, without, at(1));
-  without = {number, Status::failed, "late", true, true, true};
+  without = {number, Status::failed, "late", true, message::Loss::device_answer};
   machine_.on(2, without, at(2));
   gone(0, number, 3);
   machine_.tick(at(1 + grace_s + 5));

@@ -122,6 +122,23 @@ TEST_F(ControllerTest, NeitherIsOneWhoseDeviceDoesNotAnswer) {
   EXPECT_EQ(result.code, ExitCode::ok);
 }
 
+TEST_F(ControllerTest, AScriptThatKeepsPythonCostsOneRankAndIsNotTriedAgain) {
+  const PlannedSpace members = space(4, {1});
+  const std::string keeps = "z0_gas1_tmbspg2_ng1";
+  FakeWorkers workers({{keeps, Behaviour::stuck_python}});
+
+  const Run result = run(members, workers, 3);
+
+  EXPECT_EQ(workers.times_ran(keeps), 1);
+  const Record& failed = *result.board.rows()[1].record;
+  EXPECT_EQ(failed.attempt, 1);
+  EXPECT_NE(failed.measurement.reason.find("late; no answer from Python on rank"),
+            std::string::npos)
+      << failed.measurement.reason;
+  EXPECT_EQ(result.board.rows()[3].record->measurement.status, Status::ok);
+  EXPECT_EQ(result.code, ExitCode::ok);
+}
+
 TEST_F(ControllerTest, WhatMayHaveKilledTheJobRunsAloneFirst) {
   const PlannedSpace members = space(6, {1});
   const auto name = [&](std::size_t row) { return members.members[row].planned.experiment.name; };

@@ -27,6 +27,19 @@ std::optional<Mailbox::Message> FakeWorkers::try_receive() {
   return message;
 }
 
+message::Loss FakeWorkers::loss_of(Behaviour behaviour) {
+  switch (behaviour) {
+    case Behaviour::loses_device:
+      return message::Loss::device;
+    case Behaviour::silent_device:
+      return message::Loss::device_answer;
+    case Behaviour::stuck_python:
+      return message::Loss::python;
+    default:
+      return message::Loss::nothing;
+  }
+}
+
 void FakeWorkers::answer(int world_rank, const dstune::Message& message) {
   answers_.push({world_rank, encode(message)});
 }
@@ -35,7 +48,7 @@ void FakeWorkers::assigned(int world_rank, const message::Assign& assign) {
   was_slot_taken_twice_ = was_slot_taken_twice_ || !busy_.insert(world_rank).second;
   assigns_[assign.attempt] = assign;
   if (assign.is_risky) risky_.insert(assign.experiment);
-  EXPECT_FALSE(without_device_.contains(world_rank)) << "it has no device any more";
+  EXPECT_FALSE(unusable_.contains(world_rank)) << "it has lost its device, or Python";
   const Behaviour behaviour = behaviours_[assign.experiment];
   const bool is_leader = assign.world_ranks.front() == world_rank;
   if (is_leader) ran_.push_back(assign.experiment);
@@ -55,14 +68,13 @@ void FakeWorkers::assigned(int world_rank, const message::Assign& assign) {
     const std::string seen = "a member has left the group";
     answer(world_rank, message::Gone{assign.attempt, Status::failed,
                                      is_leader ? seen : "rank 1: a bug", !is_leader});
-  } else if ((behaviour == Behaviour::loses_device || behaviour == Behaviour::silent_device) &&
+  } else if (loss_of(behaviour) != message::Loss::nothing &&
              assign.world_ranks.back() == world_rank) {
     busy_.erase(world_rank);
-    without_device_.insert(world_rank);
-    const bool is_silent = behaviour == Behaviour::silent_device;
+    unusable_.insert(world_rank);
+    const char* const reason = behaviour == Behaviour::loses_device ? "an illegal address" : "late";
     answer(world_rank,
-           message::Gone{assign.attempt, Status::failed, is_silent ? "late" : "an illegal address",
-                         true, true, is_silent});
+           message::Gone{assign.attempt, Status::failed, reason, true, loss_of(behaviour)});
   } else if (behaviour == Behaviour::silent_member && !is_leader) {
     dead_.insert(world_rank);
   } else {

@@ -25,8 +25,9 @@ enum class Behaviour {
   throws,
   member_throws,
   silent_member,
-  loses_device,  ///< that of its highest rank, each time
-  silent_device  ///< likewise, since it does not answer
+  loses_device,   ///< that of its highest rank, each time
+  silent_device,  ///< likewise, since it does not answer
+  stuck_python    ///< of its highest rank, too
 };
 
 /// Workers in memory: they answer as real ones would, at once.
@@ -57,6 +58,7 @@ class FakeWorkers : public Mailbox {
   }
 
  private:
+  static message::Loss loss_of(Behaviour behaviour);
   void answer(int world_rank, const dstune::Message& message);
   void assigned(int world_rank, const message::Assign& assign);
   void went(int world_rank, std::uint64_t attempt);
@@ -69,7 +71,7 @@ class FakeWorkers : public Mailbox {
   std::set<std::uint64_t> waiting_for_incumbent_;
   std::set<int> busy_;
   std::set<int> dead_;
-  std::set<int> without_device_;
+  std::set<int> unusable_;
   std::set<std::string> risky_;
   std::vector<std::string> ran_;
   std::map<std::string, std::vector<IncumbentEstimate>> incumbents_;

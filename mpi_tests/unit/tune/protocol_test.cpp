@@ -137,12 +137,12 @@ TEST(JobInputTest, KeepsThePlugin) {
 }
 
 TEST(ProtocolTest, GoneAndQuitKeepTheirWords) {
-  const auto gone = round_trip(message::Gone{4, Status::timed_out, "why", true, true, true});
+  const auto gone =
+      round_trip(message::Gone{4, Status::timed_out, "why", true, message::Loss::python});
   EXPECT_EQ(gone.status, Status::timed_out);
   EXPECT_EQ(gone.reason, "why");
   EXPECT_TRUE(gone.is_cause);
-  EXPECT_TRUE(gone.has_lost_device);
-  EXPECT_TRUE(gone.is_device_silent);
+  EXPECT_EQ(gone.loss, message::Loss::python);
 
   const auto quit = round_trip(message::Quit{75, false});
   EXPECT_EQ(quit.exit_code, 75);

@@ -136,8 +136,7 @@ void Attempts::on_gone(Number number, Attempt& attempt, int source, const messag
                        Moment now) {
   attempt.left.insert(source);
   attempt.notes.insert(attempt.notes.end(), gone.notes.begin(), gone.notes.end());
-  if (gone.has_lost_device)
-    (gone.is_device_silent ? attempt.silent_devices : attempt.without_device).insert(source);
+  if (gone.loss != message::Loss::nothing) attempt.losses[gone.loss].insert(source);
   if (!attempt.has_gone_members || gone.is_cause) events_.emplace_back(Failed{number, gone.reason});
   attempt.has_gone_members = true;
   if (attempt.state != Attempt::State::aborting) {
@@ -256,20 +255,21 @@ void Attempts::conclude(Number number, Moment now) {
   ended.measurement.world_ranks = attempt.members;
   ended.details = attempt.details;
   ended.notes = attempt.notes;
+  const auto has_loss = [&](int member) {
+    return std::ranges::any_of(attempt.losses,
+                               [&](const auto& one) { return one.second.contains(member); });
+  };
   for (const int member : attempt.members) {
     const bool is_lost = !attempt.left.contains(member);
     if (is_lost) ended.lost.push_back(member);
-    if (is_lost || attempt.without_device.contains(member) ||
-        attempt.silent_devices.contains(member))
-      ended.unusable.push_back(member);
+    if (is_lost || has_loss(member)) ended.unusable.push_back(member);
   }
   lost_.insert(ended.lost.begin(), ended.lost.end());
   std::string& reason = ended.measurement.reason;
   if (!ended.lost.empty()) reason += "; lost " + text_of({ended.lost.begin(), ended.lost.end()});
-  if (!attempt.without_device.empty())
-    reason += "; device lost by " + text_of(attempt.without_device);
-  if (!attempt.silent_devices.empty())
-    reason += "; no answer from the device of " + text_of(attempt.silent_devices);
+  for (const auto& [loss, ranks] : attempt.losses)
+    reason += fmt::format("; {} {}", to_text(loss), text_of(ranks));
+  ended.is_of_script = attempt.losses.contains(message::Loss::python);
   ended.is_aborted = true;
   ended.is_given_up = attempt.is_given_up;
   ended.is_cut_short = stopping_since_.has_value();

@@ -65,7 +65,8 @@ class Attempts {
     bool is_given_up = false;   ///< … by limits, deaths or orders, and not since a member failed
     bool is_cut_short = false;  ///< by stop(), so that it says nothing of the experiment
     std::vector<int> lost{};    ///< members that did not answer
-    std::vector<int> unusable{};       ///< these and those without a device, ascending
+    std::vector<int> unusable{};       ///< these and those with a loss, ascending
+    bool is_of_script = false;         ///< … since its code does not give Python back
     std::string details{};             ///< of the failure, for people: lines
     std::vector<std::string> notes{};  ///< what the user is to be told of it
   };
@@ -115,9 +116,9 @@ class Attempts {
     double slowest_step_s = 0;
     std::vector<std::string> notes;  ///< of members that have left
     std::set<int> ready;
-    std::set<int> left;            ///< have answered for the last time
-    std::set<int> without_device;  ///< of these, those that lost theirs
-    std::set<int> silent_devices;  ///< … because it does not answer
+    std::set<int> left;  ///< have answered for the last time
+    /// Of these, who can not be used any more.
+    std::map<message::Loss, std::set<int>> losses;
     bool has_gone_members = false;
     bool is_alone = true;
     bool has_nodes = true;  ///< … on its nodes

@@ -169,7 +169,8 @@ void Controller::take(Attempts::Ended ended) {
                         ended.finished_at, ended.is_alone});
     return;
   }
-  if (!ended.unusable.empty() && agenda_.try_again(run)) {
+  // A script that does not give Python back would take the next ranks, too.
+  if (!ended.unusable.empty() && !ended.is_of_script && agenda_.try_again(run)) {
     listeners_.journal.add(event::lost(search_.keys[row], experiment.name, ended.unusable));
     return;
   }

@@ -147,16 +147,21 @@ void Worker::leave(const std::vector<int>& world_ranks, Status status, std::stri
                    bool is_cause, const std::string& details) {
   context_.groups->abandon(world_ranks);
   device_state_ = context_.device->drain(std::chrono::duration<double>(drain_timeout_s_));
-  const bool is_given_up = device_state_ != DeviceState::drained;
-  if (is_given_up) context_.groups->give_up_device();
-  const bool is_stuck = context_.engine != nullptr && context_.engine->is_stuck();
+  auto loss = message::Loss::nothing;
+  if (pretends_lost_device_) loss = message::Loss::device;
+  if (device_state_ != DeviceState::drained) {
+    context_.groups->give_up_device();
+    loss =
+        device_state_ == DeviceState::silent ? message::Loss::device_answer : message::Loss::device;
+  } else if (context_.engine != nullptr && context_.engine->is_stuck()) {
+    loss = message::Loss::python;
+  }
   std::vector<std::string> notes;
   if (context_.engine != nullptr) notes = context_.engine->take_notes();
   reason = printable(reason);
   if (is_cause) reason.insert(0, "rank " + std::to_string(context_.topology->world_rank) + ": ");
-  send(message::Gone{attempt_, status, std::move(reason), is_cause,
-                     pretends_lost_device_ || is_given_up || is_stuck,
-                     device_state_ == DeviceState::silent, details, std::move(notes)});
+  send(message::Gone{attempt_, status, std::move(reason), is_cause, loss, details,
+                     std::move(notes)});
 }
 
 /// Nobody takes a rank out of the job that lost its device in a profiling.
