@@ -23,10 +23,23 @@ using products::padded;
 using products::PanelProduct;
 using products::workspace_alignment;
 
-/// A product in the types it is asked for, or over panels where the processor has no code for them.
+/// oneDNN 3 loses strides beside a dimension of 1: its products of vectors take rows that lie apart
+/// for dense ones (seen in 3.7).
+bool is_a_vector_that_lies_apart(const MatmulShape& shape) {
+  const bool is_dense =
+      shape.row_of_a() == (shape.transpose_a ? shape.m : shape.k) && shape.row_of_c() == shape.n;
+  return !is_dense && (shape.m == 1 || shape.n == 1 || shape.k == 1);
+}
+
+/// A product in the types it is asked for, or over panels, which are dense and in fp32, where
+/// oneDNN has no right code for it.
 class Product {
  public:
   explicit Product(const MatmulShape& shape) {
+    if (is_a_vector_that_lies_apart(shape)) {
+      panels_.emplace(shape);
+      return;
+    }
     try {
       direct_.emplace(shape);
     } catch (const dnnl::error&) {

@@ -1,5 +1,5 @@
 #pragma once
-/// Matrix products in types that the processor has no code for, by fp32 ones over panels.
+/// Matrix products that oneDNN has no code for, by dense fp32 ones over panels.
 
 #include <algorithm>
 #include <cstddef>
@@ -38,7 +38,7 @@ inline void convert_rows(DType to, void* y, std::int64_t y_stride, DType from, c
   }
 }
 
-/// A matrix product of 16-bit operands by fp32 products, for processors without code for the type.
+/// A matrix product of any operands by dense fp32 products.
 ///
 /// Two of the three matrices contain the longest dimension. They are converted a panel of it at a
 /// time, small enough to stay in cache until it is used; the third is converted as a whole, so the

@@ -184,6 +184,22 @@ TEST_P(MatmulTest, RowsMayLieApart) {
   }
 }
 
+TEST_P(MatmulTest, ASingleRowOrColumnMayLieApart) {
+  for (int flags = 0; flags < 4; ++flags) {
+    for (MatmulShape shape : {MatmulShape{.m = 1, .n = 65, .k = 33},
+                              {.m = 7, .n = 1, .k = 33},
+                              {.m = 7, .n = 65, .k = 1},
+                              {.m = 1, .n = 1, .k = 33}}) {
+      shape.transpose_a = (flags & 1) != 0;
+      shape.transpose_b = (flags & 2) != 0;
+      shape.type = shape.out_type = type();
+      shape.stride_a = 40;
+      shape.stride_c = 72;
+      check(shape);
+    }
+  }
+}
+
 TEST_P(MatmulTest, AddsUpLongSumsOnce) {
   for (const bool accumulate : {false, true}) {
     check({.m = 3,
@@ -193,6 +209,13 @@ TEST_P(MatmulTest, AddsUpLongSumsOnce) {
            .has_bias = true,
            .type = type(),
            .out_type = DType::f32});
+    for (const bool is_row : {false, true})
+      check({.m = is_row ? 1 : 3,
+             .n = is_row ? 5 : 1,
+             .k = 7001,
+             .accumulate = accumulate,
+             .type = type(),
+             .out_type = DType::f32});
   }
 }
 
