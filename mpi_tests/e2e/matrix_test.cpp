@@ -28,7 +28,7 @@ struct Dimension {
 };
 enum Place : std::size_t { workload, tuner, ending, ranks, size, start, num_dimensions };
 const std::array<Dimension, num_dimensions> dimensions = {{
-    {"workload", {"replay", "plugin", "step"}},
+    {"workload", {"replay", "plugin", "step", "engine"}},
     {"tuner", {"gridsearch", "random", "model_based", "race"}},
     {"ending",
      {"no_group", "pruned", "infeasible", "one", "two", "failed", "out_of_memory", "timed_out",
@@ -46,7 +46,9 @@ bool is_possible(const Cell& cell) {
   return cell[ending] != "infeasible" || cell[workload] == "step";
 }
 
-std::vector<Cell> all_cells() {
+/// Those of which the predicate holds.
+template <class Predicate>
+std::vector<Cell> cells_where(Predicate is_taken) {
   std::vector<Cell> cells{{}};
   for (std::size_t place = 0; place < num_dimensions; ++place) {
     std::vector<Cell> longer;
@@ -57,8 +59,12 @@ std::vector<Cell> all_cells() {
       }
     cells = std::move(longer);
   }
-  std::erase_if(cells, [](const Cell& cell) { return !is_possible(cell); });
+  std::erase_if(cells, [&](const Cell& cell) { return !is_possible(cell) || !is_taken(cell); });
   return cells;
+}
+
+std::vector<Cell> all_cells() {
+  return cells_where([](const Cell&) { return true; });
 }
 
 using Value = std::pair<std::size_t, std::string>;
@@ -72,13 +78,13 @@ std::set<Pair> pairs_of(const Cell& cell) {
   return pairs;
 }
 
-/// Few cells in which every two values that can meet do; of equal ones the cheaper.
-std::vector<Cell> cells_with_all_pairs() {
-  const std::vector<Cell> cells = all_cells();
+/// The cells in which most pairs of values meet that did not meet in those before; of equal ones
+/// the cheaper, until all pairs have met.
+std::vector<Cell> with_most_pairs(const std::vector<Cell>& cells, std::size_t at_most) {
   std::set<Pair> left;
   for (const Cell& cell : cells) left.merge(pairs_of(cell));
   std::vector<Cell> chosen;
-  while (!left.empty()) {
+  while (!left.empty() && chosen.size() < at_most) {
     const Cell* best = nullptr;
     std::size_t most = 0;
     for (const Cell& cell : cells) {
@@ -94,13 +100,21 @@ std::vector<Cell> cells_with_all_pairs() {
   return chosen;
 }
 
+std::vector<Cell> cells_with_all_pairs() {
+  const auto cells = cells_where([](const Cell& cell) { return cell[workload] != "engine"; });
+  return with_most_pairs(cells, cells.size());
+}
+
 /// Those of a replay; one that is resumed was fresh before.
 std::vector<Cell> cells_of_replay() {
-  std::vector<Cell> cells = all_cells();
-  std::erase_if(cells, [](const Cell& cell) {
-    return cell[workload] != "replay" || cell[start] != "resumed";
-  });
-  return cells;
+  return cells_where(
+      [](const Cell& cell) { return cell[workload] == "replay" && cell[start] == "resumed"; });
+}
+
+/// The engine meets each value of each dimension; a job of it takes many seconds.
+std::vector<Cell> cells_of_engine() {
+  const auto cells = cells_where([](const Cell& cell) { return cell[workload] == "engine"; });
+  return with_most_pairs(cells, dimensions[ending].values.size());
 }
 
 bool all_fail(const Cell& cell) {
@@ -111,6 +125,35 @@ int expected_code(const Cell& cell) {
   if (cell[ending] == "no_group" || cell[ending] == "pruned") return bad_input;
   return cell[ending] == "infeasible" || all_fail(cell) ? nothing_feasible : done;
 }
+
+/// Ends as the cell says; "one" and "two" end well.
+constexpr const char* script = R"(import argparse
+import time
+
+import deepspeed
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--ending", default="")
+args = deepspeed.add_config_arguments(parser).parse_args()
+deepspeed.init_distributed()
+if args.ending == "failed":
+    raise ValueError("as it was told")
+if args.ending == "out_of_memory":
+    raise MemoryError
+while args.ending == "timed_out":
+    time.sleep(0.01)
+model = torch.nn.Linear(8, 8)
+data = torch.utils.data.TensorDataset(torch.randn(4096, 8))
+engine, _, loader, _ = deepspeed.initialize(
+    args=args, model=model, model_parameters=model.parameters(), training_data=data)
+is_first = engine.zero_optimization_stage() == 0 and engine.train_micro_batch_size_per_gpu() == 2
+if args.ending == "first_failed" and is_first:
+    raise ValueError("as it was told")
+for x, in loader:
+    engine.backward(engine(x).square().mean())
+    engine.step()
+)";
 
 /// The smallest micro-batch; what the plug-in does wrong it does with that one.
 constexpr int smallest = 2;
@@ -187,11 +230,17 @@ class MatrixTest : public testing::TestWithParam<Cell> {
           {"type", "plugin"}, {"library", "libmine.so"}, {"do", plugin_action(cell_)}};
       std::filesystem::copy_file(std::string(DSTUNE_TEST_PLUGINS) + "/libtest_plugin_good.so",
                                  job_.folder() / "libmine.so");
+    } else if (cell_[workload] == "engine") {
+      space["dstune"]["workload"] = {{"type", "deepspeed"}, {"python", engine_python()}};
+      space["dstune"]["training_command"] = "deepspeed train.py --ending " + cell_[ending];
+      space["optimizer"]["params"]["torch_adam"] = true;
+      job_.write_text("train.py", script);
     } else {
       command_.environment["DSTUNE_INJECT"] = injection(cell_);
     }
     if (cell_[ending] == "timed_out")
-      command_.args.insert(command_.args.end(), {"--trial-timeout", "1s"});
+      command_.args.insert(command_.args.end(),
+                           {"--trial-timeout", cell_[workload] == "engine" ? "5s" : "1s"});
     job_.write("config.json", tiny_gpt2_config());
     job_.write("space.json", space);
   }
@@ -239,6 +288,7 @@ class MatrixTest : public testing::TestWithParam<Cell> {
 };
 
 TEST_P(MatrixTest, EndsRightlyAndSaysWhy) {
+  if (cell_[workload] == "engine" && engine_python().empty()) GTEST_SKIP() << no_engine_python;
   run_once();
   if (cell_[start] == "fresh" || expected_code(cell_) == bad_input || HasFailure()) return;
   const auto before = journal(job_);
@@ -256,6 +306,7 @@ std::string name_of(const testing::TestParamInfo<Cell>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Pairs, MatrixTest, testing::ValuesIn(cells_with_all_pairs()), name_of);
+INSTANTIATE_TEST_SUITE_P(Engine, MatrixTest, testing::ValuesIn(cells_of_engine()), name_of);
 INSTANTIATE_TEST_SUITE_P(Replay, MatrixTest, testing::ValuesIn(cells_of_replay()), name_of);
 // The full product, by --gtest_filter and --gtest_also_run_disabled_tests.
 INSTANTIATE_TEST_SUITE_P(DISABLED_All, MatrixTest, testing::ValuesIn(all_cells()), name_of);
