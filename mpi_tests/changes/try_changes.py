@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Applies the example changes of this folder, all together, builds and runs them.
 
-    try_changes.py CHECKOUT FOLDER [CHANGE.diff ...]
+    try_changes.py CHECKOUT FOLDER [--apply-only] [CHANGE.diff ...]
 
 The work is done in a copy of CHECKOUT in FOLDER. The head of a diff says in lines `build: TARGET ...` and
 `run: COMMAND` what is built and what must succeed then, in the build folder. Each diff also applies alone.
@@ -64,6 +64,7 @@ def main():
     parser.add_argument("checkout", type=pathlib.Path)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("changes", type=pathlib.Path, nargs="*")
+    parser.add_argument("--apply-only", action="store_true", help="build and run nothing")
     options = parser.parse_args()
     here = pathlib.Path(__file__).resolve().parent
     changes = [path.resolve() for path in options.changes] or sorted(here.glob("*.diff"))
@@ -73,6 +74,8 @@ def main():
         patch(change, copy, "--check")
     for change in changes:
         patch(change, copy)
+    if options.apply_only:
+        return
     configure(copy, build)
     targets = {target for change in changes for line in lines_of(change, "build") for target in line.split()}
     call(["cmake", "--build", str(build), "--parallel", str(os.cpu_count()), "--target", *sorted(targets)],

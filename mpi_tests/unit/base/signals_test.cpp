@@ -26,12 +26,12 @@ int take_one_of_each() {
 
 TEST(StopSignalsTest, AreTakenByWhoAsksForThem) {
   // In a process of its own, since a mask stays.
-  GTEST_FLAG_SET(death_test_style, "fast");
+  testing::GTEST_FLAG(death_test_style) = "fast";
   EXPECT_EXIT(_exit(take_one_of_each()), testing::ExitedWithCode(0), "");
 }
 
 TEST(StopSignalsTest, ThreadsInheritTheMask) {
-  GTEST_FLAG_SET(death_test_style, "fast");
+  testing::GTEST_FLAG(death_test_style) = "fast";
   EXPECT_EXIT(
       {
         block_stop_signals();

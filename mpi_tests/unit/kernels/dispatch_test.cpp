@@ -28,7 +28,7 @@ TEST(DispatchTest, ChoosesTheBestTable) {
 
 TEST(DispatchTest, RefusesAnUnknownTable) {
   // In a process of its own, started afresh, since the choice is made once.
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(
       {
         setenv("DSTUNE_CPU_KERNELS", "abacus", 1);

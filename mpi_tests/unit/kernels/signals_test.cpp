@@ -103,13 +103,13 @@ int compute_with_a_handler() {
 
 // In a child of one thread: no thread may be older than the mask.
 TEST(SignalsTest, LeaveProductsAlone) {
-  GTEST_FLAG_SET(death_test_style, "fast");
+  testing::GTEST_FLAG(death_test_style) = "fast";
   EXPECT_EXIT(_exit(compute_while_one_thread_takes_signals()), testing::ExitedWithCode(0), "");
 }
 
 // Shows that a machine has the fault at all: it ends by SIGABRT or SIGSEGV on those with AVX-512.
 TEST(SignalsTest, DISABLED_AHandlerCorruptsTheHeap) {
-  GTEST_FLAG_SET(death_test_style, "fast");
+  testing::GTEST_FLAG(death_test_style) = "fast";
   EXPECT_EXIT(
       _exit(compute_with_a_handler()), [](int status) { return WIFSIGNALED(status); }, "");
 }
