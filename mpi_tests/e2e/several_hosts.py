@@ -94,12 +94,14 @@ class Hosts:
     def command(self, mpirun, ranks, words):
         places = ",".join(f"{address}:{count}" for address, count in zip(self.addresses, ranks) if count)
         subnet = "10.77.0.0/24"
+        # Of a host that mpirun itself is on, Open MPI 5 counts fewer slots than are named.
+        even = f"ppr:{ranks[0]}:node" if len({count for count in ranks if count}) == 1 else "slot"
         links = ["--mca", "btl_tcp_if_include", subnet, "--bind-to", "none"]
         options = {
             "Open MPI 4": ["--mca", "plm_rsh_agent", str(self.agent), "--host", places, "--enable-recovery", *links,
                            "--mca", "btl", "self,vader,tcp", "--mca", "oob_tcp_if_include", subnet],
             "Open MPI 5": ["--prtemca", "plm_ssh_agent", str(self.agent), "--host", places, *links,
-                           "--map-by", ":oversubscribe", "--mca", "btl", "self,sm,tcp", "--mca", "pml", "ob1"],
+                           "--map-by", f"{even}:oversubscribe", "--mca", "btl", "self,sm,tcp", "--mca", "pml", "ob1"],
             "MPICH": ["-launcher", "ssh", "-launcher-exec", str(self.agent), "-hosts", places, "-iface",
                       f"v{self.names[0]}", "-localhost", self.addresses[0]],
         }[self.launcher]

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "dstune/model/module_names.hpp"
 #include "products.hpp"
@@ -331,6 +332,13 @@ std::string Machine::refusal(const GroupShape& shape) const {
         "--exclude leave {} rank(s) on {} node(s): name more hosts or slots, or take smaller "
         "groups",
         shape.num_gpus, shape.num_nodes, num_ranks(), ranks_of_node.size());
+  }
+  if (num_ranks() >= shape.size() && static_cast<int>(ranks_of_node.size()) >= shape.num_nodes) {
+    return fmt::format(
+        "groups of {0} ranks on each of {1} node(s) are asked for, but the job's ranks are {2} on "
+        "its nodes: place {0} on each (mpirun --map-by ppr:{0}:node, srun --ntasks-per-node={0}), "
+        "or take smaller groups",
+        shape.num_gpus, shape.num_nodes, fmt::join(ranks_of_node, " + "));
   }
   return fmt::format(
       "groups of {} ranks on each of {} node(s) are asked for, but the job has {} rank(s) on {} "

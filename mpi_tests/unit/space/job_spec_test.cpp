@@ -309,6 +309,12 @@ TEST_F(ReadJobTest, GroupsMustFitTheMachine) {
   const auto found = problems(R"({"dstune": {"resources": {"num_gpus": 4, "num_nodes": 2}}})");
   ASSERT_EQ(found.size(), 1U);
   EXPECT_THAT(found[0].message, HasSubstr("mpirun -np 8"));
+  machine_ = Machine{{3, 1}};
+  const auto badly_placed =
+      problems(R"({"dstune": {"resources": {"num_gpus": 2, "num_nodes": 2}}})");
+  ASSERT_EQ(badly_placed.size(), 1U);
+  EXPECT_THAT(badly_placed[0].message, HasSubstr("are 3 + 1 on its nodes: place 2 on each"));
+  machine_ = Machine{{4, 2}};
   EXPECT_THAT(
       places(R"({"dstune": {"resources": {"num_gpus": 0, "nodes": 1}}})"),
       testing::UnorderedElementsAre("1 /dstune/resources/nodes", "1 /dstune/resources/num_gpus"));
