@@ -1,10 +1,13 @@
 #pragma once
 /// CUDA's runtime without CUDA: writes down what it is asked for and fails where it is told to.
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <map>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -30,6 +33,11 @@ class FakeRuntime : public cuda::Runtime {
   static constexpr cuda::Code no_memory = 2, pending = 600, illegal_address = 700;
 
   std::vector<std::string> calls;
+  /// Of these, those that begin with the words.
+  [[nodiscard]] std::ptrdiff_t num_calls(std::string_view words) const {
+    return std::ranges::count_if(
+        calls, [words](const std::string& call) { return call.starts_with(words); });
+  }
   /// What a function returns instead, until it is taken out.
   std::map<std::string, cuda::Code> failures;
   /// How often it does so, where it is not for ever.
