@@ -210,6 +210,16 @@ TEST_F(DryRunTest, CountsTheTrialsPastTheCapAsPruned) {
   EXPECT_EQ(shown["counts"], Json({{"planned", 3}, {"infeasible", 0}, {"pruned", 9}}));
 }
 
+TEST_F(DryRunTest, AFullDiskUnderItsOutputIsSaid) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"plan", "--format", "json", "space.json"}, {"--help"}}) {
+    const Ended ended = job_.run(
+        {.ranks = 0, .args = words, .launcher = {"sh", "-c", "exec \"$0\" \"$@\" > /dev/full"}});
+    EXPECT_EQ(ended.exit_code, 7) << ended;
+    EXPECT_EQ(count_of(ended.err, "stdout can not be written"), 1) << ended;
+  }
+}
+
 TEST_F(DryRunTest, NeedsNoMpi) {
   // Open MPI finds none of its parts there: whoever starts it fails.
   const std::map<std::string, std::string> no_mpi{{"OPAL_PREFIX", "/nowhere"},

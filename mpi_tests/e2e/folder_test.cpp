@@ -67,6 +67,17 @@ TEST_F(FolderTest, ASecondJobEndsWith7AndTouchesNothing) {
   expect_complete(first.wait());
 }
 
+TEST_F(FolderTest, OneFolderMayHaveResultsAndExperiments) {
+  job_.write("small.json", synthetic_space({1}, {1, 2}, 0.001));
+  for (const char* const option : {"--quiet", "--quiet", "--overwrite", "--overwrite"}) {
+    const Ended ended =
+        job_.run({.args = {option, "--results-dir", "both", "--exps-dir", "both", "small.json"}});
+    ASSERT_EQ(ended.exit_code, 0) << ended;
+    EXPECT_TRUE(job_.exists("both/" + short_name(0, 1) + ".json"));
+    EXPECT_TRUE(job_.exists("both/optimal.json"));
+  }
+}
+
 TEST_F(FolderTest, APlanNeedsNoLock) {
   Process first = start_and_wait();
   const Ended plan = job_.run({.ranks = 0, .args = {"plan", "space.json"}});

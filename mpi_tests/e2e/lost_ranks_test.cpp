@@ -118,6 +118,11 @@ class LostRanksTest : public testing::Test {
     EXPECT_FALSE(ended.is_late || are_left()) << ended;
     EXPECT_LT(Clock::now(), limit) << ended;
     if (loss.recovers && is_in_time) expect_status(loss, ended);
+    if (!loss.recovers &&
+        job_.read_json(results + "exit_status.json")["exit_code"] == stopped_early) {
+      const std::string reason = job_.read_json(results + "exit_status.json")["reason"];
+      EXPECT_EQ(count_of(reason, fmt::format("rank {} died", loss.world_rank)), 1) << reason;
+    }
   }
 
   /// With recovery mpirun says nothing of how the job ended, the file does.

@@ -160,13 +160,20 @@ class EarlyEnd {
   std::optional<JobOptions> options_;
 };
 
+/// Of what says nothing but what it prints.
+int printed(ExitCode ended) {
+  if (!has_lost_output()) return code(ended);
+  report_problem("stdout can not be written: its disk may be full");
+  return code(ExitCode::not_writable);
+}
+
 int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watchdog) {
   EarlyEnd early;
   try {
     CommandLine line = command_line_of(argc, argv);
     if (line.help || line.version) {
       if (is_first_process()) output() << (line.help ? help_text() : version_text());
-      return code(ExitCode::ok);
+      return printed(ExitCode::ok);
     }
     early.know(line.job);
     if (is_first_process())
@@ -182,7 +189,7 @@ int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watc
     log::set_color(line.color.value_or(isatty(STDERR_FILENO) != 0));
     if (line.job.verbose && is_first_process()) describe(line);
     // No MPI: it need not be able to start, and mpirun returns the first process's code.
-    if (line.job.dry_run) return code(is_first_process() ? plan(line.job) : ExitCode::ok);
+    if (line.job.dry_run) return printed(is_first_process() ? plan(line.job) : ExitCode::ok);
     return run_with_mpi(argc, argv, line, watchdog);
   } catch (const UsageError& error) {
     report_problem(error.what());

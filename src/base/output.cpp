@@ -7,6 +7,7 @@
 #include <memory>
 #include <streambuf>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "dstune/base/error.hpp"
@@ -64,6 +65,12 @@ void redirect_output() {
   if (results < 0 || ::dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
     throw IoError(std::string("stdout can not be kept apart: ") + std::strerror(errno));
   redirected = std::make_unique<Redirected>(results).release();
+}
+
+bool has_lost_output() {
+  if (output().flush()) return false;
+  struct stat kind {};
+  return ::fstat(STDOUT_FILENO, &kind) == 0 && !S_ISFIFO(kind.st_mode) && !S_ISSOCK(kind.st_mode);
 }
 
 void flush_output() {

@@ -67,6 +67,11 @@ bool is_own_journal(const std::string& content, bool is_noted) {
   return false;
 }
 
+/// Of what is known of a name: a manifest may have a hundred thousand lines.
+std::uint64_t key_of(const std::string& kind, const std::string& name, const std::string& hash) {
+  return std::stoull(hash128(kind + "\n" + name + "\n" + hash).substr(0, 16), nullptr, 16);
+}
+
 [[noreturn]] void fail_to_write(const std::string& path) {
   throw IoError(fmt::format("can not write {}: {}", path, std::generic_category().message(errno)));
 }
@@ -103,6 +108,10 @@ bool InputFiles::contains(const std::string& path) const {
 
 OwnFiles::OwnFiles(std::string folder, InputFiles inputs)
     : folder_(std::move(folder)), inputs_(std::move(inputs)) {
+  look_for_manifest();
+}
+
+void OwnFiles::look_for_manifest() {
   if (!entries::is_regular(manifest_path())) return;
   const std::optional<std::string> content = entries::content_of(manifest_path());
   // One that is just being made may be there in part.
@@ -112,11 +121,12 @@ OwnFiles::OwnFiles(std::string folder, InputFiles inputs)
   read_manifest();
 }
 
+/// Nobody else uses this object, or the mutex is held.
 void OwnFiles::read_manifest() {
   for (const Line& line : lines()) {
-    if (!line.folder.empty()) know("folder", line.folder, "");
-    if (!line.appended.empty()) know("appended", line.appended, "");
-    if (!line.file.empty()) know("file", line.file, line.hash);
+    if (!line.folder.empty()) known_.insert(key_of("folder", line.folder, ""));
+    if (!line.appended.empty()) known_.insert(key_of("appended", line.appended, ""));
+    if (!line.file.empty()) known_.insert(key_of("file", line.file, line.hash));
   }
 }
 
@@ -144,15 +154,13 @@ std::vector<OwnFiles::Line> OwnFiles::lines() const {
 
 bool OwnFiles::knows(const std::string& kind, const std::string& name,
                      const std::string& hash) const {
-  const std::string key = hash128(kind + "\n" + name + "\n" + hash);
   const std::lock_guard lock(mutex_);
-  return known_.contains(std::stoull(key.substr(0, 16), nullptr, 16));
+  return known_.contains(key_of(kind, name, hash));
 }
 
 void OwnFiles::know(const std::string& kind, const std::string& name, const std::string& hash) {
-  const std::string key = hash128(kind + "\n" + name + "\n" + hash);
   const std::lock_guard lock(mutex_);
-  known_.insert(std::stoull(key.substr(0, 16), nullptr, 16));
+  known_.insert(key_of(kind, name, hash));
 }
 
 bool OwnFiles::is_own(const std::string& file) const {
@@ -226,6 +234,8 @@ bool OwnFiles::owns_folder(const std::string& name) const {
 void OwnFiles::begin() {
   const std::lock_guard lock(mutex_);
   if (manifest_) return;
+  // Where one folder has results and experiments, the other of the two has begun it.
+  if (!has_manifest_) look_for_manifest();
   if (!has_manifest_ && entries::status_of(manifest_path()))
     throw IoError(manifest_path() + " is not dstune-mpi's: move it away");
   if (!has_manifest_ && !adopted_.empty()) {

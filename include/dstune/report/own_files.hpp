@@ -86,6 +86,7 @@ class OwnFiles {
   };
   [[nodiscard]] std::string manifest_path() const;
   [[nodiscard]] std::vector<Line> lines() const;
+  void look_for_manifest();
   void read_manifest();
   [[nodiscard]] std::string obstacle_now(const std::string& file, std::string_view content);
   [[nodiscard]] bool knows(const std::string& kind, const std::string& name,

@@ -54,6 +54,8 @@ class Watchdog {
   void lose(int world_rank);
   /// World ranks that are lost, and how: "died", "does not answer". None ever comes back.
   [[nodiscard]] std::map<int, std::string> lost_ranks() const;
+  /// "rank 1 died", where the launcher stops the others for it; empty: none, or it lets them live.
+  [[nodiscard]] std::string who_died() const;
 
   /// The job's code is decided, and what follows is collective: the process leaves with the code
   /// where another rank dies in it, or where it takes longer than 20 s.

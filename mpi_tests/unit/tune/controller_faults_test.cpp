@@ -199,6 +199,15 @@ TEST_F(ControllerTest, WhatARankWasSeenToDieInIsBlamedSooner) {
   EXPECT_EQ(result.board.rows()[1].record->measurement.status, Status::failed);
 }
 
+TEST(JobEndTest, ALossForWhichTheLauncherStopsTheJobIsNamed) {
+  JobEnd end{.signals = [] { return 1; }};
+  EXPECT_EQ(end.reason({}), "a signal to stop");
+  end.who_died = [] { return std::string(); };
+  EXPECT_EQ(end.reason({}), "a signal to stop");
+  end.who_died = [] { return std::string("rank 1 died"); };
+  EXPECT_EQ(end.reason({}), "rank 1 died, and the launcher stops the job");
+}
+
 TEST_F(ControllerTest, WithoutAnyDeviceTheJobEndsAndKeepsItsResults) {
   const PlannedSpace members = space(5, {1});
   FakeWorkers workers({{"z0_gas1_tmbspg4_ng1", Behaviour::loses_device}});

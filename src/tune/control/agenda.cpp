@@ -60,8 +60,9 @@ int Agenda::num_deaths(std::size_t row) const {
 bool Agenda::is_blamed(std::size_t row) const {
   const std::string& key = search_.keys[row];
   return search_.history.died_alone.contains(key) &&
-         num_deaths(row) >= (search_.history.seen_to_die.contains(key) ? deaths_until_blamed
-                                                                       : unseen_deaths_until_blamed);
+         num_deaths(row) >= (search_.history.seen_to_die.contains(key)
+                                 ? deaths_until_blamed
+                                 : unseen_deaths_until_blamed);
 }
 
 /// The last jobs died while it was running, and it is not known whether of it.

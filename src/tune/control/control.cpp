@@ -3,6 +3,7 @@
 #include <limits>
 #include <ranges>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -100,12 +101,21 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
                      const std::vector<RankDevice>& devices, const BytesBefore& bytes,
                      const TimeBudget& time, SlotPool& slots, AttemptDriver& driver,
                      const Watchdog& watchdog) {
-  const JobEnd end{time.end_at, [&] { return watchdog.num_stop_signals(); }};
+  const JobEnd end{time.end_at, [&] { return watchdog.num_stop_signals(); },
+                   [&] { return watchdog.who_died(); }};
   const bool is_on_gpus = devices.back().backend == "cuda";
   TrialLimits limits{ready.job, options.trial_timeout_s, is_on_gpus, time.abort_grace_s()};
   ProcessMemoryPredictor memory = memory_predictor(ready, devices, bytes);
   MeasuredMachine machine;
-  const auto is_to_be_ended = [&] { return !end.reason(driver.now()).empty(); };
+  bool is_end_written = false;
+  const auto is_to_be_ended = [&] {
+    const std::string reason = end.reason(driver.now());
+    // mpirun may kill everything a second after the signal.
+    if (!reason.empty() && !std::exchange(is_end_written, true))
+      ready.results->write_exit_status(ExitCode::stopped_early,
+                                       reason + "; the same command resumes");
+    return !reason.empty();
+  };
   // First, so that what engines leave in the processes is in what is measured of these.
   measure_target(ready, driver, is_to_be_ended);
   if (is_predictable(ready)) {
@@ -156,7 +166,10 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
 }  // namespace
 
 std::string JobEnd::reason(Moment now) const {
-  if (signals && signals() > 0) return "a signal to stop";
+  if (signals && signals() > 0) {
+    const std::string died = who_died ? who_died() : "";
+    return died.empty() ? "a signal to stop" : died + ", and the launcher stops the job";
+  }
   return end_at && now.steady >= *end_at ? "the time limit" : "";
 }
 
@@ -224,13 +237,19 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
     ready.journal->commit();
     return end.code;
   });
-  if (end.code == ExitCode::not_writable) end.reason = "results can not be written";
+  const char* const not_written = "results can not be written";
+  if (end.code == ExitCode::not_writable) end.reason = not_written;
+  bool is_folder_ours = false;
   end.code = guarded([&] {
     ready.lock->check();  // or the file is another job's
+    is_folder_ours = true;
     ready.results->write_exit_status(end.code, end.reason);
     return end.code;
   });
   ready.lock.reset();
+  // On a full disk there is room where the lock was.
+  if (is_folder_ours && end.code == ExitCode::not_writable)
+    create_exit_status(ready.results->exit_status_path(), end.code, not_written);
   const message::Quit quit{static_cast<int>(end.code), end.can_finalize};
   for (int rank = 0; rank < topology.world_size; ++rank) mailbox.send(rank, encode(Message(quit)));
   mailbox.flush(5);

@@ -143,7 +143,7 @@ void Controller::retire_lost() {
     if (!retired_.insert(rank).second || !search_.slots.has(rank)) continue;
     search_.slots.retire(rank);
     // Of one that takes part in an experiment its end will tell.
-    if (!awaited.contains(rank))
+    if (!awaited.contains(rank) && !is_stopping_)
       log::warning(fmt::format("lost rank {} while it was idle: not used again", rank));
   }
 }
@@ -199,7 +199,8 @@ void Controller::tell(Attempts::Ended& ended, std::size_t row) {
 /// Takes ranks out of the job that are lost or have no device any more.
 void Controller::retire(Agenda::Next& running, const Attempts::Ended& ended) {
   for (const int rank : ended.unusable) running.reservation.retire(rank);
-  if (ended.unusable.empty()) return;
+  // At the end of the job nobody would use it again.
+  if (ended.unusable.empty() || is_stopping_) return;
   const bool is_one_left = ended.unusable.size() > ended.lost.size();
   log::warning(planned(running.run.row).experiment.name + ": " + ended.measurement.reason +
                ", not used again" +

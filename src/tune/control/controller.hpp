@@ -33,6 +33,8 @@ struct BytesBefore;
 struct JobEnd {
   std::optional<SteadyClock::time_point> end_at{};  ///< nothing is started after it
   std::function<int()> signals{};                   ///< how many have arrived; empty: none will
+  /// "rank 1 died", where its launcher then stops all others; empty: nobody can tell.
+  std::function<std::string()> who_died{};
 
   /// Why the job is to stop now; empty: it is not.
   [[nodiscard]] std::string reason(Moment now) const;

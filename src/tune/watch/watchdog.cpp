@@ -135,6 +135,14 @@ void Watchdog::lose(int world_rank) {
   state_->lost.try_emplace(world_rank, LostRank{.how = "does not answer"});
 }
 
+std::string Watchdog::who_died() const {
+  if (state_->launch.outlives_ranks) return "";
+  const std::lock_guard lock(state_->mutex);
+  for (const auto& [world_rank, lost] : state_->lost)
+    if (lost.is_gone && !lost.exit_code) return fmt::format("rank {} died", world_rank);
+  return "";
+}
+
 std::map<int, std::string> Watchdog::lost_ranks() const {
   const std::lock_guard lock(state_->mutex);
   std::map<int, std::string> ranks;
@@ -223,6 +231,8 @@ void Watchdog::run(const std::stop_token& stop) {
         is_starting = state_->phase == JobPhase::starting;
       }
       if (is_starting) give_up(stopped_early_code, "stopped by a signal before the search began");
+      // A launcher stops the others where a rank has died: the cause is known first.
+      if (state_->board) look_at_peers();
       ++num_stop_signals_;
     }
     // Signals wake it, too, and looks are counted.
