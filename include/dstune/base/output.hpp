@@ -16,8 +16,8 @@ void redirect_output();
 /// Everything that was written is out.
 void flush_output();
 
-/// Whether results that were written have not arrived, as on a full disk. A reader of a pipe who has
-/// left does not miss any.
+/// Whether results that were written have not arrived, as on a full disk. A reader of a pipe who
+/// has left does not miss any.
 [[nodiscard]] bool has_lost_output();
 
 }  // namespace dstune

@@ -87,7 +87,8 @@ TEST_P(DeepSpeedSchemaTest, EveryRowIsAKeyOfDeepSpeed) {
                                              "/scheduler/params"};
   const json::Value keys = keys_of_deepspeed();
   for (const Knob& knob : table().knobs())
-    EXPECT_TRUE(keys.contains(std::string(knob.pointer)) || unseen.contains(knob.pointer)) << knob.pointer;
+    EXPECT_TRUE(keys.contains(std::string(knob.pointer)) || unseen.contains(knob.pointer))
+        << knob.pointer;
 }
 
 TEST_P(DeepSpeedSchemaTest, TypesDefaultsAndRangesAreDeepSpeeds) {
