@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -44,7 +45,9 @@ def launcher_of(mpirun):
     said = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
     if "HYDRA" in said:
         return "MPICH"
-    return next((name for name in ("Open MPI 4", "Open MPI 5") if f"{name[:8]}) {name[9]}." in said), None)
+    # mpiexec of Open MPI 4 calls itself OpenRTE.
+    found = re.search(r"\((?:Open MPI|OpenRTE)\) ([45])\.", said)
+    return f"Open MPI {found[1]}" if found else None
 
 
 def run(*words):
