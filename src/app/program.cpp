@@ -160,7 +160,7 @@ class EarlyEnd {
   std::optional<JobOptions> options_;
 };
 
-/// Of what says nothing but what it prints.
+/// The exit code of a command whose only result is what it prints.
 int printed(ExitCode ended) {
   if (!has_lost_output()) return code(ended);
   report_problem("stdout can not be written: its disk may be full");

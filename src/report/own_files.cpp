@@ -67,7 +67,7 @@ bool is_own_journal(const std::string& content, bool is_noted) {
   return false;
 }
 
-/// Of what is known of a name: a manifest may have a hundred thousand lines.
+/// A short key for what is known of a name: a manifest may have a hundred thousand lines.
 std::uint64_t key_of(const std::string& kind, const std::string& name, const std::string& hash) {
   return std::stoull(hash128(kind + "\n" + name + "\n" + hash).substr(0, 16), nullptr, 16);
 }
@@ -234,7 +234,7 @@ bool OwnFiles::owns_folder(const std::string& name) const {
 void OwnFiles::begin() {
   const std::lock_guard lock(mutex_);
   if (manifest_) return;
-  // Where one folder has results and experiments, the other of the two has begun it.
+  // The other object has begun it where one folder has results and experiments.
   if (!has_manifest_) look_for_manifest();
   if (!has_manifest_ && entries::status_of(manifest_path()))
     throw IoError(manifest_path() + " is not dstune-mpi's: move it away");

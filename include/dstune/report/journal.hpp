@@ -114,7 +114,7 @@ struct History {
   std::map<std::string, int> deaths;  ///< key → how many jobs in a row died while it was running
   /// Of these: at the last one nothing else was running, or ranks of its own group were lost.
   std::set<std::string> died_alone;
-  /// Of these: a rank of its group was seen to be lost, and not only the whole job.
+  /// A rank of its group was seen to be lost, and not only the whole job.
   std::set<std::string> seen_to_die;
   /// key → tries of what failed and is to run again, which is in `finished` no more
   std::map<std::string, int> retried;

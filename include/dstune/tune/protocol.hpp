@@ -73,7 +73,7 @@ struct Outcome {
   Measurement measurement;
   std::vector<std::string> notes{};  ///< what the user is to be told of it
 };
-/// What a rank has no more, and no experiment runs on it without.
+/// A rank that has lost one of these takes no experiment any more.
 enum class Loss { nothing, device, device_answer, python };
 /// "device lost by": the ranks follow.
 [[nodiscard]] const EnumTexts& texts_of(Loss);

@@ -59,6 +59,16 @@ class MatmulTest : public KernelTest {
         std::to_string(shape.m) + "×" + std::to_string(shape.n) + "×" + std::to_string(shape.k));
   }
 
+  /// Rows of a and c lie apart; bits 0 and 1 of `flags` transpose a and b.
+  void check_apart(MatmulShape shape, int flags) {
+    shape.transpose_a = (flags & 1) != 0;
+    shape.transpose_b = (flags & 2) != 0;
+    shape.type = shape.out_type = type();
+    shape.stride_a = 40;
+    shape.stride_c = 72;
+    check(shape);
+  }
+
   /// Forward, and backward where there is no bias.
   void check_activation(const MatmulShape& shape, Activation activation) {
     const std::int64_t count = shape.m * shape.n;
@@ -173,29 +183,19 @@ TEST_P(MatmulTest, RowsMayLieApart) {
   for (int flags = 0; flags < 16; ++flags) {
     if (is_emulated() && flags % 3 != 0) continue;
     MatmulShape shape{.m = 7, .n = 65, .k = 33};
-    shape.transpose_a = (flags & 1) != 0;
-    shape.transpose_b = (flags & 2) != 0;
     shape.accumulate = (flags & 4) != 0;
     shape.has_bias = (flags & 8) != 0;
-    shape.type = shape.out_type = type();
-    shape.stride_a = 40;
-    shape.stride_c = 72;
-    check(shape);
+    check_apart(shape, flags);
   }
 }
 
 TEST_P(MatmulTest, ASingleRowOrColumnMayLieApart) {
   for (int flags = 0; flags < 4; ++flags) {
-    for (MatmulShape shape : {MatmulShape{.m = 1, .n = 65, .k = 33},
-                              {.m = 7, .n = 1, .k = 33},
-                              {.m = 7, .n = 65, .k = 1},
-                              {.m = 1, .n = 1, .k = 33}}) {
-      shape.transpose_a = (flags & 1) != 0;
-      shape.transpose_b = (flags & 2) != 0;
-      shape.type = shape.out_type = type();
-      shape.stride_a = 40;
-      shape.stride_c = 72;
-      check(shape);
+    for (const MatmulShape& shape : {MatmulShape{.m = 1, .n = 65, .k = 33},
+                                     {.m = 7, .n = 1, .k = 33},
+                                     {.m = 7, .n = 65, .k = 1},
+                                     {.m = 1, .n = 1, .k = 33}}) {
+      check_apart(shape, flags);
     }
   }
 }

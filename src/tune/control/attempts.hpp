@@ -117,7 +117,7 @@ class Attempts {
     std::vector<std::string> notes;  ///< of members that have left
     std::set<int> ready;
     std::set<int> left;  ///< have answered for the last time
-    /// Of these, who can not be used any more.
+    /// Members that have left and can not be used any more.
     std::map<message::Loss, std::set<int>> losses;
     bool has_gone_members = false;
     bool is_alone = true;
