@@ -7,6 +7,9 @@
 #include <string>
 #include <string_view>
 
+#ifdef DSTUNE_X86_TABLES
+#include <cpuid.h>
+#endif
 #include <omp.h>
 
 #include "backend_parts.hpp"
@@ -38,10 +41,18 @@ struct Candidate {
 };
 
 #ifdef DSTUNE_X86_TABLES
+/// clang 16's __builtin_cpu_supports has no word for it.
+bool has_f16c() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
 bool has_avx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi") &&
-         __builtin_cpu_supports("bmi2");
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c() &&
+         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
 }
 
 bool has_avx512() {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -36,6 +37,8 @@ bool is_a_vector_that_lies_apart(const MatmulShape& shape) {
 class Product {
  public:
   explicit Product(const MatmulShape& shape) {
+    if (shape.accumulate && shape.has_bias)
+      throw std::invalid_argument("a product with a bias adds to nothing that is there");
     if (is_a_vector_that_lies_apart(shape)) {
       panels_.emplace(shape);
       return;

@@ -223,8 +223,11 @@ TEST_F(RefusalTest, AsksWhatAMistypedCommandMeans) {
   job_.write("space.json", synthetic_space({1}, {1}));
   expect_refused({.ranks = 3, .args = {"plna", "space.json"}}, usage, {"did you mean plan?"});
   expect_refused({.ranks = 0, .args = {"Plan"}}, usage, {"did you mean plan?"});
-  expect_refused({.ranks = 0, .args = {"frobnicate", "space.json"}}, usage,
-                 {"\"frobnicate\" is neither a command nor a file"});
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"frobnicate", "space.json"}, {"version"}})
+    expect_refused({.ranks = 0, .args = words}, usage,
+                   {"\"" + words.front() + "\" is neither a command (plan, help) nor a file"});
+  expect_refused({.ranks = 0, .args = {"plan", "-v"}}, usage, {"-v is neither an option"});
   // A file of such a name is a space.
   job_.write("plane", synthetic_space({1}, {1}));
   EXPECT_EQ(job_.run({.ranks = 0, .args = {"plane", "--dry-run"}}).exit_code, 0);

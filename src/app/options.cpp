@@ -248,8 +248,8 @@ constexpr std::array<std::pair<std::string_view, Verb>, 2> verbs{
     {{"plan", Verb::plan}, {"help", Verb::help}}};
 
 /// The command that the first word asks for; nothing: it is an option or a file. Throws UsageError
-/// where it is a mistyped command: no such file is there, and no file of a space has such a name.
-std::optional<Verb> verb_of(const std::string& word, bool is_followed) {
+/// where it is an unknown command: no such file is there, and no file of a space has such a name.
+std::optional<Verb> verb_of(const std::string& word) {
   std::vector<std::string_view> names;
   for (const auto& [name, verb] : verbs) {
     if (name == word) return verb;
@@ -260,12 +260,9 @@ std::optional<Verb> verb_of(const std::string& word, bool is_followed) {
       std::filesystem::exists(word, ignored))
     return std::nullopt;
   const auto meant = json::nearest(lower_case(word), names);
-  if (!meant && !is_followed) return std::nullopt;
-  throw UsageError(
-      fmt::format("\"{}\" is neither a command nor a file{}", word,
-                  meant ? fmt::format(": did you mean {}?", *meant)
-                        : fmt::format("; the commands are {}, without one a space is run",
-                                      fmt::join(names, ", "))));
+  throw UsageError(fmt::format(
+      "\"{}\" is neither a command ({}) nor a file{}", word, fmt::join(names, ", "),
+      meant ? fmt::format(": did you mean {}?", *meant) : "; --help lists the options"));
 }
 
 /// "--time-limit 10m (600 s)"
@@ -293,7 +290,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   for (int i = 0; i < argc; ++i) {
     line.job.command_line += (i > 0 ? " " : "") + std::string(argv[i]);
   }
-  if (const std::optional<Verb> verb = argc > 1 ? verb_of(argv[1], argc > 2) : std::nullopt) {
+  if (const std::optional<Verb> verb = argc > 1 ? verb_of(argv[1]) : std::nullopt) {
     line.job.dry_run = verb == Verb::plan;
     line.help = verb == Verb::help;
     if (line.help) return line;
@@ -337,6 +334,10 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   }
   if (spaces.size() > 1) {
     throw UsageError("more than one space.json: " + spaces[0] + " and " + spaces[1]);
+  }
+  std::error_code ignored;
+  if (spaces.front().starts_with('-') && !std::filesystem::exists(spaces.front(), ignored)) {
+    throw UsageError(spaces.front() + " is neither an option nor a file; --help lists the options");
   }
   line.job.space_path = spaces.front();
   line.understood = understood_options(map);

@@ -131,6 +131,7 @@ TEST_P(MatmulTest, EqualsTheSumInDouble) {
         shape.transpose_b = (flags & 2) != 0;
         shape.accumulate = (flags & 4) != 0;
         shape.has_bias = (flags & 8) != 0;
+        if (shape.accumulate && shape.has_bias) continue;
         shape.type = type();
         shape.out_type = (flags & 16) != 0 ? DType::f32 : type();
         check(shape);
@@ -185,6 +186,7 @@ TEST_P(MatmulTest, RowsMayLieApart) {
     MatmulShape shape{.m = 7, .n = 65, .k = 33};
     shape.accumulate = (flags & 4) != 0;
     shape.has_bias = (flags & 8) != 0;
+    if (shape.accumulate && shape.has_bias) continue;
     check_apart(shape, flags);
   }
 }
@@ -206,7 +208,7 @@ TEST_P(MatmulTest, AddsUpLongSumsOnce) {
            .n = 5,
            .k = 7001,
            .accumulate = accumulate,
-           .has_bias = true,
+           .has_bias = !accumulate,
            .type = type(),
            .out_type = DType::f32});
     for (const bool is_row : {false, true})
@@ -229,7 +231,8 @@ TEST_P(MatmulTest, LongDimensionsMakeNoDifference) {
     for (int flags = 0; flags < 8; ++flags) {
       shape.transpose_a = (flags & 1) != 0;
       shape.transpose_b = (flags & 2) != 0;
-      shape.accumulate = shape.has_bias = (flags & 4) != 0;
+      shape.accumulate = (flags & 4) != 0;
+      shape.has_bias = !shape.accumulate;
       shape.type = shape.out_type = type();
       check(shape);
       if (flags % 5 != 1) continue;

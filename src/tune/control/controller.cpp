@@ -316,7 +316,10 @@ ExitCode Controller::conclude() {
     return ExitCode::stopped_early;
   }
   if (!search_.board.best()) {
-    reason_ = "no experiment succeeded; the summary has the reason of each";
+    const bool has_run = std::ranges::any_of(search_.board.rows(),
+                                             [](const Row& row) { return row.record.has_value(); });
+    reason_ = fmt::format("{}; the summary has the reason of each",
+                          has_run ? "no experiment succeeded" : "no configuration can run");
     return ExitCode::nothing_feasible;
   }
   reason_ = "done";
