@@ -19,7 +19,7 @@ struct Limit {
   std::int64_t least_bytes;  ///< the program starts with half as much, its libraries being there
 };
 constexpr Limit limits[] = {{RLIMIT_STACK, "the stack", "-s", std::int64_t{512} << 10},
-                            {RLIMIT_AS, "the address space", "-v", std::int64_t{400} << 20},
+                            {RLIMIT_AS, "the address space", "-v", std::int64_t{480} << 20},
                             {RLIMIT_DATA, "the memory for data", "-d", std::int64_t{200} << 20}};
 
 /// Nothing: there is none.

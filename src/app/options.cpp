@@ -256,7 +256,7 @@ std::optional<Verb> verb_of(const std::string& word) {
     names.push_back(name);
   }
   std::error_code ignored;
-  if (word.empty() || word.find_first_of("-./") != word.npos ||
+  if (word.empty() || word.starts_with('-') || word.find_first_of("./") != word.npos ||
       std::filesystem::exists(word, ignored))
     return std::nullopt;
   const auto meant = json::nearest(lower_case(word), names);

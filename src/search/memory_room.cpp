@@ -24,6 +24,9 @@ constexpr double doubt_by_two_far = 1.05;
 constexpr double doubt_by_one = 1.04;
 constexpr double doubt_by_one_far = 2;
 constexpr double doubt_by_others = 1.5;
+/// By the plan alone, before anything has run: it may err by different factors for two
+/// configurations, and what is refused then may be all that runs.
+constexpr double doubt_by_plan = 1.25;
 constexpr std::int64_t far_from = 2;
 /// So much of the logarithms between what ran and what ran out is begun: one that runs out costs a
 /// run and leaves nothing, and so, a third of the way, a third of them does and not a half.
@@ -121,7 +124,7 @@ void MemoryRoom::learn_factors() {
 }
 
 MemoryRoom::Need MemoryRoom::need_of(std::size_t index) const {
-  if (took_bytes_.empty()) return {planned_bytes(index), 1};
+  if (took_bytes_.empty()) return {planned_bytes(index), ran_.empty() ? doubt_by_plan : 1};
   if (const auto took = took_bytes_.find(index); took != took_bytes_.end())
     return {took->second, 1};
   const std::vector<Size>& sizes = chain_of(index).sizes;

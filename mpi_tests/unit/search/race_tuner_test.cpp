@@ -191,6 +191,23 @@ TEST_F(RaceTunerTest, WhatNeedsAsMuchMemoryIsNotRunAfterItRanOut) {
               testing::Contains(Field(&Tuner::Skipped::reason, HasSubstr("needs no less memory"))));
 }
 
+// The plan's order of stages may be wrong where nothing has run yet.
+TEST_F(RaceTunerTest, WhatAloneRunsIsFoundAlthoughItIsPlannedToNeedALittleMore) {
+  predict(0, 0);
+  const auto stage_of = [&](std::size_t index) {
+    return space_.members[index].planned.experiment.config.zero_stage;
+  };
+  for (std::size_t index = 0; index < space_.members.size(); ++index)
+    space_.members[index].planned.predicted.peak_memory_bytes =
+        stage_of(index) == 3 ? 12'000 : 10'000;
+  const auto tuner = make_tuner("race", space_, options(0));
+  const Outcome outcome = run(*tuner, 1, [&](std::size_t index) {
+    if (stage_of(index) == 3) return measure(index);
+    return Observation{Status::out_of_memory, std::nullopt};
+  });
+  EXPECT_GT(outcome.best, 0);
+}
+
 TEST_F(RaceTunerTest, AKnobThatAlwaysFailsIsLeftAlone) {
   predict(-0.2, 0);
   int failures = 0;

@@ -53,6 +53,9 @@ struct Word {
   std::string_view word;
   Enum value;
 };
+/// clang 16 has none for aggregates.
+template <class Enum>
+Word(std::string_view, Enum) -> Word<Enum>;
 constexpr std::array frameworks = {Word{"huggingface", TargetFramework::huggingface},
                                    Word{"self", TargetFramework::self}};
 constexpr std::array attentions = {Word{"eager", TargetAttention::eager},

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <initializer_list>
 #include <memory>
 #include <set>
 #include <string>
@@ -100,8 +101,16 @@ void hold_results(Preparation& ready) {
 }
 
 /// --profile-out: a file that is there is replaced only where it is a profile, or empty.
-void check_profile_place(const std::string& path, const InputFiles& inputs) {
+void check_profile_place(const std::string& path, const InputFiles& inputs,
+                         std::initializer_list<std::string> folders) {
   std::error_code cause;
+  const auto folder = std::filesystem::weakly_canonical(path, cause).parent_path();
+  for (const std::string& ours : folders)
+    if (folder == std::filesystem::weakly_canonical(ours, cause))
+      throw InputError({{path, "", 0,
+                         "it lies among this job's own files, and one of them may be replaced: "
+                         "name a place outside of " +
+                             ours}});
   const bool is_there = std::filesystem::exists(std::filesystem::symlink_status(path, cause));
   if (!is_there) return;
   const std::string content = read_file(path);
@@ -121,13 +130,14 @@ void take_folders(Preparation& ready, const JobOptions& options) {
   TuningOptions& tuning = ready.job.tuning;
   ready.inputs = input_files(options, *ready.job.document);
   for (const auto& [stage, path] : ready.job.templates) ready.inputs.add(path);
-  if (options.profile_path) check_profile_place(*options.profile_path, ready.inputs);
   FolderNames asked = asked_folders(options);
   asked.results_dir = tuning.results_dir;
   asked.exps_dir = tuning.exps_dir;
   const FolderNames taken = choose_folders(asked, names_of(ready.space), ready.inputs);
   tuning.results_dir = taken.results_dir;
   tuning.exps_dir = taken.exps_dir;
+  if (options.profile_path)
+    check_profile_place(*options.profile_path, ready.inputs, {tuning.results_dir, tuning.exps_dir});
 }
 
 void open_results(Preparation& ready, const JobOptions& options, const Topology& topology,
