@@ -97,6 +97,13 @@ def wait_in_a_loop(leave=os._exit, sleep=time.sleep, clock=time.monotonic):
     leave(8)
 
 
+def create_timer(left_s):
+    """As C code does it: it sends SIGALRM."""
+    libc, timer = ctypes.CDLL(None), ctypes.c_void_p()
+    libc.timer_create(time.CLOCK_MONOTONIC, None, ctypes.byref(timer))
+    libc.timer_settime(timer, 0, (ctypes.c_long * 4)(0, 0, 0, int(left_s * 1e9)), None)
+
+
 def leave_timers():
     if "alarm" in args.case:
         signal.alarm(1)
@@ -104,6 +111,10 @@ def leave_timers():
         signal.setitimer(signal.ITIMER_VIRTUAL, 0.3)
     if "prof" in args.case:
         signal.setitimer(signal.ITIMER_PROF, 0.3)
+    if "posix" in args.case:
+        create_timer(0.6)
+    if "modules" in args.case:
+        del sys.modules["torch"]
     if "dump" in args.case:
         faulthandler.dump_traceback_later(0.6, exit=True)
     if "timer" in args.case:

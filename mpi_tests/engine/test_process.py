@@ -71,11 +71,15 @@ class ProcessTest(EngineTest):
             return json.load(file)
 
     def test_timers_and_watchdogs_end_with_the_script(self):
-        self.assertOk(self.run_case("leaves: alarm virtual prof dump timer thread", "--at", "2"))
+        self.assertOk(self.run_case("leaves: alarm virtual prof posix dump timer thread", "--at", "2"))
         end = time.monotonic() + 1.2
         while time.monotonic() < end:  # timers of processor time run too
             self.assertOk(self.run_case("plain"))
         self.assertIsNone(self.world.ranks[0].process.poll())
+
+    def test_modules_that_a_script_removed_are_put_back(self):
+        self.run_case("leaves: modules", "--at", "2")
+        self.good()
 
     def test_a_script_that_stands_still_has_no_alarm(self):
         group = self.begin("stands")

@@ -30,6 +30,8 @@ DISCARDED = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGUSR1, s
 LIMITS = [(number, name) for number, name in guard.limit_names.items()]
 MAX_ACTION_BYTES = 1024  # more than any system's struct sigaction
 MAX_THREAD_S = 0.5
+# timer_delete as the kernel has it: the C library's takes a pointer that only its caller has.
+TIMER_DELETE = {"x86_64": 226, "aarch64": 111, "ppc64le": 244}.get(os.uname().machine)
 # In these modules methods count, too: the engine's own package calls them.
 WITH_CLASSES = ("json", "json.encoder", "json.decoder", "threading", "traceback", "tempfile", "logging", "queue")
 
@@ -55,6 +57,13 @@ def umask():
             if line.startswith("Umask:"):
                 return int(line.split()[1], 8)
     return None
+
+
+def posix_timers():
+    """The kernel's numbers of timers that C code made by timer_create, which Python does not know."""
+    with contextlib.suppress(OSError), open("/proc/self/timers", encoding="ascii", errors="replace") as lines:
+        return {int(line.split()[1]) for line in lines if line.startswith("ID:")}
+    return set()
 
 
 def stop_timers():
@@ -178,9 +187,11 @@ class ProcessSettings:
     """Taken before a script runs; put_back() in the main thread as soon as it is over, end_threads() after it."""
 
     def __init__(self):
+        self.modules_ = dict(sys.modules)
         self.library_ = LibraryFunctions()
         self.threads_ = set(threading.enumerate())
         self.timers_ = [signal.getitimer(which) for which in TIMERS]
+        self.posix_timers_ = posix_timers()
         self.actions_ = {number: action_of(number) for number in SIGNALS}
         self.handlers_ = {number: signal.getsignal(number) for number in SIGNALS}
         self.mask_ = signal.pthread_sigmask(signal.SIG_BLOCK, [])
@@ -216,20 +227,28 @@ class ProcessSettings:
 
     def put_back(self):
         """Timers first: one that runs out calls a handler, or ends the process."""
-        for part in (self.stop_what_runs_, self.library_.put_back, self.put_back_signals_, self.put_back_limits_,
-                     self.put_back_process_, self.put_back_interpreter_):
+        for part in (self.stop_what_runs_, self.put_back_modules_, self.library_.put_back, self.put_back_signals_,
+                     self.put_back_limits_, self.put_back_process_, self.put_back_interpreter_):
             steadily(part)
 
     def stop_what_runs_(self):
         for which, (left_s, _) in zip(TIMERS, self.timers_):
             if left_s == 0:
                 signal.setitimer(which, 0)
+        if TIMER_DELETE is not None:
+            for number in posix_timers() - self.posix_timers_:
+                system.syscall(TIMER_DELETE, number)
         sys.settrace(None)
         sys.setprofile(None)
         faulthandler.cancel_dump_traceback_later()
         for thread in set(threading.enumerate()) - self.threads_:
             if isinstance(thread, threading.Timer):
                 thread.cancel()
+
+    def put_back_modules_(self):
+        for name, module in self.modules_.items():
+            if name != "__main__" and sys.modules.get(name) is not module:
+                sys.modules[name] = module
 
     def put_back_signals_(self):
         if faulthandler.is_enabled() and not self.reports_faults_:
