@@ -91,6 +91,14 @@ TEST_F(PredictionTest, ProfileOutNeedsSomethingToMeasure) {
   EXPECT_FALSE(job_.exists("machine.json"));
 }
 
+TEST_F(PredictionTest, ProfileOutReplacesNoFileOfTheJob) {
+  constexpr int bad_input = 3;
+  const Ended ended = run({"--profile-out", results + "journal.jsonl"});
+  EXPECT_EQ(ended.exit_code, bad_input) << ended;
+  EXPECT_EQ(count_of(ended.err, "name a place outside of"), 1) << ended;
+  EXPECT_FALSE(job_.exists(results + "journal.jsonl"));
+}
+
 TEST_F(PredictionTest, WorkloadsWithoutAPlanHaveNone) {
   job_.write("space.json", synthetic_space({1}, {1, 2}));
   expect_exit(job_, run(), 0);
