@@ -259,6 +259,8 @@ TEST_F(RefusalTest, NamesTheLimitThatLetsNothingRun) {
     for (const int ranks : {0, 2}) {
       expect_refused({.ranks = ranks, .args = {"space.json"}, .launcher = limited(limit)},
                      no_device, {said});
+      EXPECT_EQ(job_.read_json(results + "exit_status.json")["exit_code"], no_device);
+      std::filesystem::remove(job_.folder() / (results + "exit_status.json"));
     }
   }
 }

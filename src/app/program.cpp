@@ -6,6 +6,7 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <new>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include <thread>
 
 #include <fmt/format.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include "dstune/base/crash.hpp"
@@ -134,13 +136,17 @@ JobOptions guessed_options(int argc, char** argv) {
   return options;
 }
 
+bool is_place_known(const JobOptions& options) {
+  return options.overrides.results_dir || !options.space_path.empty();
+}
+
 CommandLine command_line_of(int argc, char** argv) {
   try {
     return parse_command_line(argc, argv);
   } catch (const UsageError& error) {
     const JobOptions options = guessed_options(argc, argv);
-    const bool is_place_known = options.overrides.results_dir || !options.space_path.empty();
-    if (is_first_process()) write_early_end(options, ExitCode::usage, error.what(), is_place_known);
+    if (is_first_process())
+      write_early_end(options, ExitCode::usage, error.what(), is_place_known(options));
     throw;
   }
 }
@@ -210,12 +216,33 @@ int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watc
   }
 }
 
+/// In a thread whose stack has 1 MiB, whatever the limit is; not at all where there is no room.
+void with_a_usual_stack(const std::function<void()>& work) {
+  constexpr std::size_t stack_bytes = std::size_t{1} << 20;
+  pthread_attr_t attributes;
+  pthread_t thread{};
+  if (pthread_attr_init(&attributes) != 0) return;
+  const auto run_it = [](void* given) -> void* {
+    (*static_cast<const std::function<void()>*>(given))();
+    return nullptr;
+  };
+  if (pthread_attr_setstacksize(&attributes, stack_bytes) == 0 &&
+      pthread_create(&thread, &attributes, run_it, const_cast<std::function<void()>*>(&work)) == 0)
+    pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+}
+
 }  // namespace
 
-std::optional<int> refuse_low_limits() {
+std::optional<int> refuse_low_limits(int argc, char** argv) {
   const std::string limit = low_limit();
   if (limit.empty()) return std::nullopt;
   report_problem(limit);
+  if (is_first_process())
+    with_a_usual_stack([&] {
+      const JobOptions options = guessed_options(argc, argv);
+      write_early_end(options, ExitCode::no_device, limit, is_place_known(options));
+    });
   return code(ExitCode::no_device);
 }
 

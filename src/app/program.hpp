@@ -6,8 +6,9 @@
 
 namespace dstune {
 
-/// Where the system's limits let nothing run: the exit code, once that has been said.
-std::optional<int> refuse_low_limits();
+/// Where the system's limits let nothing run: the exit code, once that has been said and stands in
+/// exit_status.json.
+std::optional<int> refuse_low_limits(int argc, char** argv);
 
 /// `engine_refusal`: why this process is not inside the Python that its input asks for; or empty.
 /// Returns the exit code. The calling thread blocks the signals to stop from then on.
