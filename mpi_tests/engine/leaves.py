@@ -113,6 +113,12 @@ def leave_timers():
         signal.setitimer(signal.ITIMER_PROF, 0.3)
     if "posix" in args.case:
         create_timer(0.6)
+    if "closes" in args.case:
+        os.close(1)
+        os.closerange(2, 3)
+    if "redirects" in args.case:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(1, 2)
     if "modules" in args.case:
         del sys.modules["torch"]
     if "dump" in args.case:

@@ -81,6 +81,13 @@ class ProcessTest(EngineTest):
         self.run_case("leaves: modules", "--at", "2")
         self.good()
 
+    def test_standard_streams_are_put_back(self):
+        self.look()
+        before = self.look()["descriptors"]
+        for case in ("closes", "redirects"):
+            self.assertOk(self.run_case("leaves: " + case, "--at", "2"))
+            self.assertEqual(self.look()["descriptors"], before, case)
+
     def test_a_script_that_stands_still_has_no_alarm(self):
         group = self.begin("stands")
         self.assertTrue(group[0].receive()["ok"])

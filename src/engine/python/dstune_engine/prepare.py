@@ -91,6 +91,7 @@ def prepare(order, channel, state):
     temporary.remove_of_ended_processes()
     guard.install()
     process_settings.opened.install()
+    process_settings.streams.install()
     torch = imported("torch", channel)
     torch.set_num_threads(max(1, int(order["threads"])))
     imported("torch.distributed", channel)

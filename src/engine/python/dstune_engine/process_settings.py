@@ -7,6 +7,7 @@ descriptors: a script leaves them, and the program and all later scripts live wi
 import contextlib
 import ctypes
 import faulthandler
+import fcntl
 import gc
 import io
 import locale
@@ -14,6 +15,7 @@ import logging
 import os
 import resource
 import signal
+import stat
 import sys
 import threading
 import time
@@ -30,6 +32,7 @@ DISCARDED = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGUSR1, s
 LIMITS = [(number, name) for number, name in guard.limit_names.items()]
 MAX_ACTION_BYTES = 1024  # more than any system's struct sigaction
 MAX_THREAD_S = 0.5
+STREAMS = range(3)
 # timer_delete as the kernel has it: the C library's takes a pointer that only its caller has.
 TIMER_DELETE = {"x86_64": 226, "aarch64": 111, "ppc64le": 244}.get(os.uname().machine)
 # In these modules methods count, too: the engine's own package calls them.
@@ -180,7 +183,67 @@ class Opened:
         self.found_.clear()
 
 
+class Streams:
+    """Descriptors 0 to 2. A closed one would be the next socket's, and whoever writes to it or puts a file there
+    breaks the socket: so it becomes /dev/null until the script is over."""
+
+    def __init__(self):
+        self.close_range_ = os.closerange
+        self.kept_ = []
+
+    def install(self):
+        os.close, os.closerange = self.close, self.close_range
+
+    def close(self, descriptor):
+        if descriptor in STREAMS:
+            self.silence_(descriptor)
+        else:
+            close_descriptor(descriptor)
+
+    def close_range(self, first, end):
+        for descriptor in set(STREAMS) & set(range(first, min(end, len(STREAMS)))):
+            with contextlib.suppress(OSError):
+                self.silence_(descriptor)
+        self.close_range_(max(first, len(STREAMS)), end)
+
+    @staticmethod
+    def silence_(descriptor):
+        os.fstat(descriptor)  # raises where it is none
+        nothing = opened.open_(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        os.dup2(nothing, descriptor)
+        close_descriptor(nothing)
+
+    def start(self):
+        self.let_go_()
+        for descriptor in STREAMS:
+            with contextlib.suppress(OSError):
+                self.kept_.append((descriptor, fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, len(STREAMS))))
+
+    def put_back(self):
+        for descriptor, kept in self.kept_:
+            with contextlib.suppress(OSError):
+                if not self.is_taken_(descriptor):
+                    os.dup2(kept, descriptor)
+        self.let_go_()
+
+    @staticmethod
+    def is_taken_(descriptor):
+        """C code closed it, and a library that works on has a socket or the like there."""
+        try:
+            mode = os.fstat(descriptor).st_mode
+        except OSError:
+            return False
+        return not (stat.S_ISREG(mode) or stat.S_ISCHR(mode) or stat.S_ISFIFO(mode))
+
+    def let_go_(self):
+        for _, kept in self.kept_:
+            with contextlib.suppress(OSError):
+                close_descriptor(kept)
+        self.kept_.clear()
+
+
 opened = Opened()
+streams = Streams()
 
 
 class ProcessSettings:
@@ -212,6 +275,7 @@ class ProcessSettings:
         self.notes_ = []
         guard.notes.clear()
         opened.start()
+        streams.start()
 
     @staticmethod
     def interpreter_settings_():
@@ -227,8 +291,8 @@ class ProcessSettings:
 
     def put_back(self):
         """Timers first: one that runs out calls a handler, or ends the process."""
-        for part in (self.stop_what_runs_, self.put_back_modules_, self.library_.put_back, self.put_back_signals_,
-                     self.put_back_limits_, self.put_back_process_, self.put_back_interpreter_):
+        for part in (self.stop_what_runs_, self.put_back_modules_, streams.put_back, self.library_.put_back,
+                     self.put_back_signals_, self.put_back_limits_, self.put_back_process_, self.put_back_interpreter_):
             steadily(part)
 
     def stop_what_runs_(self):
