@@ -38,7 +38,7 @@ class Product {
  public:
   explicit Product(const MatmulShape& shape) {
     if (shape.accumulate && shape.has_bias)
-      throw std::invalid_argument("a product with a bias adds to nothing that is there");
+      throw std::invalid_argument("a product has a bias or adds to what is there, not both");
     if (is_a_vector_that_lies_apart(shape)) {
       panels_.emplace(shape);
       return;

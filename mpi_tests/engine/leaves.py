@@ -104,7 +104,7 @@ def create_timer(left_s):
     libc.timer_settime(timer, 0, (ctypes.c_long * 4)(0, 0, 0, int(left_s * 1e9)), None)
 
 
-def leave_timers():
+def leave_something():
     if "alarm" in args.case:
         signal.alarm(1)
     if "virtual" in args.case:
@@ -200,7 +200,7 @@ def fail_here():
     if args.case == "stands":
         signal.alarm(1)
     if args.case.startswith("leaves"):
-        leave_timers()
+        leave_something()
     if args.case == "everything":
         change_everything()
 

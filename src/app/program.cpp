@@ -216,18 +216,18 @@ int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watc
   }
 }
 
-/// In a thread whose stack has 1 MiB, whatever the limit is; not at all where there is no room.
-void with_a_usual_stack(const std::function<void()>& work) {
+/// Calls it in a thread whose stack has 1 MiB, whatever the limit is; not where there is no room.
+void with_a_usual_stack(std::function<void()> work) {
   constexpr std::size_t stack_bytes = std::size_t{1} << 20;
   pthread_attr_t attributes;
   pthread_t thread{};
   if (pthread_attr_init(&attributes) != 0) return;
   const auto run_it = [](void* given) -> void* {
-    (*static_cast<const std::function<void()>*>(given))();
+    (*static_cast<std::function<void()>*>(given))();
     return nullptr;
   };
   if (pthread_attr_setstacksize(&attributes, stack_bytes) == 0 &&
-      pthread_create(&thread, &attributes, run_it, const_cast<std::function<void()>*>(&work)) == 0)
+      pthread_create(&thread, &attributes, run_it, &work) == 0)
     pthread_join(thread, nullptr);
   pthread_attr_destroy(&attributes);
 }

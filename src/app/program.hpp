@@ -6,8 +6,8 @@
 
 namespace dstune {
 
-/// Where the system's limits let nothing run: the exit code, once that has been said and stands in
-/// exit_status.json.
+/// The exit code where the system's limits let nothing run: that has then been said, and stands in
+/// exit_status.json. `argc`, `argv`: main()'s.
 std::optional<int> refuse_low_limits(int argc, char** argv);
 
 /// `engine_refusal`: why this process is not inside the Python that its input asks for; or empty.

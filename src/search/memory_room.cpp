@@ -24,8 +24,8 @@ constexpr double doubt_by_two_far = 1.05;
 constexpr double doubt_by_one = 1.04;
 constexpr double doubt_by_one_far = 2;
 constexpr double doubt_by_others = 1.5;
-/// By the plan alone, before anything has run: it may err by different factors for two
-/// configurations, and what is refused then may be all that runs.
+/// The plan alone, before anything has run, may err by different factors for two configurations,
+/// and what is refused then may be all that runs.
 constexpr double doubt_by_plan = 1.25;
 constexpr std::int64_t far_from = 2;
 /// So much of the logarithms between what ran and what ran out is begun: one that runs out costs a

@@ -20,9 +20,9 @@ namespace dstune::kernels {
 enum class DType : std::uint8_t { f32, bf16, f16 };
 
 /// C[m,n] = op(A)·op(B), + C where `accumulate`, or + bias[n], one value a column, where given.
-/// Both at once are for nobody: oneDNN 2.2 gives wrong sums then. op(A) is m×k: A is stored m×k, or
-/// k×m where `transpose_a`; likewise op(B) k×n. Sums are kept in fp32; A, B, bias have type `type`,
-/// C has type `out_type`.
+/// Processors refuse both at once: oneDNN 2.2 gives wrong sums then. op(A) is m×k: A is stored m×k,
+/// or k×m where `transpose_a`; likewise op(B) k×n. Sums are kept in fp32; A, B, bias have type
+/// `type`, C has type `out_type`.
 struct MatmulShape {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;

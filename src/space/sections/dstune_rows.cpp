@@ -53,7 +53,7 @@ struct Word {
   std::string_view word;
   Enum value;
 };
-/// clang 16 has none for aggregates.
+/// clang 16 deduces no aggregate's arguments without it.
 template <class Enum>
 Word(std::string_view, Enum) -> Word<Enum>;
 constexpr std::array frameworks = {Word{"huggingface", TargetFramework::huggingface},

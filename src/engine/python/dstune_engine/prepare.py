@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 
-from . import (after_import, environment, guard, hooks, operators, process_settings, script, surroundings, temporary,
+from . import (after_import, descriptors, environment, guard, hooks, operators, script, surroundings, temporary,
                trainer)
 from .errors import Refused, message_of
 
@@ -90,8 +90,8 @@ def prepare(order, channel, state):
     set_defaults(order["device"], order["threads"])
     temporary.remove_of_ended_processes()
     guard.install()
-    process_settings.opened.install()
-    process_settings.streams.install()
+    descriptors.opened.install()
+    descriptors.streams.install()
     torch = imported("torch", channel)
     torch.set_num_threads(max(1, int(order["threads"])))
     imported("torch.distributed", channel)

@@ -7,22 +7,19 @@ descriptors: a script leaves them, and the program and all later scripts live wi
 import contextlib
 import ctypes
 import faulthandler
-import fcntl
 import gc
-import io
 import locale
 import logging
 import os
 import resource
 import signal
-import stat
 import sys
 import threading
 import time
 import tracemalloc
 import types
 
-from . import guard, thread_exceptions
+from . import descriptors, guard, thread_exceptions
 
 TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
@@ -32,14 +29,13 @@ DISCARDED = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGUSR1, s
 LIMITS = [(number, name) for number, name in guard.limit_names.items()]
 MAX_ACTION_BYTES = 1024  # more than any system's struct sigaction
 MAX_THREAD_S = 0.5
-STREAMS = range(3)
 # timer_delete as the kernel has it: the C library's takes a pointer that only its caller has.
 TIMER_DELETE = {"x86_64": 226, "aarch64": 111, "ppc64le": 244}.get(os.uname().machine)
 # In these modules methods count, too: the engine's own package calls them.
 WITH_CLASSES = ("json", "json.encoder", "json.decoder", "threading", "traceback", "tempfile", "logging", "queue")
 
 system = ctypes.CDLL(None, use_errno=True)
-close_descriptor, set_timer = os.close, signal.setitimer
+set_timer = signal.setitimer
 
 
 def action_of(number):
@@ -128,124 +124,6 @@ class LibraryFunctions:
                         setattr(owner, key, value)
 
 
-class Opened:
-    """Descriptors that user code opened by os.open and os.pipe, which nothing closes by itself."""
-
-    def __init__(self):
-        self.active = False
-        self.found_ = {}
-        self.open_, self.pipe_ = os.open, os.pipe
-
-    def install(self):
-        os.open, os.pipe = self.opened_, self.piped_
-
-    def opened_(self, *args, **kwargs):
-        descriptor = self.open_(*args, **kwargs)
-        self.note_(descriptor)
-        return descriptor
-
-    def piped_(self):
-        pair = self.pipe_()
-        for descriptor in pair:
-            self.note_(descriptor)
-        return pair
-
-    def note_(self, descriptor):
-        if self.active:
-            with contextlib.suppress(OSError):
-                self.found_[descriptor] = self.identity_(descriptor)
-
-    @staticmethod
-    def identity_(descriptor):
-        state = os.fstat(descriptor)
-        return state.st_dev, state.st_ino, os.readlink(f"/proc/self/fd/{descriptor}")
-
-    def start(self):
-        self.found_.clear()
-        self.active = True
-
-    def close(self):
-        """Those that are what they were, and no object's that will close them itself."""
-        self.active = False
-        if not self.found_:
-            return
-        owned = set()
-        for one in gc.get_objects():
-            if type(one) is io.FileIO:
-                with contextlib.suppress(ValueError, OSError):
-                    owned.add(one.fileno())
-            elif type(one).__name__ == "Connection" and isinstance(getattr(one, "_handle", None), int):
-                owned.add(one._handle)
-        for descriptor, identity in self.found_.items():
-            with contextlib.suppress(OSError):
-                if descriptor not in owned and self.identity_(descriptor) == identity:
-                    close_descriptor(descriptor)
-        self.found_.clear()
-
-
-class Streams:
-    """Descriptors 0 to 2. A closed one would be the next socket's, and whoever writes to it or puts a file there
-    breaks the socket: so it becomes /dev/null until the script is over."""
-
-    def __init__(self):
-        self.close_range_ = os.closerange
-        self.kept_ = []
-
-    def install(self):
-        os.close, os.closerange = self.close, self.close_range
-
-    def close(self, descriptor):
-        if descriptor in STREAMS:
-            self.silence_(descriptor)
-        else:
-            close_descriptor(descriptor)
-
-    def close_range(self, first, end):
-        for descriptor in set(STREAMS) & set(range(first, min(end, len(STREAMS)))):
-            with contextlib.suppress(OSError):
-                self.silence_(descriptor)
-        self.close_range_(max(first, len(STREAMS)), end)
-
-    @staticmethod
-    def silence_(descriptor):
-        os.fstat(descriptor)  # raises where it is none
-        nothing = opened.open_(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        os.dup2(nothing, descriptor)
-        close_descriptor(nothing)
-
-    def start(self):
-        self.let_go_()
-        for descriptor in STREAMS:
-            with contextlib.suppress(OSError):
-                self.kept_.append((descriptor, fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, len(STREAMS))))
-
-    def put_back(self):
-        for descriptor, kept in self.kept_:
-            with contextlib.suppress(OSError):
-                if not self.is_taken_(descriptor):
-                    os.dup2(kept, descriptor)
-        self.let_go_()
-
-    @staticmethod
-    def is_taken_(descriptor):
-        """C code closed it, and a library that works on has a socket or the like there."""
-        try:
-            mode = os.fstat(descriptor).st_mode
-        except OSError:
-            return False
-        return not (stat.S_ISREG(mode) or stat.S_ISCHR(mode) or stat.S_ISFIFO(mode))
-
-    def let_go_(self):
-        for _, kept in self.kept_:
-            with contextlib.suppress(OSError):
-                close_descriptor(kept)
-        self.kept_.clear()
-
-
-opened = Opened()
-streams = Streams()
-
-
 class ProcessSettings:
     """Taken before a script runs; put_back() in the main thread as soon as it is over, end_threads() after it."""
 
@@ -274,8 +152,8 @@ class ProcessSettings:
         self.environ_ = os.environ
         self.notes_ = []
         guard.notes.clear()
-        opened.start()
-        streams.start()
+        descriptors.opened.start()
+        descriptors.streams.start()
 
     @staticmethod
     def interpreter_settings_():
@@ -291,8 +169,9 @@ class ProcessSettings:
 
     def put_back(self):
         """Timers first: one that runs out calls a handler, or ends the process."""
-        for part in (self.stop_what_runs_, self.put_back_modules_, streams.put_back, self.library_.put_back,
-                     self.put_back_signals_, self.put_back_limits_, self.put_back_process_, self.put_back_interpreter_):
+        for part in (self.stop_what_runs_, self.put_back_modules_, descriptors.streams.put_back,
+                     self.library_.put_back, self.put_back_signals_, self.put_back_limits_, self.put_back_process_,
+                     self.put_back_interpreter_):
             steadily(part)
 
     def stop_what_runs_(self):
@@ -415,7 +294,7 @@ class ProcessSettings:
 
     def settle(self):
         """At the very end, when the script's objects are gone."""
-        opened.close()
+        descriptors.opened.close()
         if self.freeze_again_:
             gc.collect()
             gc.freeze()
