@@ -226,8 +226,11 @@ bool MemoryRoom::is_beyond_middle(std::size_t index) const {
   const auto size_of = [&](std::size_t member) { return experiment(member).config.micro_batch; };
   auto runs = static_cast<double>(chain.ran);
   double fails = chain.ran_out == INT64_MAX ? HUGE_VAL : static_cast<double>(chain.ran_out);
-  // It ran out although less seemed to be needed than others took: only its own runs count.
-  const bool is_trusted = chain.ran_out == INT64_MAX || chain.sizes.size() > 1;
+  // A size that ran out although it seemed to need less than others took: only own runs count.
+  const auto smallest_out = std::ranges::find(chain.members, chain.ran_out, size_of);
+  const bool is_trusted =
+      smallest_out == chain.members.end() ||
+      (chain.sizes.size() > 1 && need_of(*smallest_out).bytes > limit.ran_bytes);
   for (const std::size_t member : chain.members) {
     const double bytes = need_of(member).bytes;
     const auto size = static_cast<double>(size_of(member));
