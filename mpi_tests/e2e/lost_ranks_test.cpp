@@ -202,7 +202,8 @@ TEST_F(LostRanksTest, ASignalToStopReachesARankOtherThanZeroAndEndsNothing) {
   Process process = job_.start({.ranks = 2, .args = {"space.json"}});
   wait_until(process, [&] { return num_finished_so_far(job_) >= 1; });
   const auto ranks = process.ranks();
-  for (const int number : {SIGTERM, SIGUSR1, SIGUSR2, SIGINT, SIGXCPU}) kill(ranks.at(1), number);
+  for (const int number : {SIGTERM, SIGUSR1, SIGUSR2, SIGINT, SIGXCPU, SIGHUP})
+    kill(ranks.at(1), number);
   expect_exit(job_, process.wait(), 0);
 }
 

@@ -78,7 +78,7 @@ def surroundings():
         "profile": str(sys.getprofile()), "hooks": [str(threading.excepthook), str(threading._trace_hook)],
         "faults": faulthandler.is_enabled(), "collector": [gc.get_threshold(), len(gc.callbacks)],
         "functions": [str(one) for one in (json.dumps, json.JSONEncoder.encode, pickle.dumps, builtins.print,
-                                           time.perf_counter, os.getpid)],
+                                           time.perf_counter, os.getpid, os.path)],
         "environment": sorted(set(os.environ) - {"DSTUNE_EXPERIMENT"}), "environ": type(os.environ).__name__,
         "threads": sorted(thread.name for thread in threading.enumerate()),
         "descriptors": sorted(kinds_of_descriptors()),
@@ -167,6 +167,7 @@ def change_everything():
     os.pipe()
     json.dumps = json.loads = json.JSONEncoder.encode = fail
     pickle.dumps = builtins.print = builtins.open = time.perf_counter = os.getpid = os.listdir = fail
+    os.path = None
 
 
 def fail_here():

@@ -6,10 +6,23 @@
 
 namespace dstune {
 
+namespace {
+
+/// A blocked signal is taken although it is ignored: nohup would not protect the job.
+bool is_hangup_ignored() {
+  struct sigaction action {};
+  return sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
 sigset_t stop_signals() {
+  // As the process was started: scripts change the actions of signals.
+  static const bool stops_at_hangup = !is_hangup_ignored();
   sigset_t signals;
   sigemptyset(&signals);
   for (const int number : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGXCPU}) sigaddset(&signals, number);
+  if (stops_at_hangup) sigaddset(&signals, SIGHUP);
   return signals;
 }
 

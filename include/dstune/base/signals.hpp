@@ -8,7 +8,8 @@
 
 namespace dstune {
 
-/// SIGTERM, SIGINT, SIGUSR1, SIGUSR2 and SIGXCPU.
+/// SIGTERM, SIGINT, SIGUSR1, SIGUSR2 and SIGXCPU; SIGHUP where the process was not started with
+/// this one ignored, as nohup does.
 [[nodiscard]] sigset_t stop_signals();
 
 /// Blocks them in the calling thread and in all that it starts from now on. The first line of

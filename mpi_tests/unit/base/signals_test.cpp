@@ -16,7 +16,7 @@ int take_one_of_each() {
   block_stop_signals();
   if (take_stop_signal(10ms) != 0) return 1;
   std::thread worker([] { std::this_thread::sleep_for(300ms); });
-  for (const int number : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGXCPU}) {
+  for (const int number : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGXCPU, SIGHUP}) {
     kill(getpid(), number);
     if (take_stop_signal(10s) != number) return 2;
   }
@@ -28,6 +28,18 @@ TEST(StopSignalsTest, AreTakenByWhoAsksForThem) {
   // In a process of its own, since a mask stays.
   testing::GTEST_FLAG(death_test_style) = "fast";
   EXPECT_EXIT(_exit(take_one_of_each()), testing::ExitedWithCode(0), "");
+}
+
+TEST(StopSignalsTest, AHangupThatIsIgnoredIsNone) {
+  testing::GTEST_FLAG(death_test_style) = "fast";
+  EXPECT_EXIT(
+      {
+        std::signal(SIGHUP, SIG_IGN);
+        block_stop_signals();
+        kill(getpid(), SIGHUP);
+        _exit(take_stop_signal(10ms));
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 TEST(StopSignalsTest, ThreadsInheritTheMask) {

@@ -86,8 +86,8 @@ def steadily(function):
     return failure
 
 
-def is_function(value):
-    return isinstance(value, (types.FunctionType, types.BuiltinFunctionType, types.MethodType, type))
+def is_part(value):
+    return isinstance(value, (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, type))
 
 
 def stack_size():
@@ -99,14 +99,14 @@ def stack_size():
 
 
 class LibraryFunctions:
-    """Functions and classes of Python's own modules, which scripts replace (json.dumps, builtins.print)."""
+    """What Python's own modules are made of, which scripts replace (json.dumps, builtins.print, os.path)."""
 
     def __init__(self):
         self.taken_ = []
         for name, module in list(sys.modules.items()):
             if name.partition(".")[0] in sys.stdlib_module_names and isinstance(module, types.ModuleType):
                 if name != "__main__":
-                    self.take_(module, is_function)
+                    self.take_(module, is_part)
             if name in WITH_CLASSES:
                 for kind in [one for one in vars(module).values() if isinstance(one, type)]:
                     if kind.__module__ == name:
