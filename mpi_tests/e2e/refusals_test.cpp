@@ -255,7 +255,8 @@ TEST_F(RefusalTest, NamesTheLimitThatLetsNothingRun) {
   };
   for (const auto& [limit, said] :
        {std::pair("-s 64", "the stack is limited to 64.0 KiB (ulimit -s)"),
-        std::pair("-v 300000", "the address space is limited to 293 MiB (ulimit -v)")}) {
+        std::pair("-v 300000", "the address space is limited to 293 MiB (ulimit -v)"),
+        std::pair("-n 18", "the number of open files is limited to 18 (ulimit -n)")}) {
     for (const int ranks : {0, 2}) {
       expect_refused({.ranks = ranks, .args = {"space.json"}, .launcher = limited(limit)},
                      no_device, {said});
@@ -263,6 +264,16 @@ TEST_F(RefusalTest, NamesTheLimitThatLetsNothingRun) {
       std::filesystem::remove(job_.folder() / (results + "exit_status.json"));
     }
   }
+}
+
+TEST_F(RefusalTest, SaysThatRanksHaveNoRoomForWhatTheyShare) {
+  job_.write("space.json", synthetic_space({1}, {1}));
+  const Ended ended = job_.run({.ranks = 2,
+                                .args = {"space.json"},
+                                .launcher = {"sh", "-c", "ulimit -f 8 && exec \"$@\"", "sh"}});
+  EXPECT_EQ(ended.exit_code, not_writable) << ended;
+  EXPECT_GE(count_of(ended.err, "the ranks of a host can not share"), 1) << ended;
+  EXPECT_EQ(job_.read_json(results + "exit_status.json")["exit_code"], not_writable);
 }
 
 TEST_F(RefusalTest, WantsASpace) {

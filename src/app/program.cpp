@@ -206,13 +206,15 @@ int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watc
     log::set_level(log::Level::error);
     const bool is_of_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
                               dynamic_cast<const OutOfMemory*>(&error) != nullptr;
-    const std::string reason =
-        std::string("internal error: ") + error.what() + (is_of_memory ? memory_limit_hint() : "");
+    const bool is_of_files = dynamic_cast<const IoError*>(&error) != nullptr;
+    const ExitCode ended = is_of_files ? ExitCode::not_writable : ExitCode::internal;
+    const std::string reason = std::string(is_of_files ? "" : "internal error: ") + error.what() +
+                               (is_of_memory ? memory_limit_hint() : "");
     log::error(reason);
-    early.write(ExitCode::internal, reason);
+    early.write(ended, reason);
     release_folder_locks();
-    watchdog.note_end(code(ExitCode::internal));
-    MpiEnvironment::abort(code(ExitCode::internal));
+    watchdog.note_end(code(ended));
+    MpiEnvironment::abort(code(ended));
   }
 }
 

@@ -8,12 +8,15 @@
 #include <map>
 #include <sstream>
 
+#include <fmt/format.h>
 #include <mpi.h>
 #include <sched.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "dstune/base/cgroup.hpp"
+#include "dstune/base/error.hpp"
+#include "dstune/base/text.hpp"
 #include "mpi_state.hpp"
 
 namespace dstune {
@@ -154,8 +157,13 @@ MPI_Win allocate(MPI_Comm comm, std::size_t bytes) {
   check_mpi(MPI_Info_set(info, "alloc_shared_noncontig", "true"), "MPI_Info_set");
   MPI_Win window = MPI_WIN_NULL;
   void* base = nullptr;
-  check_mpi(MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes), 1, info, comm, &base, &window),
-            "MPI_Win_allocate_shared");
+  const int code =
+      MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes), 1, info, comm, &base, &window);
+  if (code != MPI_SUCCESS)
+    throw IoError(fmt::format(
+        "the ranks of a host can not share {} each (MPI_Win_allocate_shared): it needs room in {} "
+        "or in the folder for temporary files, and no low limit on the size of files (ulimit -f)",
+        format_bytes(static_cast<std::int64_t>(bytes)), shared_memory_folder));
   check_mpi(MPI_Info_free(&info), "MPI_Info_free");
   return window;
 }
