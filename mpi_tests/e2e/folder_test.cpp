@@ -127,6 +127,7 @@ TEST_F(FolderTest, NothingIsWrittenThroughALink) {
   const std::vector<std::string> args{"--results-dir", "autotuning_results", "space.json"};
   const Ended ended = job_.run({.ranks = 1, .args = args});
   EXPECT_EQ(ended.exit_code, bad_input) << ended;
+  EXPECT_EQ(count_of(ended.err, "it is a symbolic link"), 1) << ended;
   EXPECT_EQ(std::distance(fs::directory_iterator(job_.folder() / "elsewhere"), {}), 1);
 
   fs::remove_all(job_.folder() / results);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
@@ -98,7 +99,11 @@ Obstacles obstacles_in_results(const OwnFiles& files, const std::set<std::string
   for (const std::string& name : entries::names_in(files.folder())) {
     if (!experiments.contains(name)) continue;
     if (!entries::is_folder(files.path(name))) {
-      found.emplace_back(files.path(name), "a folder of ours would take its place");
+      const auto status = entries::status_of(files.path(name));
+      const bool is_link = status && S_ISLNK(status->st_mode);
+      found.emplace_back(files.path(name),
+                         fmt::format("it is {}, and a folder of ours would take its place",
+                                     is_link ? "a symbolic link" : "no folder"));
       continue;
     }
     for (const std::string_view file : file_name::in_experiment)
