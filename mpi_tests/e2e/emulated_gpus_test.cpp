@@ -57,6 +57,22 @@ TEST_F(EmulatedGpusTest, GroupsTrainByNccl) {
   expect_all_ok(run(2, space), 8);
 }
 
+TEST_F(EmulatedGpusTest, TheCheckReplaysACollectiveOfNccl) {
+  const Ended ended = job_.run({.ranks = 2,
+                                .args = {"check", "--backend", "cuda", "--format", "json"},
+                                .environment = {{"DSTUNE_EMULATED_GPUS", "2"}},
+                                .limit_s = 120});
+  const Json found = Json::parse(ended.out);
+  ASSERT_EQ(found["ranks"].size(), 2U) << ended;
+  for (const Json& rank : found["ranks"]) {
+    EXPECT_EQ(rank["backend"], "cuda");
+    EXPECT_EQ(rank["recording"], "") << ended;
+    EXPECT_GT(rank["bf16_flops_per_s"], 0) << ended;
+    EXPECT_EQ(count_of(rank["groups"].at(0)["transport"], "NCCL"), 1) << ended;
+    EXPECT_GT(rank["groups"].at(0)["bus_bandwidth"].at(0)["all_reduce_bytes_per_s"], 0) << ended;
+  }
+}
+
 // Communicators that are split from one another, captured side by side: where one of them could not
 // be, the log would say so and the graphs would take nothing.
 TEST_F(EmulatedGpusTest, PartsOfAGroupTrainInGraphs) {

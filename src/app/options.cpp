@@ -1,5 +1,6 @@
 #include "options.hpp"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <limits>
@@ -243,9 +244,9 @@ void fill(const GivenOptions& given, CommandLine& line) {
   }
 }
 
-enum class Verb { plan, help };
-constexpr std::array<std::pair<std::string_view, Verb>, 2> verbs{
-    {{"plan", Verb::plan}, {"help", Verb::help}}};
+enum class Verb { plan, check, help };
+constexpr std::array<std::pair<std::string_view, Verb>, 3> verbs{
+    {{"plan", Verb::plan}, {"check", Verb::check}, {"help", Verb::help}}};
 
 /// The command that the first word asks for; nothing: it is an option or a file. Throws UsageError
 /// where it is an unknown command: no such file is there, and no file of a space has such a name.
@@ -283,6 +284,20 @@ std::vector<std::string> understood_options(const po::variables_map& map) {
   return lines;
 }
 
+void refuse_what_check_has_not(const po::variables_map& map) {
+  for (const auto& [name, value] : map) {
+    if (name == "space")
+      throw UsageError(
+          "check measures the machine and takes no file: dstune-mpi plan FILE says what is wrong "
+          "with a file");
+    constexpr std::array<std::string_view, 5> taken{"backend", "format", "quiet", "verbose",
+                                                    "color"};
+    if (std::ranges::find(taken, name) == taken.end())
+      throw UsageError(
+          fmt::format("check has no --{}: it takes --{}", name, fmt::join(taken, ", --")));
+  }
+}
+
 }  // namespace
 
 CommandLine parse_command_line(int argc, const char* const* argv) {
@@ -292,6 +307,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   }
   if (const std::optional<Verb> verb = argc > 1 ? verb_of(argv[1]) : std::nullopt) {
     line.job.dry_run = verb == Verb::plan;
+    line.check = verb == Verb::check;
     line.help = verb == Verb::help;
     if (line.help) return line;
     --argc;
@@ -329,6 +345,11 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   const GivenOptions given(map);
   fill(given, line);
   const Strings spaces = given.all("space");
+  if (line.check) {
+    refuse_what_check_has_not(map);
+    line.understood = understood_options(map);
+    return line;
+  }
   if (spaces.empty()) {
     throw UsageError("no space.json is given: mpirun -np N dstune-mpi [options] space.json");
   }
@@ -351,6 +372,8 @@ std::string help_text() {
          "MPI job.\n\n"
          "  mpirun -np N dstune-mpi [options] space.json\n"
          "  dstune-mpi plan [options] space.json        as --dry-run: no MPI, no file\n"
+         "  mpirun -np N dstune-mpi check               what each rank has and how fast it is: no "
+         "file\n"
          "  dstune-mpi help                             this text\n\n"
          "space.json is a DeepSpeed config in which any value may be a list of candidates; "
          "docs/space.md\ndescribes it. Progress goes to stderr, results to stdout and "

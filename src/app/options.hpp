@@ -13,6 +13,7 @@ namespace dstune {
 struct CommandLine {
   bool help = false;
   bool version = false;
+  bool check = false;  ///< of the machine; no space
   JobOptions job;
   log::Level level = log::Level::info;
   std::vector<std::string> understood;  ///< a line for each option that was given

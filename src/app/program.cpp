@@ -27,6 +27,7 @@
 #include "dstune/kernels/cuda.hpp"
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/report/folder_lock.hpp"
+#include "dstune/tune/check.hpp"
 #include "dstune/tune/job.hpp"
 #include "dstune/tune/watchdog.hpp"
 #include "limits.hpp"
@@ -98,12 +99,15 @@ int run_with_mpi(int argc, char** argv, const CommandLine& line, Watchdog& watch
         "srun started this process without MPI, alone among SLURM_NTASKS: use srun --mpi=pmix, or "
         "mpirun inside the allocation";
     report_problem(reason);
-    if (is_first_process()) write_early_end(line.job, ExitCode::internal, reason);
+    if (is_first_process() && !line.check) write_early_end(line.job, ExitCode::internal, reason);
     return code(ExitCode::internal);
   }
   MpiEnvironment environment(argc, argv);
   crash::watch();
-  const int exit_code = code(run_job(line.job, MpiEnvironment::threads_allowed(), watchdog));
+  const bool thread_multiple = MpiEnvironment::threads_allowed();
+  if (line.check) watchdog.set_code_of_loss(code(ExitCode::no_device));
+  const int exit_code = line.check ? code(check_machine(line.job, thread_multiple))
+                                   : code(run_job(line.job, thread_multiple, watchdog));
   watchdog.begin_end(exit_code);
   environment.finalize();
   // What CUDA destroys at the end of a process may wait for the GPU.
@@ -128,7 +132,9 @@ JobOptions guessed_options(int argc, char** argv) {
     if (word == results && i + 1 < argc) options.overrides.results_dir = argv[i + 1];
     if (word.starts_with(results) && word.substr(results.size()).starts_with('='))
       options.overrides.results_dir = std::string(word.substr(results.size() + 1));
-    if (word == "--dry-run" || (i == 1 && word == "plan")) options.dry_run = true;
+    // These write no file.
+    if (word == "--dry-run" || (i == 1 && (word == "plan" || word == "check")))
+      options.dry_run = true;
   }
   std::error_code cause;
   if (argc > 1 && std::filesystem::is_regular_file(argv[argc - 1], cause))
@@ -181,8 +187,9 @@ int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watc
       if (is_first_process()) output() << (line.help ? help_text() : version_text());
       return printed(ExitCode::ok);
     }
-    early.know(line.job);
-    if (is_first_process())
+    // A check writes no file.
+    if (!line.check) early.know(line.job);
+    if (is_first_process() && !line.check)
       watchdog.set_early_end([options = line.job](int exit_code, const std::string& reason) {
         write_early_end(options, static_cast<ExitCode>(exit_code), reason);
       });

@@ -11,7 +11,7 @@ std::optional<HostTimes> host_times() {
   std::ifstream file("/proc/stat");
   std::string name;
   // user, nice, system, idle, iowait, irq, softirq, steal: what guests use is in the first two.
-  constexpr int num_kinds = 8;
+  constexpr int num_kinds = 8, idle = 3, waiting = 4;
   if (!(file >> name) || name != "cpu") return std::nullopt;
   HostTimes times;
   const auto ticks_per_s = static_cast<double>(::sysconf(_SC_CLK_TCK));
@@ -19,6 +19,7 @@ std::optional<HostTimes> host_times() {
     double ticks = 0;
     if (!(file >> ticks)) return std::nullopt;
     times.all_s += ticks / ticks_per_s;
+    if (kind != idle && kind != waiting) times.busy_s += ticks / ticks_per_s;
     if (kind + 1 == num_kinds) times.stolen_s = ticks / ticks_per_s;
   }
   return times;

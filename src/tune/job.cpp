@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
-#include <set>
 #include <span>
 #include <thread>
 
@@ -24,6 +23,7 @@
 #include "dstune/tune/watchdog.hpp"
 #include "dstune/tune/worker.hpp"
 #include "profile/prediction.hpp"
+#include "start/gpu_groups.hpp"
 #include "start/preparation.hpp"
 #include "start/rank_devices.hpp"
 #include "watch/heartbeats.hpp"
@@ -68,24 +68,6 @@ void write_end(Preparation& ready, const JobOptions& options, ExitCode code,
   }
 }
 
-/// Of pinned memory, for collectives that are staged through the host.
-constexpr std::int64_t job_staging_bytes = std::int64_t{16} << 20;
-
-/// What the groups need of a GPU; nothing where they work on the host's memory.
-std::optional<DeviceGroupOptions> device_groups(const FoundDevice& found,
-                                                nccl::SharedWith shared_with) {
-  if (found.gpu.name.empty()) return std::nullopt;
-  Device& device = *found.device;
-  device.staging_arena().prepare(job_staging_bytes);
-  return DeviceGroupOptions{
-      .queues = &device.queues(),
-      .staging = {device.staging_arena().base(), static_cast<std::size_t>(job_staging_bytes)},
-      .device_id = found.gpu.uuid,
-      .nccl = nccl::find_library(nccl::library_name, shared_with),
-      .free_bytes = free_cuda_bytes,
-      .begin_thread = [&device] { device.begin_thread(); }};
-}
-
 /// How the rank's GPU is; empty where it has none.
 std::function<std::optional<nvml::GpuState>()> gpu_samples(const FoundDevice& found) {
   if (found.gpu.name.empty()) return nullptr;
@@ -99,18 +81,6 @@ int local_rank_of(const Topology& topology) {
   const int node = topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)];
   const std::vector<int>& ranks = topology.ranks_of_node[static_cast<std::size_t>(node)];
   return static_cast<int>(std::ranges::find(ranks, topology.world_rank) - ranks.begin());
-}
-
-/// "collectives: NCCL 2.28.9"
-std::string transports_of(const DeviceGroups& devices,
-                          const std::vector<std::vector<int>>& groups) {
-  std::set<std::string> ways;
-  for (const std::vector<int>& world_ranks : groups) {
-    const DeviceGroups::Transport way = devices.transport_of(world_ranks);
-    ways.insert(way.is_staged ? way.text + ", so times say nothing of GPUs of their own"
-                              : way.text);
-  }
-  return fmt::format("collectives: {}", fmt::join(ways, "; "));
 }
 
 /// excluded_ranks() as rank 0 knows them, whose files they are from. Collective over the world.
@@ -260,7 +230,8 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
   if (options.verbose)
     for (const std::vector<int>& ranks : input.groups)
       log::debug(fmt::format("group: ranks {}", fmt::join(ranks, ", ")));
-  if (groups.devices() != nullptr) log::info(transports_of(*groups.devices(), input.groups));
+  if (groups.devices() != nullptr)
+    log::info("collectives: " + transports_of(*groups.devices(), input.groups));
   if (input.workload.kind == WorkloadKind::transformer &&
       input.measure.start_profile_step < steps_until_alike(device)) {
     log::warning(fmt::format(

@@ -8,6 +8,7 @@ namespace dstune {
 /// Of all processors, since the host started; seconds.
 struct HostTimes {
   double all_s = 0;
+  double busy_s = 0;    ///< in which they were not idle
   double stolen_s = 0;  ///< in which other virtual machines ran instead
 };
 /// Nothing where nobody counts.

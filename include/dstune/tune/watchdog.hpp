@@ -45,6 +45,8 @@ class Watchdog {
   void set_exit_status_path(const std::string& path);
   /// Rank 0 calls it where it has to leave before there is such a path. On another thread.
   void set_early_end(std::function<void(int exit_code, const std::string& reason)> early_end);
+  /// The exit code where a rank is lost before a search; else it is 75.
+  void set_code_of_loss(int exit_code);
   /// From here on signals to stop are counted, and the loss of a rank other than 0 ends nothing.
   void begin_search();
   /// How many signals to stop were counted.

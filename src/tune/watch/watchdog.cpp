@@ -66,7 +66,8 @@ struct Watchdog::State {
   mutable std::mutex mutex;     ///< of what follows
   std::vector<Liveness> peers;  ///< by line
   JobPhase phase = JobPhase::starting;
-  int exit_code = stopped_early_code;  ///< while it ends
+  int exit_code = stopped_early_code;     ///< while it ends
+  int code_of_loss = stopped_early_code;  ///< where a rank is lost before the search
   WatchClock::time_point end_by{};
   std::string exit_status_path;  ///< where there is no board
   std::function<void(int, const std::string&)> early_end;
@@ -123,6 +124,11 @@ void Watchdog::set_early_end(
     std::function<void(int exit_code, const std::string& reason)> early_end) {
   const std::lock_guard lock(state_->mutex);
   state_->early_end = std::move(early_end);
+}
+
+void Watchdog::set_code_of_loss(int exit_code) {
+  const std::lock_guard lock(state_->mutex);
+  state_->code_of_loss = exit_code;
 }
 
 void Watchdog::begin_search() {
@@ -279,6 +285,7 @@ void Watchdog::decide() {
     for (const auto& [rank, lost] : state_->lost) {
       code = code_after_loss(state_->phase, state_->exit_code, rank, lost);
       if (!code) continue;
+      if (*code == stopped_early_code) code = state_->code_of_loss;
       reason = fmt::format("rank {} {}", rank, lost.how);
       break;
     }

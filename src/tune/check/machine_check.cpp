@@ -1,0 +1,335 @@
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+
+#include "check/check_text.hpp"
+#include "check/findings.hpp"
+#include "check/probes.hpp"
+#include "check/rank_report.hpp"
+#include "dstune/base/archive.hpp"
+#include "dstune/base/log.hpp"
+#include "dstune/base/output.hpp"
+#include "dstune/comm/environment.hpp"
+#include "dstune/comm/nodes.hpp"
+#include "dstune/group/group_table.hpp"
+#include "dstune/kernels/cuda.hpp"
+#include "dstune/tune/check.hpp"
+#include "start/gpu_groups.hpp"
+#include "start/rank_devices.hpp"
+#include "waiting.hpp"
+#include "worker/injection.hpp"
+
+namespace dstune {
+namespace {
+
+/// All of it. Who is late by then is named, and the job ends.
+constexpr double whole_limit_s = 60;
+/// A wait for others, and collectives of one group.
+constexpr double wait_limit_s = 18, group_budget_s = 5;
+/// For the reports, once rank 0 has its own.
+constexpr double report_limit_s = 8;
+constexpr int report_tag = 1;
+/// Numbers of a group's use, rising, and equal on all of its ranks.
+constexpr std::uint64_t attempt_inside = 1, attempt_across = 2;
+
+/// Ends the job where a rank or a library does not come back.
+class Deadline {
+ public:
+  Deadline(double limit_s, bool json)
+      : thread_([this, limit_s, json] {
+          std::unique_lock lock(mutex_);
+          if (ended_.wait_for(lock, to_duration(limit_s), [this] { return is_over_; })) return;
+          const std::string reason = fmt::format(
+              "the check did not end within {:.0f} s, in {}: a rank or its device hangs. "
+              "mpirun with fewer hosts finds which",
+              limit_s, phase_.load());
+          Findings findings;
+          findings.failures.push_back(reason);
+          if (json) output() << check_json({}, findings, ExitCode::no_device).dump(2) << '\n';
+          log::error(reason);
+          MpiEnvironment::abort(static_cast<int>(ExitCode::no_device));
+        }) {}
+  ~Deadline() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_over_ = true;
+    }
+    ended_.notify_all();
+    thread_.join();
+  }
+  Deadline(const Deadline&) = delete;
+  Deadline& operator=(const Deadline&) = delete;
+
+  /// A literal.
+  void set_phase(const char* phase) { phase_ = phase; }
+
+ private:
+  std::atomic<const char*> phase_ = "the start";
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool is_over_ = false;
+  std::thread thread_;
+};
+
+/// "0-3,8"
+std::string ranges_text(std::vector<int> numbers) {
+  std::ranges::sort(numbers);
+  std::string text;
+  for (std::size_t i = 0; i < numbers.size();) {
+    std::size_t last = i;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", numbers[i]);
+    if (last > i) text += fmt::format("-{}", numbers[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+/// Of the host's memory, what the system would give (man 5 proc); 0 where it does not say.
+std::int64_t available_bytes() {
+  std::ifstream file("/proc/meminfo");
+  std::string name, unit;
+  std::int64_t kib = 0;
+  while (file >> name >> kib && std::getline(file, unit))
+    if (name == "MemAvailable:") return std::min(kib << 10, host_memory_bytes());
+  return 0;
+}
+
+std::int64_t free_shared_bytes() {
+  struct statvfs found {};
+  if (::statvfs("/dev/shm", &found) != 0) return 0;
+  return static_cast<std::int64_t>(found.f_bavail * found.f_frsize);
+}
+
+RankReport facts_of(const Topology& topology, const FoundDevice& found, bool thread_multiple) {
+  const RankDevice device = describe(topology, found);
+  const auto node = static_cast<std::size_t>(
+      topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)]);
+  RankReport report{.rank = topology.world_rank,
+                    .node = static_cast<int>(node),
+                    .host = topology.hosts[node],
+                    .device = device.description,
+                    .backend = device.backend,
+                    .threads = device.threads,
+                    .share_core = topology.share_core,
+                    .processors = ranges_text(own_core_use().cpus),
+                    .host_memory_bytes = host_memory_bytes(),
+                    .available_bytes = available_bytes(),
+                    .shared_memory_bytes = free_shared_bytes(),
+                    .processor_mhz = processor_clock_mhz()};
+  report.libraries["MPI"] =
+      MpiEnvironment::library_version() + (thread_multiple ? "" : ", without MPI_THREAD_MULTIPLE");
+  report.libraries["CPU products"] = kernels::matmul_library();
+  report.libraries["CPU kernels"] = kernels::cpu_table().name;
+  if (found.gpu.name.empty()) return report;
+  const kernels::CudaLibraries libraries = kernels::cuda_libraries();
+  report.libraries["CUDA toolkit"] = kernels::cuda_toolkit();
+  report.libraries["GPU products"] = libraries.matmul;
+  report.libraries["GPU attention"] = libraries.attention;
+  // Ours serve without tensor cores: nobody trains so.
+  for (const char* const name : {"GPU products", "GPU attention"})
+    if (const std::string& version = report.libraries[name]; version.starts_with("none"))
+      report.failures.push_back(fmt::format(
+          "{}: {}; install the library, or name its folder in LD_LIBRARY_PATH", name, version));
+  return report;
+}
+
+/// The groups whose collectives are measured: of each node, and of all ranks across nodes.
+std::vector<std::vector<int>> groups_of(const Topology& topology) {
+  std::vector<std::vector<int>> groups;
+  for (const std::vector<int>& ranks : topology.ranks_of_node)
+    if (ranks.size() > 1) groups.push_back(ranks);
+  if (topology.num_nodes() > 1) {
+    std::vector<int> all;
+    for (int rank = 0; rank < topology.world_size; ++rank) all.push_back(rank);
+    groups.push_back(all);
+  }
+  return groups;
+}
+
+/// Collectives of the groups that this rank is in, into its report.
+class GroupProbes {
+ public:
+  GroupProbes(const Topology& topology, const FoundDevice& found, GroupTable& groups,
+              RankReport& report)
+      : topology_(topology), found_(found), groups_(groups), report_(report) {}
+
+  /// Nodes first, all at once, then the group across them. Collective over the world.
+  void run(const std::vector<std::vector<int>>& all, const Communicator& world) {
+    for (const bool across : {false, true}) {
+      world.barrier();
+      for (const std::vector<int>& ranks : all)
+        if (crosses_nodes(ranks) == across &&
+            std::ranges::find(ranks, topology_.world_rank) != ranks.end())
+          probe(ranks);
+    }
+  }
+
+ private:
+  [[nodiscard]] bool crosses_nodes(const std::vector<int>& ranks) const {
+    return topology_.num_nodes() > 1 && static_cast<int>(ranks.size()) == topology_.world_size;
+  }
+
+  void probe(const std::vector<int>& ranks) {
+    const int num_nodes = crosses_nodes(ranks) ? topology_.num_nodes() : 1;
+    const Waiter waiter(SteadyClock::now() + to_duration(wait_limit_s), nullptr,
+                        topology_.share_core);
+    try {
+      const auto group =
+          groups_.join(ranks, num_nodes > 1 ? attempt_across : attempt_inside, waiter);
+      report_.groups.push_back(probe_group(*found_.device, *group, num_nodes,
+                                           transport_of(ranks, num_nodes), group_budget_s, waiter));
+      if (const auto recording = probe_recording(*found_.device, *group, waiter))
+        if (!report_.recording || report_.recording->empty()) report_.recording = recording;
+    } catch (const Error& error) {
+      report_.failures.push_back(fmt::format("collectives of {} ranks on {} host(s): {}",
+                                             ranks.size(), num_nodes, error.what()));
+      groups_.abandon(ranks);
+    }
+  }
+
+  [[nodiscard]] std::string transport_of(const std::vector<int>& ranks, int num_nodes) const {
+    if (groups_.devices() != nullptr) return transports_of(*groups_.devices(), {ranks});
+    return num_nodes > 1 ? "MPI" : "shared memory";
+  }
+
+  const Topology& topology_;
+  const FoundDevice& found_;
+  GroupTable& groups_;
+  RankReport& report_;
+};
+
+/// The reports that come within the time, by rank. Rank 0's part.
+std::vector<RankReport> collect(const Communicator& world, RankReport own) {
+  std::vector<RankReport> reports{std::move(own)};
+  const SteadyClock::time_point until = SteadyClock::now() + to_duration(report_limit_s);
+  while (static_cast<int>(reports.size()) < world.size() && SteadyClock::now() < until) {
+    const auto message = world.try_receive(report_tag);
+    if (message)
+      reports.push_back(json::unpack<RankReport>(message->data, "report of a rank"));
+    else
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  std::ranges::sort(reports, {}, &RankReport::rank);
+  return reports;
+}
+
+/// "rank 3 (node7)"
+std::vector<std::string> missing_ranks(const std::vector<RankReport>& reports,
+                                       const Topology& topology) {
+  std::set<int> here;
+  for (const RankReport& report : reports) here.insert(report.rank);
+  std::vector<std::string> missing;
+  for (int rank = 0; rank < topology.world_size; ++rank) {
+    if (here.contains(rank)) continue;
+    const auto node =
+        static_cast<std::size_t>(topology.node_of_rank[static_cast<std::size_t>(rank)]);
+    missing.push_back(fmt::format("rank {} ({})", rank, topology.hosts[node]));
+  }
+  return missing;
+}
+
+void send(const Communicator& world, const RankReport& report) {
+  const Bytes bytes = json::pack(report);
+  Request request = world.start_send(bytes.data(), bytes.size(), 0, report_tag);
+  while (!request.test()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+/// Prints, and says how it ends.
+ExitCode conclude(const std::vector<RankReport>& reports, const std::vector<std::string>& missing,
+                  bool json) {
+  const Findings findings = findings_of(reports, missing);
+  const ExitCode code = findings.failures.empty() ? ExitCode::ok : ExitCode::no_device;
+  if (json)
+    output() << check_json(reports, findings, code).dump(2) << '\n';
+  else
+    output() << check_text(reports, findings);
+  flush_output();
+  return code;
+}
+
+}  // namespace
+
+ExitCode check_machine(const JobOptions& options, bool thread_multiple) {
+  const Communicator world = Communicator::world();
+  const bool is_first = world.rank() == 0;
+  if (!is_first) log::set_level(log::Level::off);
+  std::optional<Deadline> deadline;
+  if (is_first) deadline.emplace(whole_limit_s, options.json_output);
+  const auto phase = [&](const char* name) {
+    if (deadline) deadline->set_phase(name);
+  };
+  const auto pretended = pretended_host(world.rank(), world.size());
+  const Communicator node = pretended ? world.create_group(pretended->world_ranks, pretended->index)
+                                      : world.split_shared();
+  const Topology topology = with_asked_threads(
+      pretended ? find_topology(world, node, pretended->name) : find_topology(world, node),
+      std::getenv("OMP_NUM_THREADS"));
+
+  phase("the start of the devices");
+  FoundDevice found;
+  try {
+    found = find_device(world, topology, options, {});
+  } catch (const DeviceError& error) {
+    log::error(error.what());
+    Findings findings;
+    findings.failures.emplace_back(error.what());
+    if (is_first && options.json_output)
+      output() << check_json({}, findings, ExitCode::no_device).dump(2) << '\n';
+    return ExitCode::no_device;
+  }
+  RankReport report = facts_of(topology, found, thread_multiple);
+
+  phase("products and reads of memory");
+  const Waiter waiter(SteadyClock::now() + to_duration(wait_limit_s), nullptr, topology.share_core);
+  world.barrier();
+  probe_device(*found.device, waiter, report);
+
+  phase("collectives");
+  const Communicator reports_of_ranks = world.duplicate();
+  const std::vector<std::vector<int>> known = groups_of(topology);
+  std::optional<GroupTable> groups;
+  groups.emplace(world, node, topology, known,
+                 GroupTable::Options{.device = device_groups(found, nccl::SharedWith::nobody)});
+  GroupProbes(topology, found, *groups, report).run(known, world);
+
+  phase("the ranks' reports");
+  std::array<std::byte, 2> end{};
+  if (is_first) {
+    const std::vector<RankReport> reports = collect(reports_of_ranks, std::move(report));
+    const std::vector<std::string> missing = missing_ranks(reports, topology);
+    const ExitCode code = conclude(reports, missing, options.json_output);
+    if (!missing.empty()) MpiEnvironment::abort(static_cast<int>(code));
+    const bool has_failed =
+        std::ranges::any_of(reports, [](const RankReport& each) { return !each.failures.empty(); });
+    end = {static_cast<std::byte>(code), static_cast<std::byte>(has_failed)};
+  } else {
+    send(reports_of_ranks, report);
+  }
+  Bytes bytes(end.begin(), end.end());
+  world.broadcast(bytes, 0);
+  deadline.reset();
+  const auto code = static_cast<int>(bytes[0]);
+  // What was left may still be waited for by others.
+  if (bytes[1] != std::byte{0}) MpiEnvironment::leave_without_finalize(code);
+  groups.reset();
+  return static_cast<ExitCode>(code);
+}
+
+}  // namespace dstune

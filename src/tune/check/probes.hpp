@@ -1,0 +1,29 @@
+#pragma once
+/// What a rank measures of itself and, with others, of their collectives.
+
+#include <functional>
+#include <string>
+
+#include "check/rank_report.hpp"
+#include "dstune/base/wait.hpp"
+#include "dstune/device/device.hpp"
+#include "dstune/group/process_group.hpp"
+
+namespace dstune {
+
+/// Products and reads and writes of memory, into the report. All ranks of a host do it at once, as
+/// they will train. What fails is named in the report. Local.
+void probe_device(Device& device, const Waiter& waiter, RankReport& report);
+
+/// All-reduce, all-gather and reduce-scatter of fp32, from 1 MiB up to what memory and `budget_s`
+/// allow, 1 GiB at most. Collective over the group. Throws CollectiveError, OutOfMemory.
+GroupRates probe_group(Device& device, ProcessGroup& group, int num_nodes, std::string transport,
+                       double budget_s, const Waiter& waiter);
+
+/// A product and an all-reduce are recorded as a graph and replayed: "" where the replay gives what
+/// the calls gave, else what is wrong. Nothing where the device or the group records nothing.
+/// Collective over the group. Throws as probe_group().
+std::optional<std::string> probe_recording(Device& device, ProcessGroup& group,
+                                           const Waiter& waiter);
+
+}  // namespace dstune

@@ -1,0 +1,58 @@
+#pragma once
+/// What a rank has and measured, as it tells rank 0. Rates are a second's.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dstune/base/json.hpp"
+
+namespace dstune {
+
+/// Bus bandwidth in bytes/s, of the slowest rank: what each rank's link carries (nccl-tests,
+/// doc/PERFORMANCE.md). With n ranks an all-reduce of so many bytes moves 2(n − 1)/n of them, the
+/// other two (n − 1)/n.
+struct CollectiveRates {
+  std::int64_t bytes = 0;
+  double all_reduce = 0, all_gather = 0, reduce_scatter = 0;
+};
+
+/// Of the groups that the rank is in.
+struct GroupRates {
+  int num_ranks = 1, num_nodes = 1;
+  std::string transport;  ///< "shared memory", "MPI", "NCCL 2.28.9", …
+  std::vector<CollectiveRates> rates{};
+};
+
+struct RankReport {
+  int rank = 0, node = 0;
+  std::string host;
+  std::string device;   ///< in words
+  std::string backend;  ///< "cpu", "cuda"
+  int threads = 1;
+  bool share_core = false;
+  std::string processors;  ///< the numbers of those it may use: "0-3,8"
+  std::int64_t host_memory_bytes = 0, available_bytes = 0, shared_memory_bytes = 0;
+  double processor_mhz = 0;
+  std::map<std::string, std::string> libraries{};  ///< name → version, path or reason
+  /// Matrix products in fp32 and bf16, floating-point operations; y += x, bytes read and written.
+  double f32_flops = 0, bf16_flops = 0, memory_bytes = 0;
+  /// Of the time in which it computed: how much of its processors it had. Nothing: not asked.
+  std::optional<double> processor_share{};
+  /// Processors of its host that were busy, and had been taken by other virtual machines, while it
+  /// computed.
+  std::optional<double> busy_processors{}, stolen_processors{};
+  /// A product, and a collective, recorded as a graph and replayed: "", or why that does not work.
+  /// Nothing where nothing is recorded.
+  std::optional<std::string> recording{};
+  std::vector<GroupRates> groups{};
+  std::vector<std::string> failures{};  ///< what does not work
+};
+
+/// The list of members (base/archive.hpp).
+template <class Archive>
+void members(Archive& archive, json::Of<Archive, RankReport>& report);
+
+}  // namespace dstune
