@@ -38,6 +38,12 @@ std::string place_of(const RankReport& report) {
   return fmt::format("rank {} ({})", report.rank, report.host);
 }
 
+/// "rank 0 (node1) and 3 more"
+std::string places_of(const std::vector<const RankReport*>& ranks) {
+  const std::string first = place_of(*ranks.front());
+  return ranks.size() == 1 ? first : fmt::format("{} and {} more", first, ranks.size() - 1);
+}
+
 /// Ranks that are to be equally fast.
 std::vector<std::vector<const RankReport*>> alike(const std::vector<RankReport>& reports) {
   std::map<std::tuple<std::string, int>, std::vector<const RankReport*>> kinds;
@@ -55,15 +61,7 @@ class Looking {
   Findings look(const std::vector<std::string>& missing) {
     for (const std::string& one : missing)
       out_.failures.push_back(one + " did not answer: its node or its device hangs");
-    for (const RankReport& report : reports_) {
-      for (const std::string& failure : report.failures)
-        out_.failures.push_back(fmt::format("{}: {}", place_of(report), failure));
-      if (report.recording && !report.recording->empty())
-        out_.failures.push_back(
-            fmt::format("{}: a product and a collective can not be replayed "
-                        "as a graph: {}",
-                        place_of(report), *report.recording));
-    }
+    name_failures();
     name_slow_ranks();
     name_slow_nodes();
     note_sharing();
@@ -73,6 +71,24 @@ class Looking {
   }
 
  private:
+  /// What fails on many ranks is said once.
+  void name_failures() {
+    std::vector<std::pair<std::string, std::vector<const RankReport*>>> found;
+    const auto add = [&](const std::string& text, const RankReport& report) {
+      auto place = std::ranges::find(found, text, [](const auto& one) { return one.first; });
+      if (place == found.end()) place = found.insert(found.end(), {text, {}});
+      place->second.push_back(&report);
+    };
+    for (const RankReport& report : reports_) {
+      for (const std::string& failure : report.failures) add(failure, report);
+      if (report.recording && !report.recording->empty())
+        add("a product and a collective can not be replayed as a graph: " + *report.recording,
+            report);
+    }
+    for (const auto& [text, ranks] : found)
+      out_.failures.push_back(fmt::format("{}: {}", places_of(ranks), text));
+  }
+
   /// Why a rank may be slow, from what its host says.
   [[nodiscard]] std::string reason_of(const RankReport& report) const {
     std::vector<std::string> reasons;
@@ -91,9 +107,11 @@ class Looking {
   [[nodiscard]] double others_on(const RankReport& report) const {
     if (!report.busy_processors) return 0;
     double own = 0;
-    for (const RankReport& each : reports_)
-      if (each.node == report.node && each.processor_share)
-        own += *each.processor_share * each.threads;
+    for (const RankReport& each : reports_) {
+      if (each.node != report.node) continue;
+      if (!each.processor_share) return 0;
+      own += *each.processor_share * each.threads;
+    }
     return *report.busy_processors - own;
   }
 
@@ -198,9 +216,7 @@ class Looking {
       if (versions.size() < 2) continue;
       std::vector<std::string> words;
       for (const auto& [version, ranks] : versions)
-        words.push_back(fmt::format(
-            "{} on {}{}", version, place_of(*ranks.front()),
-            ranks.size() > 1 ? fmt::format(" and {} more", ranks.size() - 1) : std::string()));
+        words.push_back(fmt::format("{} on {}", version, places_of(ranks)));
       out_.notes.push_back(
           fmt::format("{} differs between ranks: {}", name, fmt::join(words, ", ")));
     }
