@@ -57,6 +57,22 @@ TEST_F(EmulatedGpusTest, GroupsTrainByNccl) {
   expect_all_ok(run(2, space), 8);
 }
 
+// CUDA's context and libraries are part of what a training takes there.
+TEST_F(EmulatedGpusTest, TheTargetsMemoryIsThatOfAGpu) {
+  job_.write("space.json", transformer_space({1}));
+  const auto planned_bytes = [&](const std::string& backend) {
+    const Ended ended =
+        job_.run({.ranks = 0,
+                  .args = {"plan", "--format", "json", "--backend", backend, "space.json"},
+                  .environment = {{"DSTUNE_EMULATED_GPUS", "1"}}});
+    EXPECT_EQ(ended.exit_code, 0) << ended;
+    return Json::parse(ended.out)["experiments"]
+        .at(0)["predicted"]["target_memory_bytes"]
+        .get<std::int64_t>();
+  };
+  EXPECT_GE(planned_bytes("cuda"), planned_bytes("cpu") + (std::int64_t{544} << 20));
+}
+
 TEST_F(EmulatedGpusTest, TheCheckReplaysACollectiveOfNccl) {
   const Ended ended = job_.run({.ranks = 2,
                                 .args = {"check", "--backend", "cuda", "--format", "json"},

@@ -135,6 +135,8 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
   }
   ready.job = read_job(options.space_path, options.overrides, machine,
                        static_cast<int>(max_ranks_per_node));
+  // Who tunes on GPUs trains on GPUs.
+  ready.job.target.on_gpu = devices.back().backend == "cuda";
   check_training_command(ready.job);
   complete_engine_workload(ready.job);
   // A plan says them itself.
@@ -165,7 +167,7 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
                           (options.dry_run && is_planned(ready.job) &&
                            ready.job.workload.kind == WorkloadKind::deepspeed);
   if (has_target && ready.job.target.framework != TargetFramework::self)
-    ready.target = target_constants(devices.back().backend == "cuda");
+    ready.target = target_constants(ready.job.target.on_gpu);
   planner.device_memory_bytes = ready.device_memory_bytes;
   planner.host_memory_bytes = ready.host_memory_bytes;
   planner.free_disk_bytes = free_disk_bytes;
