@@ -24,8 +24,10 @@ constexpr auto sleep_after_shared = 1ms;
 constexpr auto sleep_after_own = 50ms;
 constexpr auto min_sleep = 50us;
 constexpr auto max_sleep = 1ms;
-// A nap is this part of the wait so far: what it adds to it is lost in it.
-constexpr int sleeps_per_wait = 64;
+// A nap is this part of the wait so far: what it adds to it is lost in it. Steps of a GPU are timed
+// behind such waits, of a rank that has a core of its own.
+constexpr int sleeps_per_shared_wait = 64;
+constexpr int sleeps_per_own_wait = 512;
 
 void spin() {
 #if defined(__x86_64__)
@@ -57,8 +59,9 @@ void Waiter::pause(Progress& progress, const char* what) const {
   }
   look(progress, now, what);
   if (now - progress.began > (share_core_ ? sleep_after_shared : sleep_after_own)) {
-    std::this_thread::sleep_for(std::clamp<Clock::duration>(
-        (now - progress.began) / sleeps_per_wait, min_sleep, max_sleep));
+    const Clock::duration nap =
+        (now - progress.began) / (share_core_ ? sleeps_per_shared_wait : sleeps_per_own_wait);
+    std::this_thread::sleep_for(std::clamp<Clock::duration>(nap, min_sleep, max_sleep));
   } else {
     sched_yield();
   }
