@@ -32,6 +32,14 @@ bool is_a_vector_that_lies_apart(const MatmulShape& shape) {
   return !is_dense && (shape.m == 1 || shape.n == 1 || shape.k == 1);
 }
 
+/// oneDNN 2.2.4 adds a bias, or what is there, to other rows where C's rows lie apart and threads
+/// share them; 2.6.3 adds it to the right ones.
+bool is_added_elsewhere(const MatmulShape& shape) {
+  constexpr int right_from_minor = 6;
+  static const bool is_old = dnnl_version()->major < 3 && dnnl_version()->minor < right_from_minor;
+  return is_old && (shape.has_bias || shape.accumulate) && shape.row_of_c() != shape.n;
+}
+
 /// A product in the types it is asked for, or over panels, which are dense and in fp32, where
 /// oneDNN has no right code for it.
 class Product {
@@ -39,7 +47,7 @@ class Product {
   explicit Product(const MatmulShape& shape) {
     if (shape.accumulate && shape.has_bias)
       throw std::invalid_argument("a product has a bias or adds to what is there, not both");
-    if (is_a_vector_that_lies_apart(shape)) {
+    if (is_a_vector_that_lies_apart(shape) || is_added_elsewhere(shape)) {
       panels_.emplace(shape);
       return;
     }

@@ -1,4 +1,5 @@
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -83,12 +84,14 @@ TEST(HjsonDocumentTest, ANumberBeyondDoubleIsNamedWithItsPlace) {
 }
 
 TEST(HjsonDocumentTest, TheNameOfAFileSaysItsNotation) {
-  const std::string folder = testing::TempDir();
+  std::string folder = testing::TempDir() + "dstune_hjson_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
   write_file_atomically(folder + "/a.hjson", "a: b");
   write_file_atomically(folder + "/a.json", "a: b");
   EXPECT_EQ(Document::read(folder + "/a.hjson").root()["a"], "b");
   EXPECT_THROW((void)Document::read(folder + "/a.json"), InputError);
   EXPECT_THROW((void)Document::read(folder + "/none.hjson"), InputError);
+  std::filesystem::remove_all(folder);
 }
 
 struct MalformedHjson {

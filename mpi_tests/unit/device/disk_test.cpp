@@ -52,7 +52,7 @@ class Pages {
 
 class DiskFileTest : public testing::Test {
  protected:
-  DiskFileTest() : folder_(testing::TempDir() + "disk_file_test") {
+  DiskFileTest() : folder_(testing::TempDir() + "disk_file_test" + std::to_string(getpid())) {
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
   }

@@ -238,6 +238,7 @@ TEST_P(MatmulTest, LongDimensionsMakeNoDifference) {
       if (flags % 5 != 1) continue;
       MatmulShape apart = shape;
       apart.stride_a = shape.row_of_a() + 3;
+      check(apart);
       apart.stride_c = shape.n + 7;
       check(apart);
     }

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/file.hpp"
@@ -23,7 +24,8 @@ std::string path_of(const std::string& name) {
 
 class PluginFunctionsTest : public testing::Test {
  protected:
-  PluginFunctionsTest() : mark_(testing::TempDir() + "dstune_plugin_mark") {
+  PluginFunctionsTest()
+      : mark_(testing::TempDir() + "dstune_plugin_mark" + std::to_string(getpid())) {
     std::filesystem::remove(mark_);
     setenv("DSTUNE_TEST_PLUGIN_MARK", mark_.c_str(), 1);
   }
