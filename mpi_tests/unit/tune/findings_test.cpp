@@ -80,6 +80,7 @@ TEST(FindingsTest, RanksThatShareProcessorsAreANoteAndNotSlow) {
     report.share_core = true;
     report.processor_share = 0.5;
   }
+  reports[0].f32_flops /= 2;
   const Findings found = findings_of(reports, {});
   EXPECT_THAT(found.slow, IsEmpty());
   EXPECT_THAT(found.notes, ElementsAre(HasSubstr("take turns")));

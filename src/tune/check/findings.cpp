@@ -18,7 +18,7 @@ namespace {
 
 /// What takes so much longer than its like is named. Products and memory differ by a few percent
 /// between equal processors, and by more where a clock is lowered.
-constexpr double named_above = 1.2;
+constexpr double named_above = 1.25;
 /// Links of equal nodes differ by more: whom they lead to counts, too.
 constexpr double named_link_above = 1.5;
 /// Who has less of its processors than that waits for somebody else.
@@ -134,6 +134,8 @@ class Looking {
     double f32, bf16, memory;
   };
   void name_rank(const RankReport& report, const Usual& usual) {
+    // They take turns, and who had more of them is no matter of the rank.
+    if (report.share_core) return;
     std::vector<std::string> ways;
     const auto compare = [&](const char* what, double own, double others) {
       if (own > 0 && others / own > named_above)
@@ -142,8 +144,7 @@ class Looking {
     compare("products in fp32", report.f32_flops, usual.f32);
     compare("products in bf16", report.bf16_flops, usual.bf16);
     compare("reads and writes of memory", report.memory_bytes, usual.memory);
-    const bool waits =
-        report.processor_share && *report.processor_share < least_share && !report.share_core;
+    const bool waits = report.processor_share && *report.processor_share < least_share;
     if (ways.empty() && !waits) return;
     std::string text = place_of(report) + " is slow";
     if (!ways.empty()) text += fmt::format(": {} as on ranks like it", fmt::join(ways, ", "));
@@ -236,6 +237,7 @@ Findings findings_of(const std::vector<RankReport>& reports,
 std::optional<DevicePeaks> peaks_of(const std::string& device) {
   // From the vendor's data sheets, without sparsity. The more special name comes first.
   static constexpr std::pair<std::string_view, DevicePeaks> known[] = {
+      {"GB200", {2500e12, 8000e9}},
       {"B200", {2250e12, 8000e9}},
       {"GH200 144G", {989.4e12, 4900e9}},
       {"GH200", {989.4e12, 4000e9}},

@@ -41,9 +41,9 @@ namespace {
 /// All of it. Who is late by then is named, and the job ends.
 constexpr double whole_limit_s = 60;
 /// A wait for others, and collectives of one group.
-constexpr double wait_limit_s = 18, group_budget_s = 5;
-/// For the reports, once rank 0 has its own.
-constexpr double report_limit_s = 8;
+constexpr double wait_limit_s = 14, group_budget_s = 5;
+/// For the reports, once rank 0 has its own: others may still wait for somebody.
+constexpr double report_limit_s = wait_limit_s + 4;
 constexpr int report_tag = 1;
 /// Numbers of a group's use, rising, and equal on all of its ranks.
 constexpr std::uint64_t attempt_inside = 1, attempt_across = 2;
@@ -167,8 +167,12 @@ std::vector<std::vector<int>> groups_of(const Topology& topology) {
 class GroupProbes {
  public:
   GroupProbes(const Topology& topology, const FoundDevice& found, GroupTable& groups,
-              RankReport& report)
-      : topology_(topology), found_(found), groups_(groups), report_(report) {}
+              std::int64_t room_bytes, RankReport& report)
+      : topology_(topology),
+        found_(found),
+        groups_(groups),
+        room_bytes_(room_bytes),
+        report_(report) {}
 
   /// Nodes first, all at once, then the group across them. Collective over the world.
   void run(const std::vector<std::vector<int>>& all, const Communicator& world) {
@@ -194,13 +198,16 @@ class GroupProbes {
       const auto group =
           groups_.join(ranks, num_nodes > 1 ? attempt_across : attempt_inside, waiter);
       report_.groups.push_back(probe_group(*found_.device, *group, num_nodes,
-                                           transport_of(ranks, num_nodes), group_budget_s, waiter));
+                                           transport_of(ranks, num_nodes), group_budget_s,
+                                           room_bytes_, waiter));
       if (const auto recording = probe_recording(*found_.device, *group, waiter))
         if (!report_.recording || report_.recording->empty()) report_.recording = recording;
     } catch (const Error& error) {
       report_.failures.push_back(fmt::format("collectives of {} ranks on {} host(s): {}",
                                              ranks.size(), num_nodes, error.what()));
       groups_.abandon(ranks);
+      // A late peer may still write there.
+      found_.device->input_arena().leak();
     }
   }
 
@@ -212,6 +219,7 @@ class GroupProbes {
   const Topology& topology_;
   const FoundDevice& found_;
   GroupTable& groups_;
+  std::int64_t room_bytes_;
   RankReport& report_;
 };
 
@@ -261,7 +269,9 @@ ExitCode conclude(const std::vector<RankReport>& reports, const std::vector<std:
   else
     output() << check_text(reports, findings);
   flush_output();
-  return code;
+  if (!has_lost_output()) return code;
+  log::error("stdout can not be written: its disk may be full");
+  return ExitCode::not_writable;
 }
 
 }  // namespace
@@ -297,9 +307,12 @@ ExitCode check_machine(const JobOptions& options, bool thread_multiple) {
   RankReport report = facts_of(topology, found, thread_multiple);
 
   phase("products and reads of memory");
-  const Waiter waiter(SteadyClock::now() + to_duration(wait_limit_s), nullptr, topology.share_core);
   world.barrier();
-  probe_device(*found.device, waiter, report);
+  // What the rank may use: its part of the host, or of its GPU.
+  const std::int64_t room_bytes = describe(topology, found).memory_bytes;
+  const Waiter waiter(SteadyClock::now() + to_duration(wait_limit_s), nullptr, topology.share_core);
+  probe_device(
+      *found.device, room_bytes, waiter, [&] { world.barrier(); }, report);
 
   phase("collectives");
   const Communicator reports_of_ranks = world.duplicate();
@@ -307,12 +320,13 @@ ExitCode check_machine(const JobOptions& options, bool thread_multiple) {
   std::optional<GroupTable> groups;
   groups.emplace(world, node, topology, known,
                  GroupTable::Options{.device = device_groups(found, nccl::SharedWith::nobody)});
-  GroupProbes(topology, found, *groups, report).run(known, world);
+  GroupProbes(topology, found, *groups, room_bytes, report).run(known, world);
 
   phase("the ranks' reports");
   std::array<std::byte, 2> end{};
   if (is_first) {
     const std::vector<RankReport> reports = collect(reports_of_ranks, std::move(report));
+    deadline.reset();
     const std::vector<std::string> missing = missing_ranks(reports, topology);
     const ExitCode code = conclude(reports, missing, options.json_output);
     if (!missing.empty()) MpiEnvironment::abort(static_cast<int>(code));
@@ -324,7 +338,6 @@ ExitCode check_machine(const JobOptions& options, bool thread_multiple) {
   }
   Bytes bytes(end.begin(), end.end());
   world.broadcast(bytes, 0);
-  deadline.reset();
   const auto code = static_cast<int>(bytes[0]);
   // What was left may still be waited for by others.
   if (bytes[1] != std::byte{0}) MpiEnvironment::leave_without_finalize(code);

@@ -24,16 +24,19 @@ std::int64_t bytes_of(ElementType type) {
   return type == ElementType::f32 ? 4 : 2;
 }
 
-/// Of each kind of work, in all; the first run, which makes kernels, comes before it.
-constexpr double probe_s = 1.2;
+/// Of each kind of work, in a turn; the first run, which makes kernels, comes before it.
+constexpr double probe_s = 0.8;
+constexpr int num_turns = 2;
 /// A run of a product is to take so long: long enough for a clock, short enough for many.
 constexpr double product_s = 0.01;
-constexpr std::int64_t first_width = 256, least_width = 256, most_width = 8192, width_step = 128;
+constexpr std::int64_t first_width = 256, most_width = 16384, width_step = 128;
+constexpr int max_rounds = 5;
 constexpr int min_runs = 5;
 /// Twice so much is read and written, from memory and not from caches, where there is room.
 constexpr std::int64_t most_array_bytes = std::int64_t{256} << 20;
 /// Of a rank's memory, for arrays and collectives.
 constexpr std::int64_t share_of_memory = 16;
+constexpr std::int64_t page_bytes = 4096;
 constexpr std::int64_t first_bytes = std::int64_t{1} << 20, most_bytes = std::int64_t{1} << 30;
 constexpr std::int64_t size_step = 4;
 /// Recorded products have so many rows and columns.
@@ -57,16 +60,30 @@ double lower_quartile(std::vector<double> times_s) {
 
 class DeviceProbe {
  public:
-  DeviceProbe(Device& device, const Waiter& waiter, RankReport& report)
-      : device_(device), waiter_(waiter), report_(report) {}
+  DeviceProbe(Device& device, std::int64_t room_bytes, const Waiter& waiter, RankReport& report)
+      : device_(device), room_bytes_(room_bytes), waiter_(waiter), report_(report) {}
 
-  void run() {
+  void run(const std::function<void()>& come_together) {
+    std::int64_t f32_width = first_width, bf16_width = first_width;
+    attempt("products in fp32", [&] { f32_width = wanted_width(ElementType::f32); });
+    attempt("products in bf16", [&] { bf16_width = wanted_width(ElementType::bf16); });
     const auto before = host_times();
     const SteadyClock::time_point began = SteadyClock::now();
-    attempt("products in fp32", [&] { report_.f32_flops = product_rate(ElementType::f32, true); });
-    attempt("products in bf16",
-            [&] { report_.bf16_flops = product_rate(ElementType::bf16, false); });
-    attempt("reads and writes of memory", [&] { report_.memory_bytes = memory_rate(); });
+    // In turns, and the better one counts: what disturbs one of them is over soon.
+    for (int turn = 0; turn < num_turns; ++turn) {
+      share_ = 1;
+      come_together();
+      attempt("products in fp32",
+              [&] { keep(report_.f32_flops, time_product(ElementType::f32, f32_width, true)); });
+      come_together();
+      attempt("products in bf16",
+              [&] { keep(report_.bf16_flops, time_product(ElementType::bf16, bf16_width, true)); });
+      come_together();
+      attempt("reads and writes of memory", [&] { keep(report_.memory_bytes, memory_rate()); });
+      // A GPU works while its host waits.
+      if (!device_.is_asynchronous())
+        report_.processor_share = std::max(report_.processor_share.value_or(0), share_);
+    }
     const double took_s = seconds(SteadyClock::now() - began);
     if (const auto after = host_times(); before && after && took_s > 0) {
       report_.busy_processors = (after->busy_s - before->busy_s) / took_s;
@@ -80,9 +97,13 @@ class DeviceProbe {
     try {
       work();
     } catch (const std::exception& error) {
-      report_.failures.push_back(std::string(what) + ": " + error.what());
+      const std::string failure = std::string(what) + ": " + error.what();
+      if (std::ranges::find(report_.failures, failure) == report_.failures.end())
+        report_.failures.push_back(failure);
     }
   }
+
+  static void keep(double& best, double value) { best = std::max(best, value); }
 
   /// Seconds of what queue 0 is asked for.
   double seconds_of(const std::function<void()>& ask) {
@@ -109,46 +130,50 @@ class DeviceProbe {
     return device_.input_arena().base();
   }
 
-  /// A square product of this type that takes about as long as a run is to take.
-  double product_rate(ElementType type, bool asks_for_share) {
+  /// Of a square product of this type that takes about as long as a run is to take.
+  std::int64_t wanted_width(ElementType type) {
     std::int64_t width = first_width;
-    double rate = 0;
-    // The second one is of the size that the first one tells.
-    for (int round = 0; round < 2; ++round) {
-      const std::int64_t elements = width * width;
-      const kernels::MatmulShape shape{
-          .m = width, .n = width, .k = width, .type = type, .out_type = type};
-      const auto workspace_bytes =
-          static_cast<std::int64_t>(device_.kernels().matmul_workspace_bytes(shape));
-      const std::int64_t bytes = elements * bytes_of(type);
-      std::byte* const a = memory(3 * bytes + workspace_bytes);
-      std::byte* const b = a + bytes;
-      std::byte* const c = b + bytes;
-      device_.kernels().fill(type, a, 0.01F, 2 * elements);
-      const auto ask = [&] { device_.kernels().matmul(shape, a, b, nullptr, c, c + bytes); };
-      const auto flops = 2 * static_cast<double>(width) * static_cast<double>(elements);
-      if (round == 0) {
-        seconds_of(ask);
-        rate = flops / seconds_of(ask);
-        const auto wanted = static_cast<std::int64_t>(std::cbrt(rate * product_s / 2));
-        width = std::clamp(wanted / width_step * width_step, least_width, most_width);
-        continue;
-      }
-      const double used_before_s = used_s();
-      const SteadyClock::time_point began = SteadyClock::now();
-      rate = flops / quartile_of(ask);
-      const double took_s = seconds(SteadyClock::now() - began);
-      // A GPU works while its host waits.
-      if (asks_for_share && !device_.is_asynchronous())
-        report_.processor_share =
-            std::min(1.0, (used_s() - used_before_s) / (took_s * device_.threads()));
+    // Small ones say little of large ones: a GPU's first product is mostly its launch.
+    for (int round = 0; round < max_rounds; ++round) {
+      const double rate = time_product(type, width, false);
+      const std::int64_t steps =
+          static_cast<std::int64_t>(std::cbrt(rate * product_s / 2)) / width_step;
+      const std::int64_t wanted = std::clamp(steps * width_step, first_width, most_width);
+      if (wanted <= width) break;
+      width = wanted;
     }
+    return width;
+  }
+
+  /// Operations a second: of the second run, or of many.
+  double time_product(ElementType type, std::int64_t width, bool is_measured) {
+    const std::int64_t elements = width * width;
+    const kernels::MatmulShape shape{
+        .m = width, .n = width, .k = width, .type = type, .out_type = type};
+    const auto workspace_bytes =
+        static_cast<std::int64_t>(device_.kernels().matmul_workspace_bytes(shape));
+    const std::int64_t bytes = elements * bytes_of(type);
+    std::byte* const a = memory(3 * bytes + workspace_bytes);
+    std::byte* const b = a + bytes;
+    std::byte* const c = b + bytes;
+    device_.kernels().fill(type, a, 0.01F, 2 * elements);
+    const auto ask = [&] { device_.kernels().matmul(shape, a, b, nullptr, c, c + bytes); };
+    const auto flops = 2 * static_cast<double>(width) * static_cast<double>(elements);
+    if (!is_measured) {
+      seconds_of(ask);
+      return flops / seconds_of(ask);
+    }
+    const double used_before_s = used_s();
+    const SteadyClock::time_point began = SteadyClock::now();
+    const double rate = flops / quartile_of(ask);
+    const double took_s = seconds(SteadyClock::now() - began);
+    share_ = std::min(share_, (used_s() - used_before_s) / (took_s * device_.threads()));
     return rate;
   }
 
   double memory_rate() {
-    const std::int64_t room = device_.budget().limit_bytes() / share_of_memory / 2;
-    const std::int64_t bytes = std::min(most_array_bytes, room);
+    const std::int64_t room = room_bytes_ / share_of_memory / 2;
+    const std::int64_t bytes = std::min(most_array_bytes, room) / page_bytes * page_bytes;
     const auto elements = bytes / static_cast<std::int64_t>(sizeof(float));
     std::byte* const x = memory(2 * bytes);
     std::byte* const y = x + bytes;
@@ -160,25 +185,28 @@ class DeviceProbe {
   }
 
   Device& device_;
+  std::int64_t room_bytes_;
   const Waiter& waiter_;
   RankReport& report_;
+  double share_ = 1;  ///< of the processors, in this turn
 };
 
 }  // namespace
 
-void probe_device(Device& device, const Waiter& waiter, RankReport& report) {
-  DeviceProbe(device, waiter, report).run();
+void probe_device(Device& device, std::int64_t room_bytes, const Waiter& waiter,
+                  const std::function<void()>& come_together, RankReport& report) {
+  DeviceProbe(device, room_bytes, waiter, report).run(come_together);
 }
 
 GroupRates probe_group(Device& device, ProcessGroup& group, int num_nodes, std::string transport,
-                       double budget_s, const Waiter& waiter) {
+                       double budget_s, std::int64_t room_bytes, const Waiter& waiter) {
   GroupRates found{
       .num_ranks = group.size(), .num_nodes = num_nodes, .transport = std::move(transport)};
   const auto ranks = static_cast<std::int64_t>(group.size());
   Queues& queues = device.queues();
   // The same on all ranks: the least room counts.
-  const std::vector<double> rooms = group.exchange(
-      std::array{static_cast<double>(device.budget().limit_bytes() / share_of_memory)});
+  const std::vector<double> rooms =
+      group.exchange(std::array{static_cast<double>(room_bytes / share_of_memory)});
   const double room = std::ranges::min(rooms);
   const SteadyClock::time_point began = SteadyClock::now();
   const auto spent_s = [&] {
@@ -193,7 +221,14 @@ GroupRates probe_group(Device& device, ProcessGroup& group, int num_nodes, std::
     const std::int64_t count_of_rank = bytes / ranks / static_cast<std::int64_t>(sizeof(float));
     const std::int64_t count = count_of_rank * ranks;
     queues.prepare({.queues = 1, .events = 0, .stamps = 2}, group.watched(waiter));
-    device.input_arena().prepare(2 * bytes);
+    double has_memory = 1;
+    try {
+      device.input_arena().prepare(2 * bytes);
+    } catch (const OutOfMemory&) {
+      has_memory = 0;
+    }
+    // All ranks go on, or none.
+    if (std::ranges::min(group.exchange(std::array{has_memory})) == 0) break;
     std::byte* const data = device.input_arena().base();
     std::byte* const other = data + bytes;
     device.kernels().fill(ElementType::f32, data, 1, 2 * bytes / 4);
@@ -260,7 +295,7 @@ std::optional<std::string> probe_recording(Device& device, ProcessGroup& group,
   try {
     ask();
     recording = recorder->end();
-  } catch (const DeviceError& error) {
+  } catch (const std::exception& error) {
     recorder->drop();
     wrong = error.what();
   }

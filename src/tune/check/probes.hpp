@@ -12,13 +12,16 @@
 namespace dstune {
 
 /// Products and reads and writes of memory, into the report. All ranks of a host do it at once, as
-/// they will train. What fails is named in the report. Local.
-void probe_device(Device& device, const Waiter& waiter, RankReport& report);
+/// they will train. `room_bytes`: what the rank may use, of which a part is taken. What fails is
+/// named in the report. `come_together` is called before each kind of work, by every rank as often:
+/// two processors may be one core, and what the other one does counts. Local but for that.
+void probe_device(Device& device, std::int64_t room_bytes, const Waiter& waiter,
+                  const std::function<void()>& come_together, RankReport& report);
 
 /// All-reduce, all-gather and reduce-scatter of fp32, from 1 MiB up to what memory and `budget_s`
-/// allow, 1 GiB at most. Collective over the group. Throws CollectiveError, OutOfMemory.
+/// allow, 1 GiB at most. Collective over the group. Throws CollectiveError, DeviceError.
 GroupRates probe_group(Device& device, ProcessGroup& group, int num_nodes, std::string transport,
-                       double budget_s, const Waiter& waiter);
+                       double budget_s, std::int64_t room_bytes, const Waiter& waiter);
 
 /// A product and an all-reduce are recorded as a graph and replayed: "" where the replay gives what
 /// the calls gave, else what is wrong. Nothing where the device or the group records nothing.
