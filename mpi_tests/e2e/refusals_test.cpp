@@ -225,8 +225,9 @@ TEST_F(RefusalTest, AsksWhatAMistypedCommandMeans) {
   expect_refused({.ranks = 0, .args = {"Plan"}}, usage, {"did you mean plan?"});
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"frobnicate", "space.json"}, {"version"}})
-    expect_refused({.ranks = 0, .args = words}, usage,
-                   {"\"" + words.front() + "\" is neither a command (plan, check, help) nor a file"});
+    expect_refused(
+        {.ranks = 0, .args = words}, usage,
+        {"\"" + words.front() + "\" is neither a command (plan, check, help) nor a file"});
   expect_refused({.ranks = 0, .args = {"plan", "-v"}}, usage, {"-v is neither an option"});
   // A file of such a name is a space.
   job_.write("plane", synthetic_space({1}, {1}));
