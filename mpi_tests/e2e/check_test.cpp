@@ -1,4 +1,4 @@
-// What a machine has and how fast it is, without a space.
+// A check says what a machine has and how fast it is, without a space.
 #include <csignal>
 #include <string>
 
@@ -47,7 +47,7 @@ TEST_F(CheckTest, TellsItAsJson) {
     EXPECT_GT(rank["bf16_flops_per_s"], 1e7) << rank;
     EXPECT_GT(rank["memory_bytes_per_s"], 1e7) << rank;
     EXPECT_GT(rank["processor_share"], 0) << rank;
-    // Of its host, where others are there, and of all.
+    // The groups are its host's, where others are there, and all ranks'.
     EXPECT_EQ(rank["groups"].size(), rank["node"] == 0 ? 2U : 1U) << rank;
     const Json& all = rank["groups"].back();
     EXPECT_EQ(all["num_nodes"], 2);

@@ -17,7 +17,7 @@ bool is_hangup_ignored() {
 }  // namespace
 
 sigset_t stop_signals() {
-  // As the process was started: scripts change the actions of signals.
+  // The action is the one at the start: scripts change it.
   static const bool stops_at_hangup = !is_hangup_ignored();
   sigset_t signals;
   sigemptyset(&signals);

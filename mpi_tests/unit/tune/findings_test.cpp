@@ -14,7 +14,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-/// Of equal speed, two a host, alone on their processors.
+/// Ranks of equal speed, two a host, alone on their processors.
 std::vector<RankReport> equal_ranks(int num_ranks) {
   std::vector<RankReport> reports;
   for (int rank = 0; rank < num_ranks; ++rank) {

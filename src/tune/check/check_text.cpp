@@ -57,7 +57,7 @@ std::string percent_text(double share) {
   return fmt::format("{:.0f} %", 100 * share);
 }
 
-/// Of the ranks in one row the slowest.
+/// The slowest of the ranks in one row.
 template <class Member>
 double least_of(const std::vector<const RankReport*>& ranks, Member member) {
   double least = (*ranks.front()).*member;

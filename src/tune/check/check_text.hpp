@@ -1,5 +1,5 @@
 #pragma once
-/// What `dstune-mpi check` prints.
+/// The text and the JSON that `dstune-mpi check` prints.
 
 #include <string>
 #include <vector>

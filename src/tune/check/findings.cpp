@@ -16,14 +16,14 @@
 namespace dstune {
 namespace {
 
-/// What takes so much longer than its like is named. Products and memory differ by a few percent
-/// between equal processors, and by more where a clock is lowered.
+/// A rank that takes so much longer than its like is named. Products and memory differ by a few
+/// percent between equal processors, and by more where a clock is lowered.
 constexpr double named_above = 1.25;
 /// Links of equal nodes differ by more: whom they lead to counts, too.
 constexpr double named_link_above = 1.5;
-/// Who has less of its processors than that waits for somebody else.
+/// A rank that has less of its processors than that waits for somebody else.
 constexpr double least_share = 0.8;
-/// Of a processor: what a host does beside a job is less.
+/// A part of a processor: a host does less beside a job.
 constexpr double busy_at_least = 0.3;
 /// A 64 MiB segment is what Docker gives; a window of ranks that share memory needs 2 MiB a rank.
 constexpr std::int64_t least_shared_bytes = std::int64_t{64} << 20;
@@ -71,7 +71,7 @@ class Looking {
   }
 
  private:
-  /// What fails on many ranks is said once.
+  /// A failure of many ranks is said once.
   void name_failures() {
     std::vector<std::pair<std::string, std::vector<const RankReport*>>> found;
     const auto add = [&](const std::string& text, const RankReport& report) {
@@ -151,7 +151,8 @@ class Looking {
     out_.slow.push_back(text + reason_of(report));
   }
 
-  /// By the collectives inside nodes of as many ranks, at the largest size that all have measured.
+  /// The collectives inside nodes of as many ranks are compared, at the largest size that all have
+  /// measured.
   void name_slow_nodes() {
     std::map<int, std::vector<const RankReport*>> nodes;  // by the number of ranks of a node
     std::set<int> seen;
@@ -235,7 +236,7 @@ Findings findings_of(const std::vector<RankReport>& reports,
 }
 
 std::optional<DevicePeaks> peaks_of(const std::string& device) {
-  // From the vendor's data sheets, without sparsity. The more special name comes first.
+  // The vendor's data sheets have them, without sparsity. The more special name comes first.
   static constexpr std::pair<std::string_view, DevicePeaks> known[] = {
       {"GB200", {2500e12, 8000e9}},
       {"B200", {2250e12, 8000e9}},

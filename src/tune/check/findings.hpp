@@ -1,5 +1,5 @@
 #pragma once
-/// What stands out among the ranks of a job. Knows no MPI.
+/// Ranks and hosts that stand out in a job. Knows no MPI.
 
 #include <string>
 #include <vector>
@@ -19,7 +19,7 @@ struct Findings {
 Findings findings_of(const std::vector<RankReport>& reports,
                      const std::vector<std::string>& missing);
 
-/// What a device can do at most, as its vendor says: bf16 products (fp16 before Ampere, dense) in
+/// The most that a device can do, as its vendor says: bf16 products (fp16 before Ampere, dense) in
 /// operations a second, memory in bytes a second.
 struct DevicePeaks {
   double flops = 0, memory_bytes = 0;

@@ -42,7 +42,7 @@ namespace {
 constexpr double whole_limit_s = 60;
 /// A wait for others, and collectives of one group.
 constexpr double wait_limit_s = 14, group_budget_s = 5;
-/// For the reports, once rank 0 has its own: others may still wait for somebody.
+/// Reports may come so long after rank 0's own: others may still wait for somebody.
 constexpr double report_limit_s = wait_limit_s + 4;
 constexpr int report_tag = 1;
 /// Numbers of a group's use, rising, and equal on all of its ranks.
@@ -101,7 +101,7 @@ std::string ranges_text(std::vector<int> numbers) {
   return text;
 }
 
-/// Of the host's memory, what the system would give (man 5 proc); 0 where it does not say.
+/// The host's memory that the system would give (man 5 proc); 0 where it does not say.
 std::int64_t available_bytes() {
   std::ifstream file("/proc/meminfo");
   std::string name, unit;
@@ -308,7 +308,7 @@ ExitCode check_machine(const JobOptions& options, bool thread_multiple) {
 
   phase("products and reads of memory");
   world.barrier();
-  // What the rank may use: its part of the host, or of its GPU.
+  // The rank may use its part of the host, or of its GPU.
   const std::int64_t room_bytes = describe(topology, found).memory_bytes;
   const Waiter waiter(SteadyClock::now() + to_duration(wait_limit_s), nullptr, topology.share_core);
   probe_device(
@@ -339,7 +339,7 @@ ExitCode check_machine(const JobOptions& options, bool thread_multiple) {
   Bytes bytes(end.begin(), end.end());
   world.broadcast(bytes, 0);
   const auto code = static_cast<int>(bytes[0]);
-  // What was left may still be waited for by others.
+  // Others may still wait for what was left.
   if (bytes[1] != std::byte{0}) MpiEnvironment::leave_without_finalize(code);
   groups.reset();
   return static_cast<ExitCode>(code);

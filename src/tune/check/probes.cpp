@@ -24,7 +24,7 @@ std::int64_t bytes_of(ElementType type) {
   return type == ElementType::f32 ? 4 : 2;
 }
 
-/// Of each kind of work, in a turn; the first run, which makes kernels, comes before it.
+/// Each kind of work takes so long in a turn; the first run, which makes kernels, comes before it.
 constexpr double probe_s = 0.8;
 constexpr int num_turns = 2;
 /// A run of a product is to take so long: long enough for a clock, short enough for many.
@@ -34,7 +34,7 @@ constexpr int max_rounds = 5;
 constexpr int min_runs = 5;
 /// Twice so much is read and written, from memory and not from caches, where there is room.
 constexpr std::int64_t most_array_bytes = std::int64_t{256} << 20;
-/// Of a rank's memory, for arrays and collectives.
+/// Arrays and collectives take this part of a rank's memory.
 constexpr std::int64_t share_of_memory = 16;
 constexpr std::int64_t page_bytes = 4096;
 constexpr std::int64_t first_bytes = std::int64_t{1} << 20, most_bytes = std::int64_t{1} << 30;
@@ -69,7 +69,7 @@ class DeviceProbe {
     attempt("products in bf16", [&] { bf16_width = wanted_width(ElementType::bf16); });
     const auto before = host_times();
     const SteadyClock::time_point began = SteadyClock::now();
-    // In turns, and the better one counts: what disturbs one of them is over soon.
+    // The better of two turns counts: what disturbs one of them is over soon.
     for (int turn = 0; turn < num_turns; ++turn) {
       share_ = 1;
       come_together();
@@ -130,7 +130,7 @@ class DeviceProbe {
     return device_.input_arena().base();
   }
 
-  /// Of a square product of this type that takes about as long as a run is to take.
+  /// The width of a square product that takes about as long as a run is to take.
   std::int64_t wanted_width(ElementType type) {
     std::int64_t width = first_width;
     // Small ones say little of large ones: a GPU's first product is mostly its launch.

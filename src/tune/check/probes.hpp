@@ -1,5 +1,5 @@
 #pragma once
-/// What a rank measures of itself and, with others, of their collectives.
+/// Measurements of a rank, and of collectives with others.
 
 #include <functional>
 #include <string>

@@ -1,5 +1,5 @@
 #pragma once
-/// What a rank has and measured, as it tells rank 0. Rates are a second's.
+/// The report of a rank: what it has and measured, as it tells rank 0. Rates are a second's.
 
 #include <cstdint>
 #include <map>
@@ -19,7 +19,7 @@ struct CollectiveRates {
   double all_reduce = 0, all_gather = 0, reduce_scatter = 0;
 };
 
-/// Of the groups that the rank is in.
+/// The rates of a group that the rank is in.
 struct GroupRates {
   int num_ranks = 1, num_nodes = 1;
   std::string transport;  ///< "shared memory", "MPI", "NCCL 2.28.9", …
@@ -39,7 +39,7 @@ struct RankReport {
   std::map<std::string, std::string> libraries{};  ///< name → version, path or reason
   /// Matrix products in fp32 and bf16, floating-point operations; y += x, bytes read and written.
   double f32_flops = 0, bf16_flops = 0, memory_bytes = 0;
-  /// Of the time in which it computed: how much of its processors it had. Nothing: not asked.
+  /// The share of its processors that it had while it computed. Nothing: not asked.
   std::optional<double> processor_share{};
   /// Processors of its host that were busy, and had been taken by other virtual machines, while it
   /// computed.

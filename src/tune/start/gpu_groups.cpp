@@ -9,7 +9,7 @@
 namespace dstune {
 namespace {
 
-/// Of pinned memory, for collectives that are staged through the host.
+/// Pinned memory for collectives that are staged through the host.
 constexpr std::int64_t job_staging_bytes = std::int64_t{16} << 20;
 
 }  // namespace

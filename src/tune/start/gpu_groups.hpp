@@ -11,7 +11,7 @@
 
 namespace dstune {
 
-/// What the groups need of a GPU, which outlives them; nothing where they work on the host's
+/// The groups' part of a GPU, which outlives them; nothing where they work on the host's
 /// memory. Local.
 std::optional<DeviceGroupOptions> device_groups(const FoundDevice& found,
                                                 nccl::SharedWith shared_with);

@@ -135,7 +135,7 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
   }
   ready.job = read_job(options.space_path, options.overrides, machine,
                        static_cast<int>(max_ranks_per_node));
-  // Who tunes on GPUs trains on GPUs.
+  // A job on GPUs is for a training on GPUs.
   ready.job.target.on_gpu = devices.back().backend == "cuda";
   check_training_command(ready.job);
   complete_engine_workload(ready.job);
