@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
@@ -27,7 +26,10 @@ constexpr std::chrono::milliseconds look_interval{5};
 
 std::string text_of(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  // A process may end between the two: then reading its file fails, and that text is empty.
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
 }
 
 /// Parent of each process of this machine.
