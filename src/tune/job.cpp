@@ -1,7 +1,6 @@
 #include "dstune/tune/job.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <functional>
 #include <span>
 #include <thread>
@@ -111,14 +110,10 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
   std::optional<Heartbeats> heartbeats;
   if (thread_multiple)
     heartbeats.emplace(watchdog.ranks_here(), [&](int rank) { watchdog.lose(rank); });
-  const auto pretended = pretended_host(world.rank(), world.size());
-  const Communicator node = pretended ? world.create_group(pretended->world_ranks, pretended->index)
-                                      : world.split_shared();
   if (world.rank() != 0) log::set_level(log::Level::off);
-  const Topology topology = with_asked_threads(
-      pretended ? find_topology(world, node, pretended->name) : find_topology(world, node),
-      std::getenv("OMP_NUM_THREADS"));
-  if (!pretended) watchdog.note_hosts(static_cast<int>(topology.hosts.size()));
+  const FoundNode here = find_node(world);
+  const Topology& topology = here.topology;
+  if (!here.is_pretended) watchdog.note_hosts(static_cast<int>(topology.hosts.size()));
 
   FoundDevice found;
   try {
@@ -225,7 +220,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
   // PyTorch brings communicators of its own. Beside it our step takes the library that is loaded.
   const bool is_engine_alone = loaded.engine && beside == nullptr;
   const auto shared_with = loaded.engine ? nccl::SharedWith::pytorch : nccl::SharedWith::nobody;
-  GroupTable groups(world, node, topology, input.groups,
+  GroupTable groups(world, here.node, topology, input.groups,
                     {.device = is_engine_alone ? std::nullopt : device_groups(found, shared_with)});
   if (options.verbose)
     for (const std::vector<int>& ranks : input.groups)

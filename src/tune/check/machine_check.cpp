@@ -4,7 +4,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <cstdlib>
 #include <fstream>
 #include <mutex>
 #include <optional>
@@ -33,7 +32,6 @@
 #include "start/gpu_groups.hpp"
 #include "start/rank_devices.hpp"
 #include "waiting.hpp"
-#include "worker/injection.hpp"
 
 namespace dstune {
 namespace {
@@ -285,12 +283,8 @@ ExitCode check_machine(const JobOptions& options, bool thread_multiple) {
   const auto phase = [&](const char* name) {
     if (deadline) deadline->set_phase(name);
   };
-  const auto pretended = pretended_host(world.rank(), world.size());
-  const Communicator node = pretended ? world.create_group(pretended->world_ranks, pretended->index)
-                                      : world.split_shared();
-  const Topology topology = with_asked_threads(
-      pretended ? find_topology(world, node, pretended->name) : find_topology(world, node),
-      std::getenv("OMP_NUM_THREADS"));
+  const FoundNode here = find_node(world);
+  const Topology& topology = here.topology;
 
   phase("the start of the devices");
   FoundDevice found;
@@ -318,7 +312,7 @@ ExitCode check_machine(const JobOptions& options, bool thread_multiple) {
   const Communicator reports_of_ranks = world.duplicate();
   const std::vector<std::vector<int>> known = groups_of(topology);
   std::optional<GroupTable> groups;
-  groups.emplace(world, node, topology, known,
+  groups.emplace(world, here.node, topology, known,
                  GroupTable::Options{.device = device_groups(found, nccl::SharedWith::nobody)});
   GroupProbes(topology, found, *groups, room_bytes, report).run(known, world);
 

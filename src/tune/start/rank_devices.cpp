@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "dstune/comm/environment.hpp"
 #include "dstune/device/device.hpp"
 #include "dstune/kernels/cuda.hpp"
+#include "worker/injection.hpp"
 
 extern char** environ;
 
@@ -183,6 +185,18 @@ Topology with_asked_threads(Topology topology, const char* omp_num_threads) {
   topology.share_core = topology.share_core || threads > topology.threads_of_rank;
   topology.threads_of_rank = threads;
   return topology;
+}
+
+FoundNode find_node(const Communicator& world) {
+  const auto pretended = pretended_host(world.rank(), world.size());
+  FoundNode found{.node = pretended ? world.create_group(pretended->world_ranks, pretended->index)
+                                    : world.split_shared(),
+                  .topology = {},
+                  .is_pretended = pretended.has_value()};
+  found.topology =
+      with_asked_threads(find_topology(world, found.node, pretended ? pretended->name : ""),
+                         std::getenv("OMP_NUM_THREADS"));
+  return found;
 }
 
 bool IdleRanks::contain(int world_rank) const {

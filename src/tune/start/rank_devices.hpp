@@ -23,6 +23,15 @@ std::vector<std::string> gather_texts(const Communicator& world, const std::stri
 /// cgroup leave stays. With more threads than cores, cores are shared. Local.
 Topology with_asked_threads(Topology topology, const char* omp_num_threads);
 
+/// The caller's node, and all nodes with the threads that OMP_NUM_THREADS asks for.
+struct FoundNode {
+  Communicator node;
+  Topology topology;
+  bool is_pretended = false;  ///< a part of a host that stands for one (DSTUNE_PRETEND_HOSTS)
+};
+/// Collective over the world.
+FoundNode find_node(const Communicator& world);
+
 /// One rank's device, in words, as it told rank 0.
 struct RankDevice {
   std::string description;
