@@ -20,17 +20,17 @@ namespace {
 constexpr std::size_t max_rows = 32;
 constexpr const char* indent = "  ";
 
-using Row = std::vector<std::string>;
+using Cells = std::vector<std::string>;
 
 /// Columns as wide as their widest text; numbers to the right.
-std::string table_of(const Row& head, const std::vector<Row>& rows, std::size_t num_texts) {
+std::string table_of(const Cells& head, const std::vector<Cells>& rows, std::size_t num_texts) {
   std::vector<std::size_t> widths;
   for (const std::string& name : head) widths.push_back(name.size());
-  for (const Row& row : rows)
+  for (const Cells& row : rows)
     for (std::size_t column = 0; column < row.size(); ++column)
       widths[column] = std::max(widths[column], row[column].size());
   std::string text;
-  const auto add = [&](const Row& row) {
+  const auto add = [&](const Cells& row) {
     std::string line = indent;
     for (std::size_t column = 0; column < row.size(); ++column) {
       line += column < num_texts ? fmt::format("{:<{}}", row[column], widths[column])
@@ -84,7 +84,7 @@ std::string ranks_text(const std::vector<RankReport>& reports) {
     else
       rows[found->second].push_back(&report);
   }
-  std::vector<Row> cells;
+  std::vector<Cells> cells;
   for (const auto& ranks : rows) {
     const RankReport& first = *ranks.front();
     const double bf16 = least_of(ranks, &RankReport::bf16_flops);
@@ -126,7 +126,7 @@ std::string group_text(const std::vector<RankReport>& reports, bool across) {
       }
     }
   if (first == nullptr || least.empty()) return "";
-  std::vector<Row> rows;
+  std::vector<Cells> rows;
   for (const auto& [bytes, rate] : least)
     rows.push_back({format_bytes(bytes), with_prefix(rate.all_reduce), with_prefix(rate.all_gather),
                     with_prefix(rate.reduce_scatter)});
