@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Throughput that dstune-mpi measured and predicted against that of the same configurations in DeepSpeed.
 
-Needs DeepSpeed 0.19.6 or 0.19.8 with PyTorch and Hugging Face transformers; no GPU. Every experiment of a results
-folder is trained again, on as many ranks (gloo) as it had, once in each of several passes over all of them:
+Needs DeepSpeed 0.19.6 or 0.19.8 with PyTorch and Hugging Face transformers. Every experiment of a results folder is
+trained again, on as many ranks as it had, once in each of several passes over all of them: on GPUs by NCCL where
+PyTorch has some, else, or with DS_ACCELERATOR=cpu, on processors by gloo. Results and runs should be of one card.
 
     mpirun -np 2 build/release/dstune-mpi --results-dir DIR mpi_tests/bench/spaces/fidelity-gpt2.json
     python3 -m torch.distributed.run --standalone --nproc_per_node 2 scripts/deepspeed_fidelity.py \\
@@ -89,24 +90,44 @@ def forget(engine):
                     cell.cell_contents.cache_clear()
     getattr(deepspeed.runtime.utils, "graph_cache", {}).clear()  # until 0.19.6
     gc.collect()
+    deepspeed.accelerator.get_accelerator().empty_cache()
 
 
-def step_times(module_config, experiment, budget_s, least_steps):
+def choose_device():
+    """This rank's device, before DeepSpeed is imported."""
+    import torch
+
+    if os.environ.get("DS_ACCELERATOR") == "cpu" or not torch.cuda.is_available():
+        os.environ["DS_ACCELERATOR"] = "cpu"
+        torch.set_num_threads(1)
+        return torch.device("cpu")
+    os.environ["DS_ACCELERATOR"] = "cuda"
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    torch.cuda.set_device(device)
+    return device
+
+
+def step_times(module_config, experiment, device, budget_s, least_steps):
     """Seconds of optimizer steps, the slowest rank's, after one that warms up and one that traces."""
     import torch
 
+    def now():
+        if device.type == "cuda":  # a launch is not what is timed
+            torch.cuda.synchronize(device)
+        return time.perf_counter()
+
     engine = make_engine(module_config, experiment)
     micro, micro_steps = engine.train_micro_batch_size_per_gpu(), engine.gradient_accumulation_steps()
-    tokens = torch.randint(module_config.vocab_size, (micro, experiment["sequence_length"]))
+    tokens = torch.randint(module_config.vocab_size, (micro, experiment["sequence_length"]), device=device)
     seconds = []
     while len(seconds) < 2 + least_steps or sum(seconds[2:]) < budget_s:
         torch.distributed.barrier()
-        begin = time.perf_counter()
+        begin = now()
         for _ in range(micro_steps):
             loss = engine(input_ids=tokens, labels=tokens).loss
             engine.backward(loss)
             engine.step()
-        slowest = torch.tensor(time.perf_counter() - begin, dtype=torch.float64)
+        slowest = torch.tensor(now() - begin, dtype=torch.float64, device=device)
         torch.distributed.all_reduce(slowest, torch.distributed.ReduceOp.MAX)
         seconds.append(slowest.item())
     forget(engine)
@@ -149,9 +170,9 @@ def resumed_table(options, experiments, versions):
     if not options.table.is_file():
         return table
     old = read(options.table)
-    for key in [*versions, "model"]:
-        if old[key] != table[key]:
-            sys.exit(f"{options.table}: its {key} is another one: {old[key]}")
+    for key in [*versions, "model", "device"]:
+        if old.get(key) != table.get(key):
+            sys.exit(f"{options.table}: its {key} is another one: {old.get(key)}")
     known = {row["name"]: row for row in old["experiments"]}
     for row in table["experiments"]:
         before = known.get(row["name"], row)
@@ -174,8 +195,8 @@ def write_runs(options, table, experiments):
 
 
 def run(options):
-    os.environ.setdefault("DS_ACCELERATOR", "cpu")
     try:
+        device = choose_device()
         import deepspeed
         import torch
         import transformers
@@ -184,11 +205,12 @@ def run(options):
     import logging
 
     deepspeed.utils.logger.setLevel(logging.ERROR)
-    torch.set_num_threads(1)
-    deepspeed.init_distributed(dist_backend="gloo", verbose=False)
+    deepspeed.init_distributed(dist_backend="nccl" if device.type == "cuda" else "gloo", verbose=False)
     is_first = torch.distributed.get_rank() == 0
     versions = {"deepspeed": deepspeed.__version__, "torch": torch.__version__,
                 "transformers": transformers.__version__, "ranks": torch.distributed.get_world_size()}
+    if device.type == "cuda":
+        versions["device"] = torch.cuda.get_device_name(device)
     module_config = transformers.AutoConfig.for_model(**read(options.model))
     experiments = experiments_of(options.results)
     unknown = set(options.only or []) - set(experiments)
@@ -203,7 +225,7 @@ def run(options):
             if len(rows[name]["deepspeed"]) > index:
                 continue
             experiment = experiments[name][0]
-            step_s = statistics.median(step_times(module_config, experiment, options.budget, options.steps))
+            step_s = statistics.median(step_times(module_config, experiment, device, options.budget, options.steps))
             rows[name]["deepspeed"].append(round(experiment["ds_config"]["train_batch_size"] / step_s, 3))
             if is_first:
                 print(f"pass {index + 1}: {name}: {step_s:.4f} s a step", flush=True)
@@ -244,7 +266,8 @@ def show(options):
     passes = [len(row["deepspeed"]) for row in rows]
     best = max(range(len(rows)), key=odd.__getitem__)
     spread = statistics.mean(abs(one - other) / both for one, other, both in zip(odd, even, truth))
-    print(f"{len(rows)} configurations, {table['ranks']} ranks; DeepSpeed {table['deepspeed']}, "
+    where = f" on {table['device']}" if "device" in table else ""
+    print(f"{len(rows)} configurations, {table['ranks']} ranks{where}; DeepSpeed {table['deepspeed']}, "
           f"PyTorch {table['torch']}, {min(passes)} to {max(passes)} passes; odd and even ones are "
           f"{100 * spread:.1f} % apart\n")
     print(f"Best by the odd passes: {rows[best]['name']}, by the even ones "
