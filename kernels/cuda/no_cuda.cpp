@@ -19,6 +19,8 @@ CudaLibraries cuda_libraries() {
   return {};
 }
 
+void set_cuda_library_folders(std::vector<std::string> /*folders*/) {}
+
 std::vector<std::string> take_cuda_refusals() {
   return {};
 }

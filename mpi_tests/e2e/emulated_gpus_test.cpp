@@ -54,7 +54,50 @@ TEST_F(EmulatedGpusTest, GroupsTrainByNccl) {
   Json space = transformer_space({1, 2});
   space["bf16"] = {{"enabled", true}};
   space["gradient_accumulation_steps"] = 2;
-  expect_all_ok(run(2, space), 8);
+  // Its user's variable stands above what each communicator is asked to be.
+  expect_all_ok(run(2, space, {{"NCCL_COMM_BLOCKING", "1"}}), 8);
+  for (const auto& [name, measured] : all_metrics(job_)) {
+    EXPECT_FALSE(measured.contains("fallbacks")) << name;
+    EXPECT_FALSE(measured.contains("not_comparable")) << name;
+  }
+}
+
+// The profiling has tried it for these ranks, and no experiment does again.
+TEST_F(EmulatedGpusTest, WhereNcclCanNotBeCapturedTrainingsGoOnWithoutGraphsAndSaySo) {
+  Json space = transformer_space({2});
+  space["bf16"] = {{"enabled", true}};
+  space["gradient_accumulation_steps"] = 2;
+  const Ended ended = run(2, space, {{"DSTUNE_EMULATED_NCCL_REFUSES_CAPTURE", "1"}});
+  expect_all_ok(ended, 4);
+  const std::string words = "micro-steps are not launched as CUDA graphs";
+  for (const auto& [name, measured] : all_metrics(job_)) {
+    ASSERT_EQ(measured.value("fallbacks", Json::array()).size(), 1U) << name << measured;
+    const std::string text = measured["fallbacks"][0];
+    EXPECT_EQ(count_of(text, words), 1) << text;
+    EXPECT_EQ(count_of(text, "NCCL: unhandled cuda error: Cuda failure 900"), 1) << text;
+    EXPECT_EQ(measured["not_comparable"], text);
+    EXPECT_EQ(measured["peak_memory_bytes"].value("graphs", 0), 0) << name;
+  }
+  EXPECT_GE(count_of(job_.read(results + "summary.txt"), "4 experiments are not comparable"), 1);
+  EXPECT_GE(count_of(job_.read(results + "report.html"), words), 1);
+}
+
+// Nobody asks for GPUs to measure kernels without tensor cores, or copies through the host.
+TEST_F(EmulatedGpusTest, ALibraryThatIsMissingIsNamedWhereGpusAreAskedFor) {
+  const auto refused = [&](int ranks, const std::string& variable, const std::string& value) {
+    const Ended ended = run(ranks, transformer_space({1}), {{variable, value}});
+    expect_exit(job_, ended, 6);
+    EXPECT_FALSE(job_.exists(results + "journal.jsonl"));
+    return ended.err;
+  };
+  EXPECT_EQ(count_of(refused(1, "DSTUNE_EMULATED_NO_CUDNN", "1"),
+                     "--backend cuda: cuDNN: it is not there (rank 0, "),
+            1);
+  const std::string old = refused(2, "DSTUNE_EMULATED_NCCL_VERSION", "21403");
+  EXPECT_EQ(count_of(old, "--backend cuda: NCCL: "), 1) << old;
+  EXPECT_EQ(count_of(old, "is NCCL 2.14.3, and 2.19.1 or newer is needed"), 1) << old;
+  // One rank has nobody to send anything to.
+  expect_all_ok(run(1, transformer_space({1}), {{"DSTUNE_EMULATED_NCCL_VERSION", "21403"}}), 4);
 }
 
 // CUDA's context and libraries are part of what a training takes there.

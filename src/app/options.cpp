@@ -303,7 +303,8 @@ void refuse_what_check_has_not(const po::variables_map& map) {
 CommandLine parse_command_line(int argc, const char* const* argv) {
   CommandLine line;
   for (int i = 0; i < argc; ++i) {
-    line.job.command_line += (i > 0 ? " " : "") + std::string(argv[i]);
+    if (i > 0) line.job.command_line += ' ';
+    line.job.command_line += argv[i];
   }
   if (const std::optional<Verb> verb = argc > 1 ? verb_of(argv[1]) : std::nullopt) {
     line.job.dry_run = verb == Verb::plan;

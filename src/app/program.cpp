@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include <fmt/format.h>
 #include <pthread.h>
@@ -22,6 +23,7 @@
 #include "dstune/base/log.hpp"
 #include "dstune/base/output.hpp"
 #include "dstune/comm/environment.hpp"
+#include "dstune/core/user_python.hpp"
 #include "dstune/device/cuda.hpp"
 #include "dstune/group/nccl_library.hpp"
 #include "dstune/kernels/cuda.hpp"
@@ -67,6 +69,10 @@ bool is_launched_alone_by_mistake() {
   return tasks != nullptr && std::atoi(tasks) > 1 && is_in_step && !has_mpi_launcher;
 }
 
+std::vector<std::string> nvidia_folders() {
+  return nvidia_library_folders(own_python_environment());
+}
+
 std::string cuda_text() {
   const std::string toolkit = kernels::cuda_toolkit();
   if (toolkit.empty()) return "not built";
@@ -81,7 +87,8 @@ std::string version_text() {
   return fmt::format(
       "dstune-mpi {}\nMPI: {}\nmatrix products: {}\nCPU kernels: {}\nCUDA: {}\nNCCL: {}\n",
       DSTUNE_VERSION, MpiEnvironment::library_version(), kernels::matmul_library(),
-      kernels::cpu_table().name, cuda_text(), nccl::find_library().description);
+      kernels::cpu_table().name, cuda_text(),
+      nccl::find_library(nccl::library_name, nvidia_folders()).description);
 }
 
 /// What --verbose says before anything runs.
@@ -183,6 +190,7 @@ int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watc
   EarlyEnd early;
   try {
     CommandLine line = command_line_of(argc, argv);
+    kernels::set_cuda_library_folders(nvidia_folders());
     if (line.help || line.version) {
       if (is_first_process()) output() << (line.help ? help_text() : version_text());
       return printed(ExitCode::ok);

@@ -124,6 +124,7 @@ void members(Archive& archive, Of<Archive, Measurement>& measurement) {
   archive("energy_j", measurement.energy_j, amount);
   archive("overhead_s", measurement.overhead_s, amount);
   archive("gpu", measurement.gpu);
+  archive("fallbacks", measurement.fallbacks, {.nothing = Nothing::omitted});
   archive("not_comparable", measurement.not_comparable, {.nothing = Nothing::omitted});
   archive("notes", measurement.notes, {.nothing = Nothing::omitted});
 }

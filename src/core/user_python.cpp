@@ -51,6 +51,19 @@ std::vector<std::string> words_of_first_line(const std::string& script) {
   return words;
 }
 
+/// The folders of packages of an installation that has `minor`, or any where that is not known.
+void add_packages(const RootedFiles& files, const fs::path& prefix, const std::string& minor,
+                  std::vector<std::string>& folders) {
+  for (const char* lib : {"lib", "lib64"})
+    for (const std::string& name : files.names(prefix / lib)) {
+      if (!name.starts_with("python3")) continue;
+      const bool is_of_any = name == "python3";  // Debian's
+      if (!is_of_any && !minor.empty() && name != "python" + minor) continue;
+      for (const char* packages : {"site-packages", "dist-packages"})
+        folders.push_back((prefix / lib / name / packages).string());
+    }
+}
+
 FoundPython named_python(const PythonEnvironment& environment) {
   const std::string path = absolute_path(environment.interpreter);
   const UserPython python = python_at(environment, path);
@@ -146,6 +159,48 @@ FoundPython find_python(const PythonEnvironment& environment) {
   return {"",
           "no Python is found: activate the environment of your training, or name its folder or "
           "interpreter as \"python\" in dstune.workload or dstune.verify"};
+}
+
+std::vector<std::string> package_folders(const PythonEnvironment& python,
+                                         const UserPython& interpreter) {
+  const RootedFiles files = python.files();
+  std::vector<std::string> folders;
+  for (const std::string_view folder : split(python.variable("PYTHONPATH"), ':'))
+    if (folder.starts_with('/')) folders.emplace_back(folder);
+  const fs::path prefix = interpreter.prefix;
+  std::string minor = python_minor(interpreter.program);
+  bool has_system = true;
+  if (const std::string settings = files.text(prefix / "pyvenv.cfg"); !settings.empty()) {
+    has_system = lower_case(settings).find("include-system-site-packages = true") != settings.npos;
+    if (const std::size_t at = settings.find("version"); minor.empty() && at != settings.npos)
+      minor = python_minor(settings.substr(at));
+    add_packages(files, prefix, minor, folders);
+  }
+  if (!has_system) return folders;
+  fs::path user = python.variable("PYTHONUSERBASE");
+  if (user.empty()) user = fs::path(python.variable("HOME")) / ".local";
+  if (python.variable("PYTHONNOUSERSITE").empty() && user.is_absolute())
+    add_packages(files, user, minor, folders);
+  const bool is_venv = files.is_there(prefix / "pyvenv.cfg");
+  const fs::path base = is_venv ? "/usr" : prefix;
+  // Debian's Python looks there first.
+  if (base == "/usr") add_packages(files, "/usr/local", minor, folders);
+  add_packages(files, base, minor, folders);
+  return folders;
+}
+
+std::vector<std::string> nvidia_library_folders(const PythonEnvironment& environment) {
+  const FoundPython python = find_python(environment);
+  if (python.path.empty()) return {};
+  const RootedFiles files = environment.files();
+  std::vector<std::string> folders;
+  for (const fs::path packages :
+       package_folders(environment, python_at(environment, python.path))) {
+    for (const std::string& name : files.names(packages / "nvidia"))
+      if (const fs::path lib = packages / "nvidia" / name / "lib"; files.is_folder(lib.string()))
+        folders.push_back(lib.string());
+  }
+  return folders;
 }
 
 std::string python_minor(std::string_view text) {

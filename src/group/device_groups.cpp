@@ -99,6 +99,8 @@ struct DeviceGroups::State {
   DeviceGroupOptions mine;
   std::vector<Rank> ranks;
   std::unique_ptr<NcclCommunicatorSet> communicators;
+  /// Sets of ranks whose collectives NCCL did not let anybody record, in this job.
+  std::map<std::vector<int>, std::string> why_not_recorded;
 };
 
 DeviceGroups::DeviceGroups(const Communicator& world, DeviceGroupOptions mine)
@@ -129,8 +131,19 @@ std::unique_ptr<ProcessGroup> DeviceGroups::over(std::unique_ptr<ProcessGroup> h
     return std::make_unique<SelfGroup>(host->world_ranks().front(), queues);
   if (transport_of(host->world_ranks()).is_staged)
     return std::make_unique<StagedGroup>(std::move(host), queues, state_->mine.staging);
+  const std::vector<int> ranks = host->world_ranks();
   auto communicator = state_->communicators->obtain(*host, attempt, waiter, is_risky);
-  return std::make_unique<NcclGroup>(std::move(host), std::move(communicator), queues, waiter);
+  const auto known = state_->why_not_recorded.find(ranks);
+  return std::make_unique<NcclGroup>(
+      std::move(host), std::move(communicator), queues, waiter,
+      NcclGroup::Recording{.why_not = known == state_->why_not_recorded.end() ? "" : known->second,
+                           .renewed = [state = state_.get(), ranks, attempt, waiter, is_risky](
+                                          ProcessGroup& same_host, const std::string& why) {
+                             state->why_not_recorded.emplace(ranks, why);
+                             state->communicators->abandon(ranks);
+                             return state->communicators->obtain(same_host, attempt, waiter,
+                                                                 is_risky);
+                           }});
 }
 
 void DeviceGroups::abandon(std::span<const int> world_ranks) {

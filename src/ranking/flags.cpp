@@ -1,6 +1,7 @@
 // What is strange about measurements.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 
 #include <fmt/format.h>
@@ -58,6 +59,19 @@ std::string not_comparable_flag(const Measurement& measurement) {
   return why.empty() ? "" : fmt::format("{}: {}", not_comparable_words, why);
 }
 
+std::vector<std::string> fallback_flags(const Measurement& measurement) {
+  std::vector<std::string> flags;
+  // The reason why it is not comparable is a flag already.
+  for (const std::string& text : measurement.fallbacks)
+    if (measurement.not_comparable.find(text) == text.npos) flags.push_back("fallback: " + text);
+  return flags;
+}
+
+std::string first_fallback_flag(const Measurement& measurement) {
+  const std::vector<std::string> flags = fallback_flags(measurement);
+  return flags.empty() ? "" : flags.front();
+}
+
 /// GPUs that compute all the time run at their power cap, a few per cent below their highest clock.
 bool is_as_usual(const GpuCondition& gpu) {
   constexpr double usual_share = 0.95;
@@ -102,6 +116,7 @@ std::vector<std::string> flags_of(const Measurement& measurement) {
   std::vector<std::string> flags = unsteady_flags(measurement);
   for (const std::string& flag : {throttled_flag(measurement), not_comparable_flag(measurement)})
     if (!flag.empty()) flags.push_back(flag);
+  std::ranges::move(fallback_flags(measurement), std::back_inserter(flags));
   return flags;
 }
 
@@ -137,7 +152,8 @@ std::vector<FlagCount> count_flags(const std::vector<Row>& rows) {
   using FlagOf = std::string (*)(const Measurement&);
   constexpr std::pair<FlagKind, FlagOf> kinds[] = {{FlagKind::unsteady, first_unsteady_flag},
                                                    {FlagKind::throttled, throttled_flag},
-                                                   {FlagKind::not_comparable, not_comparable_flag}};
+                                                   {FlagKind::not_comparable, not_comparable_flag},
+                                                   {FlagKind::fallback, first_fallback_flag}};
   std::vector<FlagCount> counts;
   for (const auto& [kind, flag_of] : kinds) {
     FlagCount flagged{kind};

@@ -130,8 +130,9 @@ std::string flag_words(const FlagCount& flag) {
     case FlagKind::throttled:
       return is_one ? " had a GPU that was throttled" : "s had GPUs that were throttled";
     case FlagKind::not_comparable:
-      return is_one ? " shared a GPU or went through the host"
-                    : "s shared GPUs or went through the host";
+      return is_one ? " is not comparable" : "s are not comparable";
+    case FlagKind::fallback:
+      return is_one ? " fell back to a slower way" : "s fell back to slower ways";
   }
   return "";
 }

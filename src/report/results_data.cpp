@@ -355,6 +355,7 @@ json::Value metrics_json(const Record& record, Metric metric,
   value["alone"] = record.is_alone;
   value["flags"] = flags_of(measurement);
   if (measurement.gpu) value["gpu"] = to_json(*measurement.gpu);
+  if (!measurement.fallbacks.empty()) value["fallbacks"] = measurement.fallbacks;
   add_not_comparable(value, measurement);
   if (!measurement.notes.empty()) value["notes"] = measurement.notes;
   value["changed_numerics"] = changed_numerics(record.experiment);

@@ -132,11 +132,11 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
           predicted.host_categories);
     check_disk(predicted.disk_bytes, "");
   }
-  const bool is_too_large = predicted.target_memory_bytes > options.device_memory_bytes;
+  const std::int64_t for_target = options.device_memory_bytes + options.context_bytes;
+  const bool is_too_large = predicted.target_memory_bytes > for_target;
   if (!is_too_large && !is_optimizer_offloaded(config) && !are_parameters_offloaded(config)) return;
   const auto target = target_memory(job.model, config, group_size, job.target);
-  check(predicted.target_memory_bytes, options.device_memory_bytes,
-        "in the training that it is for", target.parts);
+  check(predicted.target_memory_bytes, for_target, "in the training that it is for", target.parts);
   check(target.host_bytes, options.host_memory_bytes, "on the host in the training that it is for",
         {});
   check_disk(target.disk_bytes, " in the training that it is for");

@@ -68,52 +68,10 @@ std::optional<Version> version_in(const RootedFiles& files, const fs::path& fold
   return version_of_tree(files, folder);
 }
 
-// Where Python looks.
-
-/// The folders of packages of an installation that has `minor`, or any where that is not known.
-void add_packages(const RootedFiles& files, const fs::path& prefix, const std::string& minor,
-                  std::vector<fs::path>& folders) {
-  for (const char* lib : {"lib", "lib64"})
-    for (const std::string& name : files.names(prefix / lib)) {
-      if (!name.starts_with("python3")) continue;
-      const bool is_of_any = name == "python3";  // Debian's
-      if (!is_of_any && !minor.empty() && name != "python" + minor) continue;
-      for (const char* packages : {"site-packages", "dist-packages"})
-        folders.push_back(prefix / lib / name / packages);
-    }
-}
-
-std::vector<fs::path> search_path(const PythonEnvironment& python, const UserPython& interpreter) {
-  const RootedFiles files = python.files();
-  std::vector<fs::path> folders;
-  for (const std::string_view folder : split(python.variable("PYTHONPATH"), ':'))
-    if (folder.starts_with('/')) folders.emplace_back(folder);
-  const fs::path prefix = interpreter.prefix;
-  std::string minor = python_minor(interpreter.program);
-  bool has_system = true;
-  if (const std::string settings = files.text(prefix / "pyvenv.cfg"); !settings.empty()) {
-    has_system = lower_case(settings).find("include-system-site-packages = true") != settings.npos;
-    if (const std::size_t at = settings.find("version"); minor.empty() && at != settings.npos)
-      minor = python_minor(settings.substr(at));
-    add_packages(files, prefix, minor, folders);
-  }
-  if (!has_system) return folders;
-  fs::path user = python.variable("PYTHONUSERBASE");
-  if (user.empty()) user = fs::path(python.variable("HOME")) / ".local";
-  if (python.variable("PYTHONNOUSERSITE").empty() && user.is_absolute())
-    add_packages(files, user, minor, folders);
-  const bool is_venv = files.is_there(prefix / "pyvenv.cfg");
-  const fs::path base = is_venv ? "/usr" : prefix;
-  // Debian's Python looks there first.
-  if (base == "/usr") add_packages(files, "/usr/local", minor, folders);
-  add_packages(files, base, minor, folders);
-  return folders;
-}
-
 std::optional<DeepSpeedInstallation> first_found(const PythonEnvironment& python,
                                                  const UserPython& interpreter) {
   std::optional<DeepSpeedInstallation> first;
-  for (const fs::path& folder : search_path(python, interpreter)) {
+  for (const fs::path folder : package_folders(python, interpreter)) {
     const auto version = version_in(python.files(), folder);
     if (!version) continue;
     if (!first) first = {*version, folder.string(), ""};

@@ -1,8 +1,11 @@
 #include "agreement.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <new>
+#include <set>
 #include <span>
+#include <string_view>
 
 #include "dstune/base/text.hpp"
 #include "dstune/kernels/cuda.hpp"
@@ -96,6 +99,27 @@ Failure agree(ProcessGroup& group, const Failure& mine) {
       return share_failure(group, rank, theirs, mine);
   }
   return {};
+}
+
+std::vector<std::string> share_lines(ProcessGroup& group, const std::vector<std::string>& mine) {
+  constexpr std::size_t longest = 4096;
+  std::string text;
+  for (const std::string& line : mine) text += (text.empty() ? "" : "\n") + printable(line);
+  if (text.size() > longest) text.resize(longest);
+  // Equal texts travel once. As many bits of the hash as a double holds exactly.
+  const double hash = static_cast<double>(std::hash<std::string>()(text) >> 12);
+  const std::vector<double> all =
+      group.exchange(std::array{static_cast<double>(text.size()), hash});
+  std::set<double> known;
+  std::vector<std::string> lines;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const auto at = 2 * static_cast<std::size_t>(rank);
+    if (all[at] == 0 || !known.insert(all[at + 1]).second) continue;
+    const std::string theirs = share_text(group, rank, text, static_cast<std::size_t>(all[at]));
+    for (const std::string_view line : lines_of(theirs))
+      if (std::ranges::find(lines, line) == lines.end()) lines.emplace_back(line);
+  }
+  return lines;
 }
 
 }  // namespace dstune::train

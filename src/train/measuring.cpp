@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "agreement.hpp"
 #include "dstune/train/workload.hpp"
@@ -257,7 +258,26 @@ class Run {
     result_.flops_per_step = workload_.flops_per_step();
     exchange_totals(workload_.peak_memory(), joules_used);
     if (hooks_.sample_gpu) result_.gpu = condition_of(exchange(group_, gpu_samples_));
+    share_fallbacks();
     add_overhead("teardown", began);
+  }
+
+  /// A fallback on one rank holds up all of them.
+  void share_fallbacks() {
+    constexpr char comparable = '=', other = '!';
+    std::vector<std::string> mine;
+    for (const Fallback& fallback : workload_.fallbacks())
+      mine.push_back((fallback.is_comparable ? comparable : other) + fallback.text);
+    std::vector<std::string> reasons;
+    for (const std::string& line : train::share_lines(group_, mine)) {
+      result_.fallbacks.push_back(line.substr(1));
+      if (line.front() == other) reasons.push_back(result_.fallbacks.back());
+    }
+    constexpr std::size_t most = 2;
+    const std::size_t more = reasons.size() > most ? reasons.size() - most : 0;
+    reasons.resize(reasons.size() - more);
+    result_.not_comparable = fmt::format("{}", fmt::join(reasons, "; "));
+    if (more > 0) result_.not_comparable += fmt::format("; and {} more", more);
   }
 
   /// Of one micro-step and one update, over the timed steps.

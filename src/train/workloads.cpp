@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -39,16 +40,18 @@ class TransformerWorkload : public Workload {
 
   void build() override {
     executor_.reset();
+    // What others fell back to is not this one's.
+    kernels::take_cuda_refusals();
     const CpuWorkspaces workspaces(context_.device->kernels());
     plan_ = build_step_plan(*context_.model, *context_.config, context_.group->size(),
                             context_.group->group_rank(), workspaces);
     executor_ = std::make_unique<Executor>(plan_, *context_.device, *context_.group, context_.seed,
                                            Guard::none, *context_.waiter);
     if (executor_->disk_is_buffered()) {
-      log::warning(fmt::format(
-          "{}: the file system of {} does not take direct transfers: what is offloaded there goes "
-          "through the system's cache",
-          *context_.experiment_name, plan_.config.disk.folder));
+      note({fmt::format("the file system of {} does not take direct transfers: what is offloaded "
+                        "there goes through the system's cache",
+                        plan_.config.disk.folder),
+            true});
     }
   }
 
@@ -57,10 +60,10 @@ class TransformerWorkload : public Workload {
   StepSample step(std::int64_t step) override {
     const auto began = std::chrono::steady_clock::now();
     const StepOutcome outcome = executor_->step(step);
-    for (const std::string& refusal : kernels::take_cuda_refusals()) {
-      log::warning(fmt::format("{}: {}; kernels without tensor cores do, and times are theirs",
-                               *context_.experiment_name, refusal));
-    }
+    for (const std::string& refusal : kernels::take_cuda_refusals())
+      note({refusal + "; kernels without tensor cores serve"});
+    if (const std::string& why_not = executor_->why_not_recorded(); !why_not.empty())
+      note({"micro-steps are not launched as CUDA graphs: " + why_not});
     const auto phase_s = [&](Phase phase) {
       return outcome.phase_s[static_cast<std::size_t>(phase)];
     };
@@ -100,10 +103,22 @@ class TransformerWorkload : public Workload {
     return peak;
   }
 
+  [[nodiscard]] std::vector<Fallback> fallbacks() const override { return fallbacks_; }
+
   [[nodiscard]] double flops_per_step() const override { return model_flops_per_step(context_); }
 
  private:
+  /// Says it in the log, too, the first time in the process.
+  void note(const Fallback& fallback) {
+    static std::set<std::string> said;
+    if (std::ranges::find(fallbacks_, fallback) != fallbacks_.end()) return;
+    fallbacks_.push_back(fallback);
+    if (said.insert(fallback.text).second)
+      log::warning(fmt::format("{}: {}", *context_.experiment_name, fallback.text));
+  }
+
   WorkloadContext context_;
+  std::vector<Fallback> fallbacks_;
   StepPlan plan_;
   std::unique_ptr<Executor> executor_;
 };

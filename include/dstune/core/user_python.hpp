@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "dstune/base/rooted_files.hpp"
 
@@ -47,6 +48,14 @@ struct FoundPython {
 /// The one that a job runs in: `interpreter`; where it is empty the active one, that of `deepspeed`
 /// on the PATH, python3 on the PATH.
 [[nodiscard]] FoundPython find_python(const PythonEnvironment& environment);
+
+/// The folders in which that Python looks for packages, in its order: $PYTHONPATH, its own, the
+/// user's, the system's.
+[[nodiscard]] std::vector<std::string> package_folders(const PythonEnvironment& python,
+                                                       const UserPython& interpreter);
+/// The folders of libraries that NVIDIA's packages have (nvidia/cudnn/lib, which PyTorch brings) in
+/// the Python that a job runs in.
+[[nodiscard]] std::vector<std::string> nvidia_library_folders(const PythonEnvironment& environment);
 
 /// "3.11" of "python3.11" and "3.11.2", or nothing.
 [[nodiscard]] std::string python_minor(std::string_view text);

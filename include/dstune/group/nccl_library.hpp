@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "dstune/base/operands.hpp"
 #include "dstune/group/process_group.hpp"
@@ -118,14 +119,18 @@ enum class SharedWith {
   pytorch  ///< whose communicators shall be those of the user's own launch
 };
 
-/// Loads NCCL, once a process. Before other threads start: takes NCCL_COMM_BLOCKING out of the
+/// Before communicators are made and other threads start: takes NCCL_COMM_BLOCKING out of the
 /// environment, which overrides what each communicator is asked to be. Where nobody shares NCCL, it
 /// is asked by NCCL_RUNTIME_CONNECT, unless the user has set that, to make connections with a
 /// communicator and not with its first collective, so that their memory and time are seen; and by
 /// NCCL_GRAPH_REGISTER not to hand a graph's buffers to peers, who would keep them beyond its end,
 /// while an arena goes where the next experiment needs a larger one. Collectives outside of graphs,
 /// DeepSpeed's among them, do without it, too.
+void set_variables(SharedWith shared_with);
+
+/// Loads NCCL, once a process: as the dynamic linker finds it, else from the first of the folders
+/// that has it, else beside the header that this was built with.
 FoundLibrary find_library(const std::string& file = library_name,
-                          SharedWith shared_with = SharedWith::nobody);
+                          const std::vector<std::string>& folders = {});
 
 }  // namespace dstune::nccl

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "dstune/base/operands.hpp"
@@ -44,6 +45,14 @@ class ProcessGroup {
   /// Whether collectives that are asked for while the device's queues are recorded become part of
   /// the recording. All ranks record the same ones, or none. Local.
   [[nodiscard]] virtual bool is_recordable() const { return false; }
+  /// Where they do not. Local.
+  [[nodiscard]] virtual std::string why_not_recordable() const {
+    return "collectives go through the host";
+  }
+  /// After a recording failed on a rank, for that reason: what broke with it is made anew, and
+  /// nothing of these ranks is recorded any more. Recordings of the group are gone by then.
+  /// Collective over the group. Throws CollectiveError, DeviceError.
+  virtual void renew(const std::string& /*why*/) {}
 
   /// The same ranks', for the memory of their hosts; itself where devices have none of their own.
   /// While one of the two works the other may not. Local.
@@ -141,6 +150,10 @@ class ForwardingGroup : public ProcessGroup {
     return group_.watched(waiter);
   }
   [[nodiscard]] bool is_recordable() const override { return group_.is_recordable(); }
+  [[nodiscard]] std::string why_not_recordable() const override {
+    return group_.why_not_recordable();
+  }
+  void renew(const std::string& why) override { group_.renew(why); }
   [[nodiscard]] ProcessGroup& host() override { return group_.host(); }
   void all_reduce(void* data, std::int64_t count, DType type, Reduction op,
                   const RankRange& among) override {

@@ -69,8 +69,12 @@ struct CudaLibraries {
 };
 CudaLibraries cuda_libraries();
 
+/// Where libraries are looked for behind the dynamic linker, and before the folders of the toolkit.
+/// Before their first use, which is cuda_table() at the earliest.
+void set_cuda_library_folders(std::vector<std::string> folders);
+
 /// What libraries were to do since the last call, and kernels of our own did, without tensor cores:
-/// a library that is absent, a shape that it refused. Each is given once for the process.
+/// a library that is absent, a shape that it refused. Each stands there once, in order.
 std::vector<std::string> take_cuda_refusals();
 
 /// Loads the code of all kernels of our own to the calling thread's GPU, which CUDA else does at

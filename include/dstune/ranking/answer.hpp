@@ -158,13 +158,13 @@ struct PredictedSpeed {
 /// Predicted over measured throughput, less 1; nothing where the one or the other is missing.
 [[nodiscard]] std::optional<double> prediction_error(const Record& record);
 
-/// Before the reason why times say nothing of a GPU for each rank.
-inline constexpr const char* not_comparable_words = "not comparable with GPUs of their own";
+/// Before the reason why times say nothing of a training with a GPU for each rank.
+inline constexpr const char* not_comparable_words = "not comparable with a training on such GPUs";
 
 /// Of one run and its timed steps; empty where nothing is strange.
 [[nodiscard]] std::vector<std::string> flags_of(const Measurement& measurement);
 
-enum class FlagKind { unsteady, throttled, not_comparable };
+enum class FlagKind { unsteady, throttled, not_comparable, fallback };
 /// How many experiments have a flag of a kind; the first of them.
 struct FlagCount {
   FlagKind kind = FlagKind::unsteady;

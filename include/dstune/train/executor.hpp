@@ -62,6 +62,9 @@ class Executor {
   /// What micro-steps that are recorded took of the device's memory, which is in no plan; 0 where
   /// nobody tells. Local.
   [[nodiscard]] std::int64_t recording_bytes() const;
+  /// Why micro-steps were not recorded though the device, and the plan, allow it. Empty where they
+  /// were, where it was not asked for, and until the third step. Local.
+  [[nodiscard]] const std::string& why_not_recorded() const;
   /// Whether there is something on a disk whose file system has to go through the system's cache.
   /// Local.
   [[nodiscard]] bool disk_is_buffered() const;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/wait.hpp"
@@ -50,6 +51,13 @@ struct WorkloadTraits {
   bool talks_to_peers = false;
 };
 
+/// Something that was done by a slower way than is usual.
+struct Fallback {
+  std::string text;
+  bool is_comparable = false;  ///< a training with DeepSpeed would go the same way here
+  bool operator==(const Fallback&) const = default;
+};
+
 class Workload {
  public:
   Workload() = default;
@@ -68,6 +76,8 @@ class Workload {
   /// measured, whether or not it needs them. The same on every rank of the group.
   [[nodiscard]] virtual std::int64_t steps_at_hand() const { return 0; }
   [[nodiscard]] virtual PeakMemory peak_memory() const = 0;
+  /// On this rank, from build() on, each once. Local.
+  [[nodiscard]] virtual std::vector<Fallback> fallbacks() const { return {}; }
   [[nodiscard]] virtual double flops_per_step() const = 0;
 };
 

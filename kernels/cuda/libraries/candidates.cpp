@@ -1,7 +1,8 @@
 #include "candidates.hpp"
 
+#include <algorithm>
 #include <mutex>
-#include <set>
+#include <utility>
 
 #include "dstune/kernels/cuda.hpp"
 
@@ -10,8 +11,7 @@ namespace {
 
 struct Refusals {
   std::mutex mutex;
-  std::set<std::string> known;
-  std::vector<std::string> unreported;
+  std::vector<std::string> untaken;
 };
 
 /// Never destroyed: others live as long as the process, too.
@@ -35,13 +35,13 @@ void throw_if_lacking(Gpu& gpu, bool is_out_of_memory, bool has_failed, const ch
 void note_refusal(const std::string& what) {
   Refusals& all = refusals();
   const std::lock_guard lock(all.mutex);
-  if (all.known.insert(what).second) all.unreported.push_back(what);
+  if (std::ranges::find(all.untaken, what) == all.untaken.end()) all.untaken.push_back(what);
 }
 
 std::vector<std::string> take_refusals() {
   Refusals& all = refusals();
   const std::lock_guard lock(all.mutex);
-  return std::exchange(all.unreported, {});
+  return std::exchange(all.untaken, {});
 }
 
 void throw_if_out_of_memory(Gpu& gpu, cublasStatus_t status) {

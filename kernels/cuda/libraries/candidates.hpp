@@ -90,9 +90,9 @@ double sort_by_time(Gpu& gpu, std::vector<Candidate>& candidates, Execute&& exec
 // What a library was to do and did not, so that kernels of our own served it: without tensor cores,
 // which whoever reads the times has to know.
 
-/// Notes it, once for the process.
+/// Notes it, each time that it happens.
 void note_refusal(const std::string& what);
-/// What was noted since the last call, in order.
+/// What was noted since the last call, each once, in order.
 std::vector<std::string> take_refusals();
 
 /// Throws CudaOutOfMemory where a status says, or may hide, that the GPU's memory is used up. Our

@@ -10,15 +10,17 @@ namespace {
 /// Stays loaded.
 class SharedLibrary {
  public:
-  /// As the dynamic linker finds it, else in the folders of the toolkit and of cuDNN that this was
-  /// built with. std::runtime_error with the linker's words.
+  /// As the dynamic linker finds it, else in library_folders(), else in the folders of the toolkit
+  /// and of cuDNN that this was built with. std::runtime_error with the linker's words.
   explicit SharedLibrary(const std::string& name)
       : name_(name), library_(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
     if (library_ != nullptr) return;
     const char* const said = dlerror();
     const std::string reason = said != nullptr ? said : name + ": not found";
-    for (const char* const folder : {DSTUNE_LIBRARY_FOLDERS}) {
-      library_ = dlopen((std::string(folder) + "/" + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+    std::vector<std::string> folders = library_folders();
+    folders.insert(folders.end(), {DSTUNE_LIBRARY_FOLDERS});
+    for (const std::string& folder : folders) {
+      library_ = dlopen((folder + "/" + name).c_str(), RTLD_NOW | RTLD_LOCAL);
       if (library_ != nullptr) return;
     }
     throw std::runtime_error(reason);

@@ -2,11 +2,15 @@
 /// Libraries that are looked for when the program runs, so that it starts without them.
 
 #include <string>
+#include <vector>
 
 #include <cublasLt.h>
 #include <cudnn_graph.h>
 
 namespace dstune::kernels::cuda {
+
+/// As set_cuda_library_folders() had them.
+const std::vector<std::string>& library_folders();
 
 /// cuBLASLt as a table of its functions.
 struct BlasLibrary {

@@ -110,11 +110,13 @@ const void* at(const void* data, std::int64_t elements) {
 }  // namespace
 
 LibraryAttention::LibraryAttention(const DnnLibrary* library, Gpu& gpu, OwnKernels own,
-                                   Choice choice, std::int64_t max_scratch_bytes)
+                                   Choice choice, std::string why_none,
+                                   std::int64_t max_scratch_bytes)
     : library_(library),
       gpu_(gpu),
       own_(own),
       choice_(choice),
+      why_none_(std::move(why_none)),
       max_scratch_bytes_(max_scratch_bytes) {}
 
 /// Equal pieces, so that one plan does them all.
@@ -186,7 +188,10 @@ void LibraryAttention::add_plans(Candidates& to, const AttentionPiece& piece,
 
 bool LibraryAttention::serve(const AttentionShape& shape, Direction direction, bool is_aligned,
                              const std::function<bool(const Candidate&)>& execute) {
-  if (library_ == nullptr) return false;
+  if (library_ == nullptr) {
+    if (shape.type != DType::f32) note_refusal("no cuDNN: " + why_none_);
+    return false;
+  }
   const std::size_t version = library_->get_version();
   const bool takes_tiles = direction == Direction::forward || version > last_of_whole_tiles ||
                            shape.sequence % score_tile == 0;

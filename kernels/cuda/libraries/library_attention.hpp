@@ -38,8 +38,9 @@ class LibraryAttention {
 
   static constexpr std::int64_t default_scratch_bytes = std::int64_t{256} << 20;
 
-  /// `library` may be null. Every rank gives the same max_scratch_bytes.
+  /// `library` may be null; `why_none` says why. Every rank gives the same max_scratch_bytes.
   LibraryAttention(const DnnLibrary* library, Gpu& gpu, OwnKernels own, Choice choice,
+                   std::string why_none = {},
                    std::int64_t max_scratch_bytes = default_scratch_bytes);
 
   /// The functions of the table.
@@ -89,6 +90,7 @@ class LibraryAttention {
   Gpu& gpu_;
   OwnKernels own_;
   Choice choice_;
+  std::string why_none_;
   std::int64_t max_scratch_bytes_;
   std::mutex mutex_;
   std::map<int, Context> contexts_;  ///< by device

@@ -88,8 +88,9 @@ std::size_t MatrixProducts::KeyHash::operator()(const Key& key) const {
   return hash;
 }
 
-MatrixProducts::MatrixProducts(const BlasLibrary* library, Gpu& gpu, OwnKernels own, Choice choice)
-    : library_(library), gpu_(gpu), own_(own), choice_(choice) {}
+MatrixProducts::MatrixProducts(const BlasLibrary* library, Gpu& gpu, OwnKernels own, Choice choice,
+                               std::string why_none)
+    : library_(library), gpu_(gpu), own_(own), choice_(choice), why_none_(std::move(why_none)) {}
 
 void MatrixProducts::run(const MatmulShape& shape, const void* a, const void* b, const void* bias,
                          void* c, void* workspace) {
@@ -197,6 +198,7 @@ double MatrixProducts::seconds_of(const Call& call) {
 
 void MatrixProducts::serve_whole(const Call& call) {
   const MatmulShape& shape = call.operation.shape;
+  if (library_ == nullptr) note_refusal("no cuBLASLt: " + why_none_);
   if (library_ != nullptr && shape.m > 0 && shape.n > 0 && shape.k > 0) {
     Product& product = product_of(call);
     if (!product.is_settled && !gpu_.is_recording()) {

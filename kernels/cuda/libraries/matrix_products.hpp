@@ -40,8 +40,9 @@ class MatrixProducts {
     decltype(Table::add) add;
   };
 
-  /// `library` may be null.
-  MatrixProducts(const BlasLibrary* library, Gpu& gpu, OwnKernels own, Choice choice);
+  /// `library` may be null; `why_none` says why.
+  MatrixProducts(const BlasLibrary* library, Gpu& gpu, OwnKernels own, Choice choice,
+                 std::string why_none = {});
 
   /// matmul(), matmul_activation_forward(), matmul_activation_backward() and
   /// matmul_bias_backward() of the table. A shape's first use, unless its stream records a graph,
@@ -171,6 +172,7 @@ class MatrixProducts {
   Gpu& gpu_;
   OwnKernels own_;
   Choice choice_;
+  std::string why_none_;
   std::mutex mutex_;
   std::map<int, Context> contexts_;  ///< by device
   std::unordered_map<Key, Product, KeyHash> products_;

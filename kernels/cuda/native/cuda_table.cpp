@@ -2,6 +2,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <cuda_runtime_api.h>
@@ -30,6 +31,12 @@ Choice choice() {
   throw std::invalid_argument("DSTUNE_CUDA_ALGORITHMS is none of fastest, reproducible, first");
 }
 
+/// Of libraries.
+std::vector<std::string>& folders() {
+  static std::vector<std::string> all;
+  return all;
+}
+
 /// What the libraries made lives as long as the process: when it ends, CUDA may be gone first.
 struct Libraries {
   std::string blas_unavailable_reason;
@@ -38,23 +45,20 @@ struct Libraries {
                           real_gpu(),
                           {table.matmul, add_bias, table.activation_forward,
                            table.activation_backward, table.bias_backward, table.add},
-                          choice()};
+                          choice(),
+                          blas_unavailable_reason};
   std::string dnn_unavailable_reason;
   const DnnLibrary* dnn = dnn_library(dnn_unavailable_reason);
   LibraryAttention attention{
       dnn,
       real_gpu(),
       {table.attention_forward, table.attention_backward, table.attention_workspace_bytes},
-      choice()};
+      choice(),
+      dnn_unavailable_reason};
 };
 
 Libraries& libraries() {
-  static auto& all = *[] {
-    auto* const made = new Libraries;
-    if (made->blas == nullptr) note_refusal("no cuBLASLt: " + made->blas_unavailable_reason);
-    if (made->dnn == nullptr) note_refusal("no cuDNN: " + made->dnn_unavailable_reason);
-    return made;
-  }();
+  static auto& all = *new Libraries;
   return all;
 }
 
@@ -86,6 +90,10 @@ std::vector<const void*>& known_kernels() {
 }
 
 }  // namespace
+
+const std::vector<std::string>& library_folders() {
+  return folders();
+}
 
 cudaStream_t stream() {
   return current_stream;
@@ -136,6 +144,10 @@ CudaLibraries cuda_libraries() {
   };
   return {described("cuBLASLt", all.blas, all.blas_unavailable_reason),
           described("cuDNN", all.dnn, all.dnn_unavailable_reason)};
+}
+
+void set_cuda_library_folders(std::vector<std::string> folders) {
+  cuda::folders() = std::move(folders);
 }
 
 std::vector<std::string> take_cuda_refusals() {

@@ -29,6 +29,11 @@ class ShuffledRecordingTest : public test::ShuffledTraining {
     test::ShuffledGroup shuffled(*group, queues);
     Executor executor(plan, device_, shuffled, golden_.seed);
     EXPECT_EQ(run(executor, num_steps), expected);
+    // Profilers show what is asked for.
+    EXPECT_EQ(queues.open_ranges(), 0);
+    for (const char* const name : {"matmul", "norm_backward", "update"})
+      EXPECT_TRUE(queues.names().contains(name)) << name;
+    EXPECT_EQ(queues.names().contains("recorded micro-step"), queues.replayed() > 0);
     return {queues.recorded(), queues.replayed(),
             executor.recording_bytes() / test::ShuffledDevice::recording_bytes};
   }

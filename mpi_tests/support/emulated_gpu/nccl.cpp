@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -42,7 +44,28 @@ dstune::DType type_of(ncclDataType_t type) {
   return type == ncclBfloat16 ? dstune::DType::bf16 : dstune::DType::f32;
 }
 
+/// Whether a variable says so.
+bool is_told_to(const char* variable) {
+  return std::getenv(variable) != nullptr;
+}
+
+/// As NCCL takes it: the variable stands above what a communicator is asked to be.
+bool is_blocking(const ncclConfig_t* config) {
+  const char* const all = std::getenv("NCCL_COMM_BLOCKING");
+  if (all != nullptr) return std::string_view(all) != "0";
+  return config == nullptr || config->blocking != 0;
+}
+
+bool is_captured(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return cudaStreamIsCapturing(stream, &status) == cudaSuccess &&
+         status != cudaStreamCaptureStatusNone;
+}
+
 ncclResult_t enqueue(const Comm& comm, cudaStream_t stream, Task task) {
+  // A version, or a network, that can not be captured.
+  if (is_told_to("DSTUNE_EMULATED_NCCL_REFUSES_CAPTURE") && is_captured(stream))
+    return begin(comm, [] { return cudaErrorStreamCaptureUnsupported; });
   const auto use = std::make_shared<char>();
   std::erase_if(comm->uses, [](const auto& other) { return other.expired(); });
   comm->uses.push_back(use);
@@ -173,7 +196,8 @@ void finish_split(const Comm& parent, const std::string& name, int color, int ke
 extern "C" {
 
 ncclResult_t ncclGetVersion(int* version) {
-  *version = NCCL_VERSION_CODE;
+  const char* const other = std::getenv("DSTUNE_EMULATED_NCCL_VERSION");
+  *version = other == nullptr ? NCCL_VERSION_CODE : std::atoi(other);
   return ncclSuccess;
 }
 
@@ -193,7 +217,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int size, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
-  if (config == nullptr || config->blocking != 0) return refuse("a blocking communicator");
+  if (is_blocking(config)) return refuse("a blocking communicator");
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess) return ncclUnhandledCudaError;
   const auto lock = lock_nccl();

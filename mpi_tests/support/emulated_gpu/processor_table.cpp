@@ -1,5 +1,6 @@
 // dstune/kernels/cuda.hpp with the processor's kernels, each done when its turn comes in a stream:
 // what they compute takes the emulated GPU no longer than the processor.
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -43,8 +44,12 @@ const Table* cuda_table() {
 }
 
 CudaLibraries cuda_libraries() {
-  return {"none: the processor's kernels", "none: the processor's kernels"};
+  if (std::getenv("DSTUNE_EMULATED_NO_CUDNN") != nullptr)
+    return {"the processor's kernels", "none: it is not there"};
+  return {"the processor's kernels", "the processor's kernels"};
 }
+
+void set_cuda_library_folders(std::vector<std::string> /*folders*/) {}
 
 std::vector<std::string> take_cuda_refusals() {
   return {};

@@ -8,6 +8,8 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -40,6 +42,11 @@ class ShuffledQueues : public Queues, private Recorder {
   void stamp(int stamp) override;
   double seconds_between(int first, int second) override;
   [[nodiscard]] void* native() const override { return nullptr; }
+  void begin_range(const char* name) override {
+    names_.emplace(name);
+    ++open_ranges_;
+  }
+  void end_range() noexcept override { --open_ranges_; }
   [[nodiscard]] Recorder* recorder() override { return this; }
 
   /// Work for the used queue.
@@ -55,6 +62,9 @@ class ShuffledQueues : public Queues, private Recorder {
   [[nodiscard]] std::int64_t host_waits() const { return host_waits_; }
   /// From now on no recording comes to its end.
   void refuse_recordings() { refuses_ = true; }
+  /// Of all ranges, and how many have not ended.
+  [[nodiscard]] const std::set<std::string>& names() const { return names_; }
+  [[nodiscard]] int open_ranges() const { return open_ranges_; }
   /// Recordings that were made, and how often one was asked for.
   [[nodiscard]] std::int64_t recorded() const { return recorded_; }
   [[nodiscard]] std::int64_t replayed() const { return replayed_; }
@@ -96,6 +106,8 @@ class ShuffledQueues : public Queues, private Recorder {
   void go_on_until(Done&& done);
   double chance() { return std::uniform_real_distribution<>(0, 1)(random_); }
 
+  std::set<std::string> names_;
+  int open_ranges_ = 0;
   ProtectedMemory& memory_;
   std::mt19937_64 random_;
   std::vector<Queue> queues_;

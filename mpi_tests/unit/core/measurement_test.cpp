@@ -92,6 +92,7 @@ TEST(MeasurementTest, WhatGpusSayIsReadAsWritten) {
   before.peak_memory.gpu_bytes = 12345;
   before.peak_memory.communicator_bytes = 345;
   before.peak_memory.graph_bytes = 34;
+  before.fallbacks = {"no graphs", "a slow disk"};
   before.not_comparable = "ranks 0 and 1 share a GPU";
   const Measurement after = read_back(json::write(before));
   ASSERT_TRUE(after.gpu);
@@ -103,6 +104,7 @@ TEST(MeasurementTest, WhatGpusSayIsReadAsWritten) {
   EXPECT_EQ(after.peak_memory.gpu_bytes, 12345);
   EXPECT_EQ(after.peak_memory.communicator_bytes, 345);
   EXPECT_EQ(after.peak_memory.graph_bytes, 34);
+  EXPECT_EQ(after.fallbacks, before.fallbacks);
   EXPECT_EQ(after.not_comparable, before.not_comparable);
 }
 

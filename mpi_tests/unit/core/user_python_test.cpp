@@ -64,6 +64,26 @@ TEST_F(UserPythonTest, WhatIsNamedAndIsNoneIsRefusedWithAHint) {
   EXPECT_THAT(find("text").problem, HasSubstr("is no program"));
 }
 
+TEST_F(UserPythonTest, LibrariesOfNvidiasPackagesAreThoseOfThePythonOfTheJob) {
+  program("venv/bin/python3.11");
+  link("venv/bin/python", "python3.11");
+  std::ofstream(folder_ / "venv/pyvenv.cfg") << "version = 3.11.2\n";
+  const std::string packages = "venv/lib/python3.11/site-packages/nvidia";
+  for (const char* name : {"/cudnn/lib", "/nccl/lib", "/cublas/include"})
+    fs::create_directories(folder_ / (packages + name));
+  fs::create_directories(folder_ / "venv/lib/python3.12/site-packages/nvidia/other/lib");
+  fs::create_directories(folder_ / "more/nvidia/cu13/lib");
+  environment_.variables["VIRTUAL_ENV"] = in_folder("venv");
+  environment_.variables["PYTHONPATH"] = in_folder("more");
+  EXPECT_THAT(
+      nvidia_library_folders(environment_),
+      testing::ElementsAre(in_folder("more/nvidia/cu13/lib"), in_folder(packages + "/cudnn/lib"),
+                           in_folder(packages + "/nccl/lib")));
+  environment_.variables.clear();
+  environment_.variables["PATH"] = "/nowhere";
+  EXPECT_THAT(nvidia_library_folders(environment_), testing::IsEmpty());
+}
+
 TEST_F(UserPythonTest, TheActiveEnvironmentComesBeforeThePath) {
   const std::string on_path = program("path/python3");
   const std::string launcher = program("tools/bin/python");

@@ -81,7 +81,7 @@ cuda::LibraryAttention& attention() {
   static auto& made = *new cuda::LibraryAttention(
       &FakeDnn::functions(), gpu,
       {own.attention_forward, own.attention_backward, own.attention_workspace_bytes},
-      cuda::Choice::fastest, max_scratch_bytes);
+      cuda::Choice::fastest, "", max_scratch_bytes);
   return made;
 }
 

@@ -52,11 +52,9 @@ class LibraryAttentionTest : public testing::Test {
 
   LibraryAttention made(Choice choice = Choice::reproducible,
                         std::int64_t max_scratch_bytes = LibraryAttention::default_scratch_bytes) {
-    return {&FakeDnn::functions(),
-            gpu_,
-            {own_forward, own_backward, own_workspace_bytes},
-            choice,
-            max_scratch_bytes};
+    return {
+        &FakeDnn::functions(), gpu_, {own_forward, own_backward, own_workspace_bytes}, choice, "",
+        max_scratch_bytes};
   }
 
   /// Both ways, with tensors that begin so many bytes after a multiple of 16, statistics another
@@ -206,7 +204,7 @@ TEST_F(LibraryAttentionTest, WithoutTheLibraryAWorkspaceIsTheSame) {
 }
 
 // Or nobody knew that the times are those of kernels without tensor cores.
-TEST_F(LibraryAttentionTest, WhatOurKernelsServeInItsPlaceIsToldOnce) {
+TEST_F(LibraryAttentionTest, WhatOurKernelsServeInItsPlaceIsTold) {
   cuda::take_refusals();
   LibraryAttention attention = made();
   dnn_.failing = {0};
@@ -218,9 +216,14 @@ TEST_F(LibraryAttentionTest, WhatOurKernelsServeInItsPlaceIsToldOnce) {
   EXPECT_THAT(told, ElementsAre(HasSubstr("forward of 2 x 24 tokens with 4 heads of 8 elements"),
                                 HasSubstr("backward of 2 x 24 tokens")));
   EXPECT_THAT(told.front(), HasSubstr("status 3000"));
+  LibraryAttention without(nullptr, gpu_, {own_forward, own_backward, own_workspace_bytes},
+                           Choice::fastest, "not found");
+  run(without, shape);
+  EXPECT_THAT(cuda::take_refusals(), ElementsAre("no cuDNN: not found"));
   // fp32 is not what the library is for.
   shape.type = DType::f32;
   run(attention, shape);
+  run(without, shape);
   dnn_.failing = {};
   run(attention, small);
   EXPECT_THAT(cuda::take_refusals(), IsEmpty());

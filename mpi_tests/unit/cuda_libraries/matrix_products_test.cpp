@@ -126,13 +126,15 @@ TEST_F(MatrixProductsTest, OurOwnKernelServesWhereThereIsNone) {
   EXPECT_EQ(run(products), -7.0F);
   EXPECT_EQ(blas_.searches, 1);
 
-  MatrixProducts without(nullptr, gpu_, own_kernels, Choice::fastest);
+  MatrixProducts without(nullptr, gpu_, own_kernels, Choice::fastest, "not found");
+  cuda::take_refusals();
   EXPECT_EQ(run(without), -7.0F);
   EXPECT_EQ(blas_.searches, 1);
+  EXPECT_THAT(cuda::take_refusals(), ElementsAre("no cuBLASLt: not found"));
 }
 
 // Or nobody knew that the times are those of kernels without tensor cores.
-TEST_F(MatrixProductsTest, WhatOurOwnKernelServesInItsPlaceIsToldOnce) {
+TEST_F(MatrixProductsTest, WhatOurOwnKernelServesInItsPlaceIsToldEachTimeThatItIsAsked) {
   cuda::take_refusals();
   MatrixProducts products = made();
   blas_.algorithms = 0;
@@ -140,6 +142,10 @@ TEST_F(MatrixProductsTest, WhatOurOwnKernelServesInItsPlaceIsToldOnce) {
   run(products, {.k = 5});
   EXPECT_THAT(cuda::take_refusals(),
               ElementsAre("cuBLASLt does not multiply 2 x 5 by 5 x 2 in fp32 (its status 15)"));
+  EXPECT_THAT(cuda::take_refusals(), IsEmpty());
+  // The next experiment has the same product.
+  run(products, {.k = 5});
+  EXPECT_THAT(cuda::take_refusals(), ElementsAre(HasSubstr("2 x 5 by 5 x 2")));
   blas_.algorithms = 1;
   run(products, {.k = 4});
   EXPECT_THAT(cuda::take_refusals(), IsEmpty());

@@ -58,16 +58,14 @@ TEST(NcclVersionTest, ServesTwoRanksOfAGpuFrom230OnWhereItIsAskedTo) {
   }
 }
 
-#ifdef DSTUNE_HAS_NCCL
-
 // NCCL takes variables for all communicators of the process: beside PyTorch they are the user's.
-TEST(FindNcclTest, VariablesAreForAProcessOfItsOwn) {
+TEST(NcclVersionTest, VariablesAreForAProcessOfItsOwn) {
   for (const SharedWith shared_with : {SharedWith::nobody, SharedWith::pytorch}) {
     for (const char* const before : {static_cast<const char*>(nullptr), "1"}) {
       const Variable blocking("NCCL_COMM_BLOCKING", before);
       const Variable connect("NCCL_RUNTIME_CONNECT", before);
       const Variable registers("NCCL_GRAPH_REGISTER", before);
-      find_library("libnccl_that_nobody_has.so.2", shared_with);
+      set_variables(shared_with);
       EXPECT_EQ(blocking.now(), "not set") << "each communicator is as it was asked to be";
       const std::string others = before != nullptr                   ? before
                                  : shared_with == SharedWith::nobody ? "0"
@@ -77,6 +75,8 @@ TEST(FindNcclTest, VariablesAreForAProcessOfItsOwn) {
     }
   }
 }
+
+#ifdef DSTUNE_HAS_NCCL
 
 TEST(FindNcclTest, SaysWhichFileIsMissing) {
   const FoundLibrary found = find_library("libnccl_that_nobody_has.so.2");

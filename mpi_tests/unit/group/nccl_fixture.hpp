@@ -88,7 +88,13 @@ class NcclTest : public testing::Test {
                                   bool is_risky = false) {
     auto host = std::make_unique<LoneHost>(group_rank, world_ranks, std::move(others));
     auto communicator = set().obtain(*host, ++attempt_, waiter, is_risky);
-    return std::make_unique<NcclGroup>(std::move(host), std::move(communicator), queues_, waiter);
+    const NcclGroup::Recording recording{
+        .renewed = [this, world_ranks, waiter](ProcessGroup& same_host, const std::string&) {
+          set().abandon(world_ranks);
+          return set().obtain(same_host, attempt_, waiter);
+        }};
+    return std::make_unique<NcclGroup>(std::move(host), std::move(communicator), queues_, waiter,
+                                       recording);
   }
   void wait_for_aborts() {
     for (int i = 0; i < 2000 && set().is_aborting(); ++i) std::this_thread::sleep_for(1ms);

@@ -183,6 +183,23 @@ CollectiveError::Cause why_ended(Work&& work) {
   throw Error("nothing ended it");
 }
 
+// A call that fails while it is recorded, and a training that goes on without recordings.
+TEST_F(NcclGroupTest, ACommunicatorThatBrokeInARecordingIsMadeAnew) {
+  const auto group = join(ranks(2));
+  const Waiter watched = group->watched(soon(20));
+  EXPECT_TRUE(group->is_recordable());
+  fake_->fail("all_reduce", Result::invalid_usage);
+  EXPECT_THROW(group->all_reduce_sum(out_.data(), 1, DType::f32), DeviceError);
+  group->renew("a test");
+  EXPECT_EQ(group->why_not_recordable(), "a test");
+  EXPECT_FALSE(group->is_recordable()) << "and nothing of these ranks is recorded again";
+  fake_->forget_calls();
+  group->all_reduce_sum(out_.data(), 1, DType::f32);
+  EXPECT_EQ(fake_->calls(), Calls{"all_reduce sum f32 1 of 2 in queue 0"});
+  queues_.finish_all();
+  watched.until([] { return true; }, "a test");
+}
+
 // A launch behind so many that CUDA takes no more: the poll that would find the end never comes.
 TEST_F(NcclGroupTest, WhoIsStuckInCudaIsLetGoOnByAnotherThread) {
   const auto group = join(ranks(2));

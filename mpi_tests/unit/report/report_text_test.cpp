@@ -292,14 +292,14 @@ TEST(FlagsTest, AGpuThatIsThrottledIsSaidEverywhere) {
 
 TEST(FlagsTest, WhatSharesAGpuIsNotComparableWhereverItIsShown) {
   const std::string why = "ranks 0 and 1 share a GPU";
-  const std::string words = "not comparable with GPUs of their own: " + why;
+  const std::string words = "not comparable with a training on such GPUs: " + why;
   const Record record = record_on_gpu("", why);
   test::Draft report;
   report.rows = {test::row_of(record)};
   EXPECT_THAT(flags_of(record.measurement), ElementsAre(words));
   EXPECT_EQ(metrics_json(record, Metric::throughput)["not_comparable"], why);
   EXPECT_THAT(summary_text(test::Concluded(report)), HasSubstr("\n  " + words + "\n"));
-  EXPECT_THAT(summary_text(test::Concluded(report)), HasSubstr("1 experiment shared a GPU"));
+  EXPECT_THAT(summary_text(test::Concluded(report)), HasSubstr("1 experiment is not comparable"));
   EXPECT_EQ(summary_json(test::Concluded(report), 0)["best"]["not_comparable"], why);
   EXPECT_THAT(results_csv(test::Concluded(report)), HasSubstr("," + words + "\r\n"));
   EXPECT_THAT(report_html(test::Concluded(report), json::Value::object()), HasSubstr(why));
@@ -309,6 +309,28 @@ TEST(FlagsTest, WhatSharesAGpuIsNotComparableWhereverItIsShown) {
   EXPECT_THAT(read_file(folder / "results/optimal.json"), HasSubstr(why));
   report.rows = {test::row_of(test::sample_record("a"))};
   EXPECT_FALSE(summary_json(test::Concluded(report), 0)["best"].contains("not_comparable"));
+}
+
+TEST(FlagsTest, FallbacksAreSaidEverywhere) {
+  Record record = test::sample_record("a");
+  record.measurement.fallbacks = {"no graphs", "a slow disk"};
+  record.measurement.not_comparable = "no graphs";
+  const std::string why = "not comparable with a training on such GPUs: no graphs";
+  EXPECT_THAT(flags_of(record.measurement), ElementsAre(why, "fallback: a slow disk"));
+  EXPECT_EQ(metrics_json(record, Metric::throughput)["fallbacks"],
+            json::Value({"no graphs", "a slow disk"}));
+  test::Draft report;
+  report.rows = {test::row_of(record)};
+  EXPECT_THAT(
+      summary_text(test::Concluded(report)),
+      HasSubstr("1 experiment fell back to a slower way, for instance a: fallback: a slow"));
+  EXPECT_THAT(results_csv(test::Concluded(report)),
+              HasSubstr("," + why + "; fallback: a slow disk\r\n"));
+  const std::string page = report_html(test::Concluded(report), json::Value::object());
+  EXPECT_THAT(page, HasSubstr("no graphs"));
+  EXPECT_THAT(page, HasSubstr("a slow disk"));
+  record.measurement.fallbacks.clear();
+  EXPECT_FALSE(metrics_json(record, Metric::throughput).contains("fallbacks"));
 }
 
 /// Two rows of which neither beats the other, and one that is beaten.

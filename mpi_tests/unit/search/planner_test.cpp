@@ -169,6 +169,10 @@ TEST_F(PlannerTest, TheUsersOwnRunsMoveTheTargetsMemory) {
   const auto tight = plan_space(read, space, workspaces_, options);
   EXPECT_EQ(tight.members[0].planned.status, PlanStatus::infeasible);
   EXPECT_THAT(tight.members[0].planned.reason, HasSubstr("in the training that it is for"));
+  // A GPU's context is in the target's memory, and not in what is free beside ours.
+  options.context_bytes = 1;
+  EXPECT_THAT(plan_space(read, space, workspaces_, options).members[0].planned.reason,
+              testing::Not(HasSubstr("in the training that it is for")));
 }
 
 TEST_F(PlannerTest, NothingIsInfeasibleWhereNothingIsTrained) {

@@ -27,6 +27,7 @@ class ScriptedWorkload : public Workload {
     return StepSample{.loss = 100.0 - static_cast<double>(step), .step_s = 0.25};
   };
   PeakMemory peak;
+  std::vector<Fallback> fell_back;
   bool simulated_times = true;
   bool talks = false;
   int min_warmup = 0;
@@ -35,6 +36,7 @@ class ScriptedWorkload : public Workload {
   void initialize() override { on_initialize(); }
   StepSample step(std::int64_t step) override { return on_step(step); }
   [[nodiscard]] PeakMemory peak_memory() const override { return peak; }
+  [[nodiscard]] std::vector<Fallback> fallbacks() const override { return fell_back; }
   [[nodiscard]] double flops_per_step() const override { return 1e9; }
   [[nodiscard]] WorkloadTraits traits() const override {
     return {.micro_steps = 4,
@@ -112,6 +114,24 @@ TEST(MeasureTest, AnEndThatAllRanksSeeIsAResult) {
     EXPECT_EQ(result.status, Status::failed);
     EXPECT_THAT(result.reason, HasSubstr("no further"));
     EXPECT_EQ(result.step_times_s.size(), 2U);
+  }
+}
+
+// The leader's result has them whichever rank it was.
+TEST(MeasureTest, FallbacksAreThoseOfAllRanks) {
+  const std::string long_text(500, 'a');
+  const auto results = measure_on(3, [&](int rank, ScriptedWorkload& workload, MeasureHooks&) {
+    if (rank > 0) workload.fell_back = {{"no graphs"}, {"a slow disk", true}};
+    if (rank == 2) workload.fell_back.insert(workload.fell_back.end(), {{long_text}, {"last"}});
+  });
+  for (const Measurement& result : results) {
+    EXPECT_THAT(result.fallbacks,
+                testing::ElementsAre("no graphs", "a slow disk", long_text, "last"));
+    EXPECT_EQ(result.not_comparable, "no graphs; " + long_text + "; and 1 more");
+  }
+  for (const Measurement& result : measure_on(2, [](int, auto&, MeasureHooks&) {})) {
+    EXPECT_THAT(result.fallbacks, testing::IsEmpty());
+    EXPECT_EQ(result.not_comparable, "");
   }
 }
 

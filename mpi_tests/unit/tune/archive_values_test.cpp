@@ -13,7 +13,7 @@ DSTUNE_FIELDS(GpuCondition, sm_clock, max_sm_clock, temperature, power, throttle
 DSTUNE_FIELDS(PeakMemory, total, categories, process, host, gpu, communicators, graphs)
 DSTUNE_FIELDS(Measurement, status, reason, step_times, warmup_steps, skipped_steps, losses, forward,
               backward, update, flops, peak_memory, world_ranks, hosts, rank_forward, energy,
-              overhead, gpu, not_comparable, notes)
+              overhead, gpu, fallbacks, not_comparable, notes)
 DSTUNE_FIELDS(GroupShape, num_gpus, num_nodes)
 DSTUNE_FIELDS(DiskUse, folder, optimizer_buffers, pipeline_read, pipeline_write, parameter_buffers,
               parameter_buffer_size, parameters_in_memory, block_bytes, queue_depth, threads)

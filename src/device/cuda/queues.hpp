@@ -75,6 +75,8 @@ class StreamQueues : public Queues, private Recorder {
   void stamp(int stamp) override;
   double seconds_between(int first, int second) override;
   [[nodiscard]] void* native() const override { return stream(used_); }
+  void begin_range(const char* name) override { runtime_.begin_range(name); }
+  void end_range() noexcept override { runtime_.end_range(); }
   [[nodiscard]] Recorder* recorder() override { return records_ ? this : nullptr; }
   /// Of a recording that goes: where it may be under way, whoever destroyed it might wait for it.
   /// Then it is kept until the next prepare(), or until this is said: everything that was asked for

@@ -88,6 +88,10 @@ class Runtime {
   virtual Code destroy_executable(ExecutableGraph executable) = 0;
   virtual Code destroy_graph(Graph graph) = 0;
 
+  /// Queues::begin_range() and end_range().
+  virtual void begin_range(const char* /*name*/) {}
+  virtual void end_range() noexcept {}
+
   /// What follows does not report it again, unless the context is lost.
   virtual void forget_error() = 0;
   /// "cudaErrorMemoryAllocation: out of memory"

@@ -21,15 +21,22 @@ void require_numbers(DType type) {
 }  // namespace
 
 NcclGroup::NcclGroup(std::unique_ptr<ProcessGroup> host,
-                     std::shared_ptr<NcclCommunicator> communicator, Queues& queues, Waiter waiter)
+                     std::shared_ptr<NcclCommunicator> communicator, Queues& queues, Waiter waiter,
+                     Recording recording)
     : ProcessGroup(host->group_rank(), host->world_ranks()),
       host_(std::move(host)),
-      communicator_(std::move(communicator)),
+      communicator_(std::make_shared<std::shared_ptr<NcclCommunicator>>(std::move(communicator))),
       queues_(queues),
-      waiter_(std::move(waiter)) {}
+      waiter_(std::move(waiter)),
+      recording_(std::move(recording)) {}
 
 Waiter NcclGroup::watched(const Waiter& waiter) const {
-  return waiter.with_check([communicator = communicator_] { communicator->check(); });
+  return waiter.with_check([communicator = communicator_] { (*communicator)->check(); });
+}
+
+void NcclGroup::renew(const std::string& why) {
+  recording_.why_not = why;
+  *communicator_ = recording_.renewed(*host_, why);
 }
 
 template <class Call>
@@ -44,9 +51,9 @@ void NcclGroup::enqueue(const RankRange& among, const Buffers& buffers, const ch
     return;
   }
   // What is split has nothing left to do.
-  if (!communicator_->has(ranks)) queues_.finish_all();
-  const Comm comm = communicator_->of(ranks, waiter_);
-  communicator_->enqueue(comm, waiter_, what,
+  if (!communicator().has(ranks)) queues_.finish_all();
+  const Comm comm = communicator().of(ranks, waiter_);
+  communicator().enqueue(comm, waiter_, what,
                          [&](Library& library) { return call(library, comm, queues_.native()); });
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "dstune/device/queues.hpp"
 #include "dstune/group/process_group.hpp"
@@ -20,15 +22,26 @@ namespace dstune {
 /// thread of its own and never used again.
 class NcclGroup : public ProcessGroup {
  public:
+  struct Recording {
+    /// Why collectives of these ranks can not be recorded; empty: they can.
+    std::string why_not{};
+    /// A communicator in place of one that broke in a recording. Collective over the host group.
+    std::function<std::shared_ptr<NcclCommunicator>(ProcessGroup& host, const std::string& why)>
+        renewed = nullptr;
+  };
   /// `host`: the same ranks', for what is exchanged by the hosts. The queues outlive it; the waiter
   /// ends the waits until something is enqueued. Local.
   NcclGroup(std::unique_ptr<ProcessGroup> host, std::shared_ptr<NcclCommunicator> communicator,
-            Queues& queues, Waiter waiter);
+            Queues& queues, Waiter waiter, Recording recording);
 
   [[nodiscard]] int mpi_communicator() const override { return host_->mpi_communicator(); }
   [[nodiscard]] ProcessGroup& host() override { return *host_; }
   [[nodiscard]] Waiter watched(const Waiter& waiter) const override;
-  [[nodiscard]] bool is_recordable() const override { return communicator_->is_usable(); }
+  [[nodiscard]] bool is_recordable() const override {
+    return recording_.why_not.empty() && communicator().is_usable();
+  }
+  [[nodiscard]] std::string why_not_recordable() const override { return recording_.why_not; }
+  void renew(const std::string& why) override;
   void all_reduce(void* data, std::int64_t count, DType type, Reduction op,
                   const RankRange& among) override;
   void reduce_average(void* data, std::int64_t count, DType type, int root) override;
@@ -45,10 +58,14 @@ class NcclGroup : public ProcessGroup {
   template <class Call>
   void enqueue(const RankRange& among, const nccl::Buffers& buffers, const char* what, Call&& call);
 
+  [[nodiscard]] NcclCommunicator& communicator() const { return **communicator_; }
+
   std::unique_ptr<ProcessGroup> host_;
-  std::shared_ptr<NcclCommunicator> communicator_;
+  /// Shared with waiters that watch it: another one where the group was renewed.
+  std::shared_ptr<std::shared_ptr<NcclCommunicator>> communicator_;
   Queues& queues_;
   Waiter waiter_;
+  Recording recording_;
 };
 
 }  // namespace dstune

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <string_view>
 
 namespace dstune::train {
 namespace {
@@ -14,6 +15,20 @@ constexpr int queue_of(Stream stream) {
   return stream == Stream::copy ? num_queues - 1 : static_cast<int>(stream);
 }
 static_assert(queue_of(Stream::compute) == 0 && queue_of(Stream::gather) == 2);
+
+/// What is asked of the queues while it lives, for profilers.
+class NamedRange {
+ public:
+  NamedRange(Queues& queues, std::string_view name) : queues_(queues) {
+    queues_.begin_range(name.data());
+  }
+  ~NamedRange() { queues_.end_range(); }
+  NamedRange(const NamedRange&) = delete;
+  NamedRange& operator=(const NamedRange&) = delete;
+
+ private:
+  Queues& queues_;
+};
 
 }  // namespace
 
@@ -60,6 +75,7 @@ void Dispatch::run(const std::vector<Step>& steps) {
 }
 
 void Dispatch::run(const Operation& operation) {
+  const NamedRange range(queues_, traits_of(operation).name);
   switch (kind_of(operation)) {
     case OperationKind::order:
       return visit_kind<OperationKind::order>([this](const auto& o) { follow(o); }, operation);
@@ -181,6 +197,7 @@ Dispatch::Recorded Dispatch::record(const std::vector<Step>& steps) {
 }
 
 void Dispatch::replay(const Recorded& recorded) {
+  const NamedRange range(queues_, "recorded micro-step");
   queues_.recorder()->replay(*recorded.work, static_cast<int>(phases_.size()));
   phases_.insert(phases_.end(), recorded.phases.begin(), recorded.phases.end());
   state_.stream = Stream::compute;

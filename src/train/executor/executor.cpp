@@ -1,11 +1,9 @@
 #include "dstune/train/executor.hpp"
 
 #include <algorithm>
-#include <mutex>
 
 #include "agreement.hpp"
 #include "dstune/base/error.hpp"
-#include "dstune/base/log.hpp"
 #include "executor/dispatch.hpp"
 
 namespace dstune {
@@ -41,19 +39,11 @@ Device& prepared(Device& device, const StepPlan& plan, const Waiter& waiter) {
   return device;
 }
 
-void say_once(const std::string& why_not) {
-  static std::once_flag said;
-  std::call_once(said, [&] {
-    log::warning("micro-steps are not launched as graphs: " +
-                 (why_not.empty() ? "another rank can not capture them" : why_not));
-  });
-}
-
 /// The micro-steps of a plan: as recordings of the device's queues where they are the queues'
 /// alone. A recording is made of each segment when it is first run warm, and anew where the loss
 /// scale is another one; it is destroyed with this. All ranks of a group record, or none: NCCL
-/// wants a collective in all ranks' graphs or in nobody's. So a rank whose device refuses is
-/// followed by the others, with one line in the log.
+/// wants a collective in all ranks' graphs or in nobody's. So a rank whose device or NCCL refuses
+/// is followed by the others, and the training goes on without recordings.
 class MicroSteps {
  public:
   /// All outlive it.
@@ -84,10 +74,17 @@ class MicroSteps {
     return bytes;
   }
 
+  /// Why a device that records as a rule did not. Empty where it did, or was not to. Local.
+  [[nodiscard]] const std::string& why_not_recorded() const { return why_not_; }
+
  private:
   bool are_recorded() {
     if (!device_.is_asynchronous()) return false;
-    if (!is_agreed_) are_recorded_ = holds_on_all_ranks(can_be_recorded());
+    if (!is_agreed_) {
+      are_recorded_ = holds_on_all_ranks(can_be_recorded() && group_.is_recordable());
+      if (!are_recorded_ && can_be_recorded() && !group_.is_recordable())
+        why_not_ = group_.why_not_recordable();
+    }
     is_agreed_ = true;
     return are_recorded_;
   }
@@ -98,7 +95,6 @@ class MicroSteps {
     device_.queues().finish_all();
     recorded_[segment] = {};
     const std::optional<std::int64_t> taken_before = device_.taken_bytes();
-    std::string why_not;
     try {
       recorded_[segment] = dispatch_.record(plan_.cycle[segment].steps);
     } catch (const CollectiveError&) {
@@ -106,23 +102,22 @@ class MicroSteps {
     } catch (const LogicError&) {
       throw;
     } catch (const std::runtime_error& error) {
-      // A communicator that was given up carries no micro-step at all.
-      if (!group_.is_recordable()) throw;
-      why_not = error.what();
+      why_not_ = error.what();
     }
     const std::optional<std::int64_t> taken_after = device_.taken_bytes();
     if (taken_before && taken_after)
       recorded_[segment].device_bytes = std::max<std::int64_t>(0, *taken_after - *taken_before);
-    are_recorded_ = holds_on_all_ranks(why_not.empty());
-    if (!are_recorded_) {
-      say_once(why_not);
-      recorded_ = std::vector<Dispatch::Recorded>(plan_.cycle.size());
-    }
-    return are_recorded_;
+    are_recorded_ = holds_on_all_ranks(why_not_.empty());
+    if (are_recorded_) return true;
+    if (why_not_.empty()) why_not_ = "another rank can not capture them";
+    recorded_ = std::vector<Dispatch::Recorded>(plan_.cycle.size());
+    // A communicator that failed carries no micro-step at all.
+    if (!holds_on_all_ranks(group_.is_recordable())) group_.renew(why_not_);
+    return false;
   }
 
   [[nodiscard]] bool can_be_recorded() const {
-    return device_.queues().recorder() != nullptr && group_.is_recordable() &&
+    return device_.queues().recorder() != nullptr &&
            std::ranges::all_of(plan_.cycle, [](const Segment& segment) {
              return !train::is_micro_step(segment.kind) || Dispatch::is_recordable(segment.steps);
            });
@@ -140,6 +135,7 @@ class MicroSteps {
   Dispatch& dispatch_;
   std::vector<Dispatch::Recorded> recorded_;  ///< one a segment of the cycle
   bool is_agreed_ = false, are_recorded_ = false;
+  std::string why_not_;
 };
 
 /// The first step builds matrix products and touches memory; of stage 3 it is another program.
@@ -243,6 +239,10 @@ StepOutcome Executor::step(std::int64_t step, StepTrace* trace, TraceClock clock
 
 std::int64_t Executor::recording_bytes() const {
   return state_->micro_steps.recording_bytes();
+}
+
+const std::string& Executor::why_not_recorded() const {
+  return state_->micro_steps.why_not_recorded();
 }
 
 bool Executor::disk_is_buffered() const {

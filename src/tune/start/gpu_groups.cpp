@@ -17,13 +17,14 @@ constexpr std::int64_t job_staging_bytes = std::int64_t{16} << 20;
 std::optional<DeviceGroupOptions> device_groups(const FoundDevice& found,
                                                 nccl::SharedWith shared_with) {
   if (found.gpu.name.empty()) return std::nullopt;
+  nccl::set_variables(shared_with);
   Device& device = *found.device;
   device.staging_arena().prepare(job_staging_bytes);
   return DeviceGroupOptions{
       .queues = &device.queues(),
       .staging = {device.staging_arena().base(), static_cast<std::size_t>(job_staging_bytes)},
       .device_id = found.gpu.uuid,
-      .nccl = nccl::find_library(nccl::library_name, shared_with),
+      .nccl = found.nccl,
       .free_bytes = free_cuda_bytes,
       .begin_thread = [&device] { device.begin_thread(); }};
 }

@@ -169,6 +169,10 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
   if (has_target && ready.job.target.framework != TargetFramework::self)
     ready.target = target_constants(ready.job.target.on_gpu);
   planner.device_memory_bytes = ready.device_memory_bytes;
+  // What the user states is all that there is.
+  if (!ready.job.device_memory_bytes)
+    planner.context_bytes = min_bytes(&RankDevice::context_bytes, ready.training_ranks, devices) +
+                            min_bytes(&RankDevice::library_bytes, ready.training_ranks, devices);
   planner.host_memory_bytes = ready.host_memory_bytes;
   planner.free_disk_bytes = free_disk_bytes;
   if (ready.time.end_at) planner.used_time = [&ready] { return ready.time.used_share(); };

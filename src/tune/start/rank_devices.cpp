@@ -17,6 +17,7 @@
 #include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/comm/environment.hpp"
+#include "dstune/core/user_python.hpp"
 #include "dstune/device/device.hpp"
 #include "dstune/kernels/cuda.hpp"
 #include "worker/injection.hpp"
@@ -65,6 +66,37 @@ std::string find_gpu(const Topology& topology, const JobOptions& options, const 
   found.device = std::make_unique<CpuDevice>(host_memory_bytes(), topology.threads_of_rank);
   found.gpu.name = "none";
   return {};
+}
+
+/// Empty, or which library of those that every training on a GPU uses is missing. Kernels of ours
+/// would serve, without tensor cores: nobody trains so.
+std::string missing_library() {
+  const kernels::CudaLibraries libraries = kernels::cuda_libraries();
+  constexpr std::string_view none = "none: ";
+  for (const auto& [name, found] :
+       {std::pair("cuBLASLt", libraries.matmul), std::pair("cuDNN", libraries.attention)})
+    if (found.starts_with(none)) return fmt::format("{}: {}", name, found.substr(none.size()));
+  return "";
+}
+
+/// Where GPUs are asked for nothing slower serves: the first rank's library that is missing.
+/// Collective over the world.
+void require_libraries(const Communicator& world, const Topology& topology,
+                       const FoundDevice& found) {
+  std::set<std::string> gpus;
+  for (const std::string& gpu : gather_texts(world, found.gpu.uuid))
+    if (!gpu.empty()) gpus.insert(gpu);
+  std::string missing = found.gpu.uuid.empty() ? "" : missing_library();
+  if (missing.empty() && gpus.size() > 1 && !found.gpu.uuid.empty() && !found.nccl.library)
+    missing = "NCCL: " + found.nccl.description;
+  const std::vector<std::string> all = gather_texts(world, missing);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].empty()) continue;
+    throw DeviceError(fmt::format(
+        "--backend cuda: {} (rank {}, {}); install it, or name its folder in LD_LIBRARY_PATH; "
+        "--backend auto goes on without it, slower, and says so",
+        all[rank], rank, topology.hosts[static_cast<std::size_t>(topology.node_of_rank[rank])]));
+  }
 }
 
 FoundDevice cpu_device(const Topology& topology) {
@@ -212,6 +244,9 @@ FoundDevice find_device(const Communicator& world, const Topology& topology,
       gather_texts(world, find_gpu(topology, options, idle, found));
   const auto first = std::ranges::find_if_not(reasons, &std::string::empty);
   if (first == reasons.end()) {
+    found.nccl =
+        nccl::find_library(nccl::library_name, nvidia_library_folders(own_python_environment()));
+    if (options.backend == Backend::cuda) require_libraries(world, topology, found);
     warn_of_cuda();
     return found;
   }

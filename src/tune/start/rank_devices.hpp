@@ -11,6 +11,7 @@
 #include "dstune/comm/communicator.hpp"
 #include "dstune/comm/nodes.hpp"
 #include "dstune/device/cuda.hpp"
+#include "dstune/group/nccl_library.hpp"
 #include "dstune/tune/job.hpp"
 
 namespace dstune {
@@ -53,6 +54,7 @@ void members(Archive& archive, json::Of<Archive, RankDevice>& device);
 struct FoundDevice {
   std::unique_ptr<Device> device;
   CudaGpu gpu;
+  nccl::FoundLibrary nccl{};  ///< of a rank with a GPU
 };
 /// Who takes no GPU.
 struct IdleRanks {
@@ -63,7 +65,8 @@ struct IdleRanks {
 };
 
 /// This rank's, of the backend or of the one that all ranks can have. A rank that trains nothing
-/// makes no context on a GPU, and needs none. Collective over the world.
+/// makes no context on a GPU, and needs none. Where the backend is asked for, all libraries have to
+/// be there that trainings on GPUs use. Collective over the world.
 /// Throws DeviceError, on every rank, with the reason of the first that has none.
 FoundDevice find_device(const Communicator& world, const Topology& topology,
                         const JobOptions& options, const IdleRanks& idle);

@@ -31,11 +31,12 @@ constexpr std::chrono::seconds engine_end_timeout{60};
 constexpr std::chrono::milliseconds listening_interval{200};
 
 void add_what_devices_say(const DeviceGroups& devices, Measurement& measurement) {
-  measurement.not_comparable = devices.not_comparable_reason(measurement.world_ranks);
   measurement.peak_memory.communicator_bytes = devices.communicator_bytes();
+  const std::string why = devices.not_comparable_reason(measurement.world_ranks);
+  if (why.empty()) return;
+  measurement.not_comparable = why;
   // What a GPU has less is not one process's then.
-  if (!measurement.not_comparable.empty())
-    measurement.peak_memory.gpu_bytes = measurement.peak_memory.graph_bytes = 0;
+  measurement.peak_memory.gpu_bytes = measurement.peak_memory.graph_bytes = 0;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
+#include <nvtx3/nvToolsExt.h>
 
 #include "cuda/runtime.hpp"
 
@@ -55,6 +56,8 @@ class NativeRuntime : public Runtime {
     if (code == cudaErrorNotReady && cudaPeekAtLastError() == cudaErrorNotReady) cudaGetLastError();
     return code;
   }
+  void begin_range(const char* name) override { nvtxRangePushA(name); }
+  void end_range() noexcept override { nvtxRangePop(); }
   Code get_milliseconds(float& milliseconds, Event first, Event second) override {
     return cudaEventElapsedTime(&milliseconds, first, second);
   }

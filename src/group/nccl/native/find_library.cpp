@@ -1,7 +1,7 @@
 #include <bit>
-#include <cstdlib>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <dlfcn.h>
 #include <nccl.h>
@@ -174,14 +174,18 @@ class LoadedLibrary : public Library {
   int version_;
 };
 
-/// As the dynamic linker finds it, else beside the header that this was built with.
-void* open(const std::string& file, std::string& why_not) {
+void* open(const std::string& file, std::vector<std::string> folders, std::string& why_not) {
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library != nullptr) return library;
   const char* const said = dlerror();
   why_not = said == nullptr ? file + " can not be loaded" : said;
   if (file.find('/') != std::string::npos) return nullptr;
-  return dlopen((DSTUNE_NCCL_FOLDER "/" + file).c_str(), RTLD_NOW | RTLD_LOCAL);
+  folders.emplace_back(DSTUNE_NCCL_FOLDER);
+  for (const std::string& folder : folders) {
+    library = dlopen((folder + "/" + file).c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library != nullptr) return library;
+  }
+  return nullptr;
 }
 
 std::string file_of(void* symbol, const std::string& asked_for) {
@@ -192,16 +196,9 @@ std::string file_of(void* symbol, const std::string& asked_for) {
 
 }  // namespace
 
-FoundLibrary find_library(const std::string& file, SharedWith shared_with) {
-  // NCCL takes the variable for every communicator of the process, whatever each was asked to be:
-  // with 1 ours block, with 0 those of PyTorch do not and its next call fails.
-  unsetenv("NCCL_COMM_BLOCKING");
-  if (shared_with == SharedWith::nobody) {
-    setenv("NCCL_RUNTIME_CONNECT", "0", 0);
-    setenv("NCCL_GRAPH_REGISTER", "0", 0);
-  }
+FoundLibrary find_library(const std::string& file, const std::vector<std::string>& folders) {
   std::string why_not;
-  void* const library = open(file, why_not);
+  void* const library = open(file, folders, why_not);
   if (library == nullptr) return {nullptr, why_not};
   const Functions functions{Symbols(library)};
   if (functions.get_version == nullptr) return {nullptr, file + " has no ncclGetVersion"};
