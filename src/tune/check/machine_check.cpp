@@ -200,7 +200,7 @@ ExitCode check_machine(const JobOptions& options, bool thread_multiple, Watchdog
   const FoundNode here = find_node(world);
   const Topology& topology = here.topology;
 
-  known->set_phase("the start of the devices");
+  known->set_phase("at the start of the devices");
   const std::shared_ptr<nvml::Library> library =
       options.backend == Backend::cpu ? nullptr : nvml::find_library().library;
   RankReport report = facts_of(topology, options, thread_multiple, library);
@@ -220,7 +220,7 @@ ExitCode check_machine(const JobOptions& options, bool thread_multiple, Watchdog
   }
   add_device(topology, found, report);
 
-  known->set_phase("products and reads of memory");
+  known->set_phase("in products and reads of memory");
   world.barrier();
   // The rank may use its part of the host, or of its GPU.
   const std::int64_t room_bytes = describe(topology, found).memory_bytes;
@@ -230,7 +230,7 @@ ExitCode check_machine(const JobOptions& options, bool thread_multiple, Watchdog
   if (report.gpu) add_speeds(library, *report.gpu);
   known->keep(report);
 
-  known->set_phase("collectives");
+  known->set_phase("in collectives");
   const Communicator reports_of_ranks = world.duplicate();
   const std::vector<std::vector<int>> all_groups = groups_of(topology);
   std::optional<GroupTable> groups;
@@ -238,7 +238,7 @@ ExitCode check_machine(const JobOptions& options, bool thread_multiple, Watchdog
                  GroupTable::Options{.device = device_groups(found, nccl::SharedWith::nobody)});
   GroupProbes(topology, found, *groups, room_bytes, report).run(all_groups, world);
 
-  known->set_phase("the ranks' reports");
+  known->set_phase("in the ranks' reports");
   std::array<std::byte, 2> end{};
   if (is_first) {
     const std::vector<RankReport> reports = collect(reports_of_ranks, std::move(report), *known);

@@ -32,7 +32,7 @@ void Unfinished::print(ExitCode code, const std::string& reason) {
   const std::lock_guard lock(mutex_);
   if (std::exchange(is_over_, true) || !is_json_) return;
   Findings findings = findings_of(reports_, {});
-  findings.failures.insert(findings.failures.begin(), fmt::format("{}, in {}", reason, phase()));
+  findings.failures.insert(findings.failures.begin(), fmt::format("{} ({})", reason, phase()));
   output() << check_json(reports_, findings, code).dump(2) << '\n';
   flush_output();
 }
@@ -42,10 +42,10 @@ Deadline::Deadline(double limit_s, std::shared_ptr<Unfinished> known)
         std::unique_lock lock(mutex_);
         if (ended_.wait_for(lock, to_duration(limit_s), [this] { return is_over_; })) return;
         const std::string reason = fmt::format(
-            "the check did not end within {:.0f} s: a rank or its device hangs. mpirun "
+            "the check did not end within {:.0f} s: a rank or its device hangs; mpirun "
             "with fewer hosts finds which",
             limit_s);
-        log::error(fmt::format("{}, in {}", reason, known->phase()));
+        log::error(fmt::format("{} ({})", reason, known->phase()));
         known->print(ExitCode::no_device, reason);
         MpiEnvironment::abort(static_cast<int>(ExitCode::no_device));
       }) {}

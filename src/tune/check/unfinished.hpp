@@ -19,7 +19,7 @@ class Unfinished {
  public:
   explicit Unfinished(bool json) : is_json_(json) {}
 
-  /// A literal.
+  /// What is under way. A literal.
   void set_phase(const char* phase) { phase_ = phase; }
   [[nodiscard]] const char* phase() const { return phase_; }
   /// In place of what the rank reported before.
@@ -31,7 +31,7 @@ class Unfinished {
 
  private:
   bool is_json_;
-  std::atomic<const char*> phase_ = "the start";
+  std::atomic<const char*> phase_ = "at the start";
   std::mutex mutex_;  ///< of what follows
   std::vector<RankReport> reports_;
   bool is_over_ = false;

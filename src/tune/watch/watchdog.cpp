@@ -241,7 +241,9 @@ void Watchdog::run(const std::stop_token& stop) {
         // A launcher stops the others where a rank has died, and leaves them a second.
         const std::string loss = loss_here();
         if (!loss.empty()) give_up(static_cast<int>(ExitCode::no_device), loss);
-        give_up(stopped_early_code, "the check was stopped by a signal");
+        give_up(stopped_early_code,
+                "the check was stopped by a signal; mpirun sends one, too, where another host's "
+                "rank is lost");
       }
       // A launcher stops the others where a rank has died: the cause is known first.
       if (state_->board) look_at_peers();
