@@ -164,12 +164,15 @@ TEST_F(GpuFindingsTest, AClockThatIsLoweredIsNamedUnlessByThePowerCap) {
 TEST_F(GpuFindingsTest, TheTextHasWhatTheDriverTells) {
   gpu().has_ecc.reset();
   gpu().max_sm_clock_mhz.reset();
+  gpu().peers.clear();
   const std::string text = check_text(reports_, {});
   EXPECT_THAT(text, HasSubstr("CUDA: the driver supports 13.0, this program has 13.0"));
   EXPECT_THAT(text, HasSubstr("1980/1980"));
   EXPECT_THAT(text, HasSubstr("1980/?"));
   EXPECT_THAT(text, HasSubstr("not known"));
   EXPECT_THAT(text, HasSubstr("16/16"));
+  EXPECT_THAT(text, HasSubstr("18    1/1\n"));
+  EXPECT_THAT(text, HasSubstr("18      -\n"));
 }
 
 TEST_F(GpuFindingsTest, FactsTravelBetweenRanks) {

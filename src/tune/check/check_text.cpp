@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -149,7 +151,7 @@ std::string gpus_text(const std::vector<RankReport>& reports) {
          of_highest(gpu.pcie_generation, gpu.max_pcie_generation),
          of_highest(gpu.pcie_width, gpu.max_pcie_width),
          gpu.nvlinks ? std::to_string(*gpu.nvlinks) : not_known,
-         fmt::format("{}/{}", reached, gpu.peers.size())});
+         gpu.peers.empty() ? "-" : fmt::format("{}/{}", reached, gpu.peers.size())});
   }
   std::string text;
   for (const std::string& version : versions) text += "\n" + version;

@@ -1,12 +1,13 @@
 #include "check/gpu_findings.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include "dstune/base/text.hpp"
 
 namespace dstune {
 namespace {
