@@ -22,6 +22,7 @@ BenchDevice::BenchDevice(const Arguments& arguments) {
     constexpr std::int64_t staging_bytes = std::int64_t{16} << 20;
     device = make_cuda_device(node.rank(), host_memory_bytes(), threads, &gpu);
     device->staging_arena().prepare(staging_bytes);
+    nccl::set_variables(nccl::SharedWith::nobody);
     options.device = DeviceGroupOptions{
         .queues = &device->queues(),
         .staging = {device->staging_arena().base(), static_cast<std::size_t>(staging_bytes)},

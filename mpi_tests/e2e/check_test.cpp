@@ -1,6 +1,8 @@
 // A check says what a machine has and how fast it is, without a space.
+#include <chrono>
 #include <csignal>
 #include <string>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -9,7 +11,7 @@
 namespace dstune::e2e {
 namespace {
 
-constexpr int usage = 2, no_device = 6;
+constexpr int usage = 2, no_device = 6, stopped_early = 75;
 
 class CheckTest : public testing::Test {
  protected:
@@ -19,6 +21,27 @@ class CheckTest : public testing::Test {
     args.insert(args.end(), more_args.begin(), more_args.end());
     return job_.run(
         {.ranks = ranks, .args = args, .environment = std::move(environment), .limit_s = 90});
+  }
+
+  /// On two ranks, which measure when it returns.
+  Process start_json() {
+    Process process = job_.start(
+        {.ranks = 2, .args = {"check", "--backend", "cpu", "--format", "json"}, .limit_s = 90});
+    while (process.ranks().size() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::this_thread::sleep_for(std::chrono::seconds(3));
+    return process;
+  }
+
+  /// What is known of both ranks, and why there is no more.
+  static void expect_unfinished(const Ended& ended, int code, const std::string& reason) {
+    const Json found = Json::parse(ended.out, nullptr, false);
+    ASSERT_TRUE(found.is_object()) << ended;
+    EXPECT_EQ(found["exit_code"], code) << ended;
+    ASSERT_EQ(found["ranks"].size(), 2U) << ended;
+    EXPECT_EQ(found["ranks"].at(1)["rank"], 1) << ended;
+    EXPECT_GT(found["ranks"].at(1)["host_memory_bytes"], 0) << ended;
+    ASSERT_FALSE(found["failures"].empty()) << ended;
+    EXPECT_EQ(count_of(found["failures"].at(0), reason), 1) << ended;
   }
 
   Job job_;
@@ -68,16 +91,35 @@ TEST_F(CheckTest, TakesNoFileAndFewOptions) {
 }
 
 TEST_F(CheckTest, ARankThatHangsIsNamed) {
-  Process process = job_.start({.ranks = 2, .args = {"check", "--backend", "cpu"}, .limit_s = 90});
-  std::map<int, pid_t> ranks;
-  while (process.ranks().size() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  std::this_thread::sleep_for(std::chrono::seconds(3));
+  Process process = start_json();
   kill(process.ranks().at(1), SIGSTOP);
   const Ended ended = process.wait();
   EXPECT_FALSE(ended.is_late) << ended;
   EXPECT_EQ(ended.exit_code, no_device) << ended;
-  EXPECT_GE(count_of(ended.out + ended.err, "rank 1"), 1) << ended;
+  EXPECT_GE(count_of(ended.err, "rank 1 does not answer"), 1) << ended;
   EXPECT_EQ(count_of(ended.err, "resumes"), 0) << ended;
+  expect_unfinished(ended, no_device, "rank 1 does not answer (in ");
+}
+
+TEST_F(CheckTest, ARankThatDiesIsNamed) {
+  Process process = start_json();
+  kill(process.ranks().at(1), SIGKILL);
+  const Ended ended = process.wait();
+  EXPECT_NE(ended.exit_code, 0) << ended;
+  EXPECT_GE(count_of(ended.err, "rank 1 died"), 1) << ended;
+  expect_unfinished(ended, no_device, "rank 1 died (in ");
+}
+
+TEST_F(CheckTest, ASignalStopsTheCheckAndNoSearch) {
+  Process process = start_json();
+  // mpirun hands it on, and what ranks print then arrives. After a SIGTERM it may not.
+  process.signal(SIGUSR1);
+  const Ended ended = process.wait();
+  EXPECT_EQ(ended.exit_code, stopped_early) << ended;
+  EXPECT_GE(count_of(ended.err, "the check was stopped by a signal"), 1) << ended;
+  EXPECT_EQ(count_of(ended.err, "search"), 0) << ended;
+  EXPECT_EQ(count_of(ended.err, "resumes"), 0) << ended;
+  expect_unfinished(ended, stopped_early, "where another host's rank is lost (in ");
 }
 
 }  // namespace

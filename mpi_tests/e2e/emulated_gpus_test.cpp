@@ -1,7 +1,9 @@
 // Jobs on emulated GPUs that fail as only GPUs do.
 #include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -130,6 +132,70 @@ TEST_F(EmulatedGpusTest, TheCheckReplaysACollectiveOfNccl) {
     EXPECT_EQ(count_of(rank["groups"].at(0)["transport"], "NCCL"), 1) << ended;
     EXPECT_GT(rank["groups"].at(0)["bus_bandwidth"].at(0)["all_reduce_bytes_per_s"], 0) << ended;
   }
+}
+
+TEST_F(EmulatedGpusTest, TheCheckTellsWhatTheDriverKnows) {
+  Process holder = job_.start({.ranks = 0,
+                               .args = {"17000000000", "is_held"},
+                               .environment = {{"DSTUNE_EMULATED_GPUS", "2"}},
+                               .program = {DSTUNE_E2E_HOLDER}});
+  while (!job_.exists("is_held")) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const Ended ended = job_.run({.ranks = 2,
+                                .args = {"check", "--backend", "cuda", "--format", "json"},
+                                .environment = {{"DSTUNE_EMULATED_GPUS", "2"}},
+                                .limit_s = 120});
+  const Json found = Json::parse(ended.out);
+  ASSERT_EQ(found["ranks"].size(), 2U) << ended;
+  for (const Json& rank : found["ranks"]) {
+    const Json& gpu = rank["gpu"];
+    EXPECT_EQ(gpu["compute_mode"], "default") << gpu;
+    EXPECT_EQ(gpu["mig_mode"], false) << gpu;
+    EXPECT_EQ(gpu["ecc"], true) << gpu;
+    EXPECT_EQ(gpu["uncorrected_errors"], 0) << gpu;
+    EXPECT_EQ(gpu["repair_pending"], false) << gpu;
+    EXPECT_EQ(gpu["sm_clock_mhz"], gpu["max_sm_clock_mhz"]) << gpu;
+    EXPECT_EQ(gpu["pcie_width"], 16) << gpu;
+    EXPECT_EQ(gpu["nvlinks"], 18) << gpu;
+    ASSERT_EQ(gpu["peer_access"].size(), 1U) << gpu;
+    EXPECT_EQ(gpu["peer_access"].begin().value(), true) << gpu;
+    EXPECT_GT(gpu["driver_cuda"], gpu["runtime_cuda"]) << gpu;
+    // Ranks are asked before any of them has a context.
+    EXPECT_EQ(gpu["processes"].size(), rank["rank"] == 0 ? 1U : 0U) << gpu;
+  }
+  ASSERT_EQ(found["notes"].size(), 1U) << found["notes"];
+  EXPECT_EQ(count_of(found["notes"].at(0), "rank 0"), 1) << found["notes"];
+  EXPECT_EQ(count_of(found["notes"].at(0), "(hold_emulated_g) computes on its GPU"), 1)
+      << found["notes"];
+}
+
+TEST_F(EmulatedGpusTest, TheCheckNamesADriverThatIsTooOld) {
+  for (const char* const backend : {"cuda", "auto"}) {
+    const Ended ended = job_.run(
+        {.ranks = 2,
+         .args = {"check", "--backend", backend, "--format", "json"},
+         .environment = {{"DSTUNE_EMULATED_GPUS", "2"}, {"DSTUNE_EMULATED_DRIVER", "11080"}},
+         .limit_s = 120});
+    EXPECT_EQ(ended.exit_code, 6) << ended;
+    const Json found = Json::parse(ended.out);
+    EXPECT_EQ(found["exit_code"], 6) << ended;
+    EXPECT_EQ(count_of(found["failures"].at(0), "newer than what the driver supports, 11.8"), 1)
+        << ended;
+    EXPECT_EQ(found["ranks"].size(), 2U) << ended;
+  }
+}
+
+TEST_F(EmulatedGpusTest, ACheckWhoseGpuDoesNotAnswerTellsWhatItKnows) {
+  const Ended ended = job_.run(
+      {.ranks = 2,
+       .args = {"check", "--backend", "cuda", "--format", "json"},
+       .environment = {{"DSTUNE_EMULATED_GPUS", "2"}, {"DSTUNE_EMULATED_HANG", "1:60:calls"}},
+       .limit_s = 120});
+  EXPECT_EQ(ended.exit_code, 6) << ended;
+  const Json found = Json::parse(ended.out);
+  EXPECT_EQ(found["exit_code"], 6) << ended;
+  ASSERT_FALSE(found["failures"].empty()) << ended;
+  ASSERT_EQ(found["ranks"].size(), 2U) << ended;
+  EXPECT_EQ(found["ranks"].at(1)["gpu"]["nvlinks"], 18) << ended;
 }
 
 // Communicators that are split from one another, captured side by side: where one of them could not

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "dstune/device/nvml.hpp"
 
@@ -15,6 +16,9 @@ struct Opaque {
   std::optional<std::uint64_t> energy_mj{};
   std::optional<std::uint32_t> power_mw{}, temperature_c{}, sm_mhz{}, max_sm_mhz{}, memory_mhz{};
   std::optional<std::uint64_t> throttle_reasons{}, free_bytes{};
+  std::map<Fact, std::uint64_t> facts{};
+  std::optional<std::vector<Process>> processes{};
+  Opaque* whole = nullptr;
 };
 
 inline constexpr int not_supported = 3;
@@ -23,6 +27,7 @@ inline constexpr int not_found = 6;
 class FakeNvml : public Library {
  public:
   std::map<std::string, Opaque> gpus;
+  std::optional<int> supported_cuda;
 
   std::string error_text(int result) override {
     return result == not_supported ? "Not Supported" : "Not Found";
@@ -50,6 +55,20 @@ class FakeNvml : public Library {
     return tell(device->throttle_reasons, reasons);
   }
   int free_bytes(Device device, Count& bytes) override { return tell(device->free_bytes, bytes); }
+  int ask(Device device, Fact fact, Count& number) override {
+    const auto found = device->facts.find(fact);
+    if (found == device->facts.end()) return not_supported;
+    number = found->second;
+    return 0;
+  }
+  int find_processes(Device device, std::vector<Process>& processes) override {
+    return tell(device->processes, processes);
+  }
+  int find_whole(Device instance, Device& whole) override {
+    whole = instance->whole;
+    return whole == nullptr ? not_found : 0;
+  }
+  int cuda_version(int& version) override { return tell(supported_cuda, version); }
 
  private:
   template <class Number, class To>

@@ -112,8 +112,7 @@ int run_with_mpi(int argc, char** argv, const CommandLine& line, Watchdog& watch
   MpiEnvironment environment(argc, argv);
   crash::watch();
   const bool thread_multiple = MpiEnvironment::threads_allowed();
-  if (line.check) watchdog.set_code_of_loss(code(ExitCode::no_device));
-  const int exit_code = line.check ? code(check_machine(line.job, thread_multiple))
+  const int exit_code = line.check ? code(check_machine(line.job, thread_multiple, watchdog))
                                    : code(run_job(line.job, thread_multiple, watchdog));
   watchdog.begin_end(exit_code);
   environment.finalize();
@@ -196,11 +195,19 @@ int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watc
       return printed(ExitCode::ok);
     }
     // A check writes no file.
-    if (!line.check) early.know(line.job);
-    if (is_first_process() && !line.check)
-      watchdog.set_early_end([options = line.job](int exit_code, const std::string& reason) {
-        write_early_end(options, static_cast<ExitCode>(exit_code), reason);
-      });
+    if (line.check)
+      watchdog.begin_check();
+    else
+      early.know(line.job);
+    if (is_first_process())
+      watchdog.set_early_end(
+          [options = line.job, check = line.check](int exit_code, const std::string& reason) {
+            const auto ended = static_cast<ExitCode>(exit_code);
+            if (check)
+              print_unfinished_check(options, ended, reason);
+            else
+              write_early_end(options, ended, reason);
+          });
     line.job.version = DSTUNE_VERSION;
     // A plan for another cluster takes nothing from this machine.
     if (!line.job.dry_run || !line.job.hostfile)

@@ -2,6 +2,7 @@
 /// An NVIDIA GPU as a device: memory of its own, streams, pinned memory of its host. Local.
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,6 +44,15 @@ std::unique_ptr<Device> make_cuda_device(int rank_of_node, std::int64_t host_lim
 /// computed on it. `gpu` has its name alone. Throws likewise.
 std::unique_ptr<Device> make_device_like_cuda(int rank_of_node, std::int64_t host_limit_bytes,
                                               int threads, CudaGpu* gpu = nullptr);
+
+/// The GPU that make_cuda_device would take, by its name, UUID and number: asks for no context.
+/// Nothing where no GPU answers.
+std::optional<CudaGpu> find_cuda_gpu(int rank_of_node);
+/// Whether the GPU of that number may read and write the memory of each other one that the process
+/// sees, by UUID. Makes no context.
+std::map<std::string, bool> cuda_peers(int number);
+/// The CUDA that the program was built with, 13000 for 13.0; nothing in a build without it.
+std::optional<int> cuda_runtime_version();
 
 /// Whether this process has given its GPU up (Device::drain), or did at its first use: it
 /// ends by _exit then.

@@ -16,6 +16,30 @@ namespace dstune::nvml {
 struct Opaque;
 using Device = Opaque*;  ///< nvmlDevice_t
 
+/// What a GPU tells by one number. Where two values are told, now and from the next reset on, it is
+/// the first.
+enum class Fact {
+  is_instance,  ///< 1: it is a part of a GPU (MIG)
+  mig_mode,     ///< 1: it is cut into parts
+  compute_mode,
+  ecc_mode,            ///< 1: its memory corrects errors
+  uncorrected_errors,  ///< since the driver was loaded
+  pages_pending,       ///< 1: pages of memory are to be retired
+  rows_pending,        ///< 1: rows of memory are to be remapped
+  remapping_failed,    ///< 1: a row could not be remapped
+  pcie_width,
+  max_pcie_width,
+  pcie_generation,
+  max_pcie_generation,  ///< with this host
+  nvlinks,              ///< that are active
+};
+
+/// A process with a context on a GPU.
+struct Process {
+  std::uint32_t number = 0;
+  std::optional<std::int64_t> bytes{};
+};
+
 /// Functions return nvmlReturn_t; 0 is success.
 class Library {
  public:
@@ -40,6 +64,13 @@ class Library {
   virtual int throttle_reasons(Device device, Count& reasons) = 0;
   /// Of its memory, whoever uses it.
   virtual int free_bytes(Device device, Count& bytes) = 0;
+  /// A library that is older than the question does not support it.
+  virtual int ask(Device device, Fact fact, Count& number) = 0;
+  virtual int find_processes(Device device, std::vector<Process>& processes) = 0;
+  /// The GPU that an instance is a part of.
+  virtual int find_whole(Device instance, Device& whole) = 0;
+  /// The newest that the driver supports: 12040 is CUDA 12.4.
+  virtual int cuda_version(int& version) = 0;
 };
 
 /// A library, or the reason why there is none.

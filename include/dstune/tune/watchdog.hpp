@@ -27,7 +27,7 @@ class Watchdog {
  public:
   /// Blocks the stop signals in the calling thread, and so in all that it starts: first of all.
   /// Until begin_search() a signal to stop ends the process with 75, and so does the loss of any
-  /// rank.
+  /// rank but in a check.
   Watchdog();
   /// The rank leaves in the ordinary way.
   ~Watchdog();
@@ -45,8 +45,9 @@ class Watchdog {
   void set_exit_status_path(const std::string& path);
   /// Rank 0 calls it where it has to leave before there is such a path. On another thread.
   void set_early_end(std::function<void(int exit_code, const std::string& reason)> early_end);
-  /// The exit code where a rank is lost before a search; else it is 75.
-  void set_code_of_loss(int exit_code);
+  /// From here on this is a check: the loss of any rank ends it with 6, from rank 0 where that is
+  /// there, and there is nothing to resume.
+  void begin_check();
   /// From here on signals to stop are counted, and the loss of a rank other than 0 ends nothing.
   void begin_search();
   /// How many signals to stop were counted.
@@ -78,6 +79,7 @@ class Watchdog {
   void run(const std::stop_token& stop);
   void look();
   void look_at_peers();
+  [[nodiscard]] std::string loss_here() const;
   void decide();
   void kill_stopped();
   [[nodiscard]] bool waits_for_ever() const;

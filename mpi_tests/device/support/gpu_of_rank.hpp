@@ -40,6 +40,7 @@ inline DeviceGroupOptions groups_on(GpuOfRank& found) {
   constexpr std::size_t staging_bytes = std::size_t{1} << 20;
   Arena& staging = found.device->staging_arena();
   staging.prepare(staging_bytes);
+  nccl::set_variables(nccl::SharedWith::nobody);
   return {.queues = &found.device->queues(),
           .staging = {staging.base(), staging_bytes},
           .device_id = found.gpu.uuid,

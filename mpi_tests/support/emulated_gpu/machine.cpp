@@ -81,10 +81,12 @@ std::string prefix_of(int gpu) {
   return "held." + std::to_string(gpu) + ".";
 }
 
-/// By all processes.
-std::size_t held_bytes(int gpu) {
-  if (machine().folder.empty()) return held()[gpu];
-  std::size_t sum = 0;
+std::map<int, std::size_t> held_by_process(int gpu) {
+  std::map<int, std::size_t> found;
+  if (machine().folder.empty()) {
+    if (held()[gpu] > 0) found[getpid()] = held()[gpu];
+    return found;
+  }
   const std::string prefix = prefix_of(gpu);
   for (const fs::directory_entry& entry : fs::directory_iterator(machine().folder)) {
     const std::string name = entry.path().filename();
@@ -93,9 +95,16 @@ std::size_t held_bytes(int gpu) {
     std::size_t bytes = 0;
     unsigned long long ticks = 0;
     // Another process may have the number by now.
-    if (file >> bytes >> ticks && started_at(std::stoi(name.substr(prefix.size()))) == ticks)
-      sum += bytes;
+    const int process = std::stoi(name.substr(prefix.size()));
+    if (file >> bytes >> ticks && bytes > 0 && started_at(process) == ticks) found[process] = bytes;
   }
+  return found;
+}
+
+/// By all processes.
+std::size_t held_bytes(int gpu) {
+  std::size_t sum = 0;
+  for (const auto& [process, bytes] : held_by_process(gpu)) sum += bytes;
   return sum;
 }
 
@@ -117,6 +126,7 @@ const Machine& machine() {
     const std::string hang = word("DSTUNE_EMULATED_HANG", "");
     return Machine{.gpus = std::stoi(word("DSTUNE_EMULATED_GPUS", "1")),
                    .bytes = std::stoull(word("DSTUNE_EMULATED_GPU_BYTES", "17179869184")),
+                   .cuda_version = std::stoi(word("DSTUNE_EMULATED_DRIVER", "99000")),
                    .folder = word("DSTUNE_EMULATED_FOLDER", ""),
                    .loss = trouble(word("DSTUNE_EMULATED_LOSE", "")),
                    .hang = trouble(hang),
@@ -133,6 +143,11 @@ int gpu_of(const std::string& uuid) {
   for (int gpu = 0; gpu < machine().gpus; ++gpu)
     if (uuid == uuid_of(gpu)) return gpu;
   return -1;
+}
+
+std::map<int, std::size_t> holders(int gpu) {
+  const Alone alone;
+  return held_by_process(gpu);
 }
 
 std::size_t free_bytes(int gpu) {

@@ -1,6 +1,7 @@
 // NVIDIA's management library, as libnvidia-ml.so.1: what is used of it, with the types that its
 // functions take.
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 
 #include "machine.hpp"
@@ -11,7 +12,11 @@ namespace {
 
 constexpr int success = 0;
 constexpr int not_supported = 3;
+constexpr int invalid_argument = 2;
 constexpr int not_found = 6;
+constexpr int too_few_places = 7;
+constexpr unsigned no_instance = 0xFFFFFFFF;
+constexpr unsigned nvlinks = 18;
 constexpr unsigned power_mw = 250000;
 constexpr unsigned sm_clock = 1;
 constexpr unsigned memory_clock = 2;
@@ -25,6 +30,12 @@ int gpu_of_handle(const char* handle) {
 
 struct Memory {
   unsigned long long total, free, used;
+};
+
+struct Process {
+  unsigned number;
+  unsigned long long bytes;
+  unsigned gpu_instance, compute_instance;
 };
 
 }  // namespace
@@ -84,6 +95,76 @@ int nvmlDeviceGetCurrentClocksEventReasons(char* /*device*/, unsigned long long*
 int nvmlDeviceGetMemoryInfo(char* device, Memory* memory) {
   const std::size_t free = free_bytes(gpu_of_handle(device));
   *memory = {machine().bytes, free, machine().bytes - free};
+  return success;
+}
+
+int nvmlDeviceIsMigDeviceHandle(char* /*device*/, unsigned* is_instance) {
+  *is_instance = 0;
+  return success;
+}
+
+int nvmlDeviceGetMigMode(char* /*device*/, unsigned* now, unsigned* pending) {
+  *now = *pending = 0;
+  return success;
+}
+
+int nvmlDeviceGetComputeMode(char* /*device*/, unsigned* mode) {
+  *mode = 0;
+  return success;
+}
+
+int nvmlDeviceGetEccMode(char* /*device*/, unsigned* now, unsigned* pending) {
+  *now = *pending = 1;
+  return success;
+}
+
+int nvmlDeviceGetTotalEccErrors(char* /*device*/, unsigned /*kind*/, unsigned /*counter*/,
+                                unsigned long long* errors) {
+  *errors = 0;
+  return success;
+}
+
+int nvmlDeviceGetRemappedRows(char* /*device*/, unsigned* corrected, unsigned* uncorrected,
+                              unsigned* pending, unsigned* failed) {
+  *corrected = *uncorrected = *pending = *failed = 0;
+  return success;
+}
+
+int nvmlDeviceGetCurrPcieLinkWidth(char* /*device*/, unsigned* width) {
+  *width = 16;
+  return success;
+}
+
+int nvmlDeviceGetMaxPcieLinkWidth(char* device, unsigned* width) {
+  return nvmlDeviceGetCurrPcieLinkWidth(device, width);
+}
+
+int nvmlDeviceGetCurrPcieLinkGeneration(char* /*device*/, unsigned* generation) {
+  *generation = 5;
+  return success;
+}
+
+int nvmlDeviceGetMaxPcieLinkGeneration(char* device, unsigned* generation) {
+  return nvmlDeviceGetCurrPcieLinkGeneration(device, generation);
+}
+
+int nvmlDeviceGetNvLinkState(char* /*device*/, unsigned link, unsigned* is_active) {
+  *is_active = 1;
+  return link < nvlinks ? success : invalid_argument;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(char* device, unsigned* count, Process* processes) {
+  const auto found = holders(gpu_of_handle(device));
+  const unsigned places = *count;
+  *count = static_cast<unsigned>(found.size());
+  if (places < found.size()) return too_few_places;
+  for (const auto& [process, bytes] : found)
+    *processes++ = {static_cast<unsigned>(process), bytes, no_instance, no_instance};
+  return success;
+}
+
+int nvmlSystemGetCudaDriverVersion_v2(int* version) {
+  *version = machine().cuda_version;
   return success;
 }
 

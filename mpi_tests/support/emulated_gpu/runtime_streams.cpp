@@ -37,6 +37,8 @@ extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
   if (machine().gpus == 0) return said(cudaErrorNoDevice);
+  if (machine().cuda_version / 1000 < CUDART_VERSION / 1000)
+    return said(cudaErrorInsufficientDriver);
   *count = machine().gpus;
   return cudaSuccess;
 }
@@ -61,6 +63,18 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->totalGlobalMem = machine().bytes;
   properties->multiProcessorCount = 4;
   properties->major = 9;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int other) {
+  const auto is_none = [](int gpu) { return gpu < 0 || gpu >= machine().gpus; };
+  if (is_none(device) || is_none(other)) return said(cudaErrorInvalidDevice);
+  *can = device != other;
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
   return cudaSuccess;
 }
 

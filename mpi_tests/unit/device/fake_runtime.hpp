@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -52,6 +53,8 @@ class FakeRuntime : public cuda::Runtime {
   /// Where memory begins, past a multiple of 4096.
   std::uintptr_t misplaced_bytes = 0;
   int capability = 80;
+  /// Devices that have no access to a peer.
+  std::vector<std::pair<int, int>> strangers;
   bool has_context = false;  ///< since set_device()
   std::size_t free_bytes = 1000;
 
@@ -67,6 +70,14 @@ class FakeRuntime : public cuda::Runtime {
   cuda::Code get_properties(int device, cuda::Properties& properties) override {
     properties = {"a GPU", fmt::format("gpu-{}", device), capability};
     return called("get_properties");
+  }
+  cuda::Code can_access_peer(bool& can, int device, int other) override {
+    can = !std::ranges::count(strangers, std::pair(device, other));
+    return called("can_access_peer");
+  }
+  cuda::Code get_version(int& version) override {
+    version = 13000;
+    return called("get_version");
   }
   cuda::Code get_memory(std::size_t& bytes, std::size_t& total_bytes) override {
     bytes = free_bytes;

@@ -113,12 +113,5 @@ TEST(FindingsTest, OtherLibrariesAndLittleSharedMemoryAreWorthALook) {
                           AllOf(HasSubstr("MPI differs"), HasSubstr("5.0.7 on rank 3 (node1)"))));
 }
 
-TEST(FindingsTest, PeaksAreOfTheMostSpecialName) {
-  EXPECT_EQ(peaks_of("cuda (NVIDIA H100 PCIe)")->flops, 756e12);
-  EXPECT_EQ(peaks_of("cuda (NVIDIA H100 80GB HBM3)")->flops, 989.4e12);
-  EXPECT_EQ(peaks_of("cuda (NVIDIA GH200 480GB)")->memory_bytes, 4000e9);
-  EXPECT_FALSE(peaks_of("cpu (AMD EPYC)"));
-}
-
 }  // namespace
 }  // namespace dstune

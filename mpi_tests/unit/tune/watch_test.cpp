@@ -62,6 +62,7 @@ TEST(LivenessTest, WhoIsQuietIsNotWaitedForAtTheEnd) {
 TEST(AfterLossTest, AtTheStartAnyRankIsNeeded) {
   EXPECT_EQ(code_after_loss(JobPhase::starting, 75, 3, {.how = "died"}), 75);
   EXPECT_EQ(code_after_loss(JobPhase::starting, 75, 0, {.how = "died"}), 75);
+  EXPECT_EQ(code_after_loss(JobPhase::checking, 75, 3, {.how = "does not answer"}), 6);
 }
 
 TEST(AfterLossTest, InTheSearchRankZeroIs) {

@@ -48,6 +48,11 @@ class Runtime {
   /// Of the calling thread.
   virtual Code set_device(int device) = 0;
   virtual Code get_properties(int device, Properties& properties) = 0;
+  /// Whether that device's kernels may read and write the memory of the other one. Both make no
+  /// context.
+  virtual Code can_access_peer(bool& can, int device, int other) = 0;
+  /// 13000: CUDA 13.0
+  virtual Code get_version(int& version) = 0;
   virtual Code get_memory(std::size_t& free_bytes, std::size_t& total_bytes) = 0;
   /// Waits, for ever where it must, until the GPU of the calling thread has done all that this
   /// process asked it for.

@@ -5,13 +5,17 @@
 #include <cstddef>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "check/gpu_findings.hpp"
 #include "dstune/base/archive.hpp"
 #include "dstune/base/text.hpp"
+#include "dstune/device/device_peaks.hpp"
 
 namespace dstune {
 namespace {
@@ -108,6 +112,60 @@ std::string ranks_text(const std::vector<RankReport>& reports) {
                   cells, 2);
 }
 
+constexpr const char* not_known = "not known";
+
+std::string flag_text(const std::optional<bool>& flag, const char* set, const char* unset) {
+  return !flag ? not_known : *flag ? set : unset;
+}
+
+std::string number_text(const std::optional<int>& number) {
+  return number ? std::to_string(*number) : "?";
+}
+
+/// "1980/1980", or that it is not known.
+std::string of_highest(const std::optional<int>& now, const std::optional<int>& highest) {
+  if (!now && !highest) return not_known;
+  return fmt::format("{}/{}", number_text(now), number_text(highest));
+}
+
+std::string gpus_text(const std::vector<RankReport>& reports) {
+  std::vector<Cells> cells;
+  std::set<std::string> versions;
+  for (const RankReport& report : reports) {
+    if (!report.gpu) continue;
+    const GpuFacts& gpu = *report.gpu;
+    if (gpu.runtime_cuda)
+      versions.insert(
+          fmt::format("CUDA: the driver supports {}, this program has {}\n",
+                      gpu.driver_cuda ? cuda_version_text(*gpu.driver_cuda) : "what is not known",
+                      cuda_version_text(*gpu.runtime_cuda)));
+    if (gpu.uuid.empty()) continue;
+    const auto reached = std::ranges::count_if(gpu.peers, [](const auto& p) { return p.second; });
+    cells.push_back(
+        {std::to_string(report.rank), report.host, gpu.compute_mode.value_or(not_known),
+         flag_text(gpu.is_instance.value_or(false) ? gpu.is_instance : gpu.has_mig, "on", "off"),
+         gpu.has_mps ? "on" : "off", flag_text(gpu.has_ecc, "on", "off"),
+         gpu.uncorrected_errors ? std::to_string(*gpu.uncorrected_errors) : not_known,
+         of_highest(gpu.sm_clock_mhz, gpu.max_sm_clock_mhz),
+         of_highest(gpu.memory_clock_mhz, gpu.max_memory_clock_mhz),
+         of_highest(gpu.pcie_generation, gpu.max_pcie_generation),
+         of_highest(gpu.pcie_width, gpu.max_pcie_width),
+         gpu.nvlinks ? std::to_string(*gpu.nvlinks) : not_known,
+         gpu.peers.empty() ? "-" : fmt::format("{}/{}", reached, gpu.peers.size())});
+  }
+  std::string text;
+  for (const std::string& version : versions) text += "\n" + version;
+  if (cells.empty()) return text;
+  const bool has_more = cells.size() > max_rows;
+  if (has_more) cells.resize(max_rows);
+  return text +
+         fmt::format("\nGPUs, as the driver tells: now/highest{}\n",
+                     has_more ? fmt::format(", of the first {} ranks", max_rows) : "") +
+         table_of({"rank", "host", "compute mode", "MIG", "MPS", "ECC", "errors", "SM MHz",
+                   "memory MHz", "PCIe", "lanes", "NVLinks", "peers"},
+                  cells, 6);
+}
+
 /// Rates by size, the slowest of groups of equal kind.
 std::string group_text(const std::vector<RankReport>& reports, bool across) {
   std::map<std::int64_t, CollectiveRates> least;
@@ -155,14 +213,17 @@ std::string check_text(const std::vector<RankReport>& reports, const Findings& f
     const RankReport& first = reports.front();
     std::set<std::string> devices;
     for (const RankReport& report : reports) devices.insert(report.device);
-    text += fmt::format("Devices: {}\n", fmt::join(devices, "; "));
+    devices.erase("");
+    if (!devices.empty()) text += fmt::format("Devices: {}\n", fmt::join(devices, "; "));
     for (const auto& [name, version] : first.libraries)
       text += fmt::format("{}: {}\n", name, version);
     text +=
         fmt::format("Memory of {}: {}, of which {} are free; {} are free in /dev/shm\n\n",
                     first.host, format_bytes(first.host_memory_bytes),
                     format_bytes(first.available_bytes), format_bytes(first.shared_memory_bytes));
-    text += ranks_text(reports);
+    const auto is_measured = [](const RankReport& report) { return report.f32_flops > 0; };
+    if (std::ranges::any_of(reports, is_measured)) text += ranks_text(reports);
+    text += gpus_text(reports);
     text += group_text(reports, false);
     text += group_text(reports, true);
     const auto is_recorded = [](const RankReport& report) { return report.recording.has_value(); };

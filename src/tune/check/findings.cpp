@@ -4,13 +4,13 @@
 #include <cstddef>
 #include <map>
 #include <set>
-#include <string_view>
 #include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "check/gpu_findings.hpp"
 #include "dstune/base/text.hpp"
 
 namespace dstune {
@@ -54,6 +54,23 @@ std::vector<std::vector<const RankReport*>> alike(const std::vector<RankReport>&
   return found;
 }
 
+/// What holds for many ranks is said once.
+class SaidOnce {
+ public:
+  void add(const std::string& text, const RankReport& report) {
+    auto place = std::ranges::find(found_, text, [](const auto& one) { return one.first; });
+    if (place == found_.end()) place = found_.insert(found_.end(), {text, {}});
+    place->second.push_back(&report);
+  }
+  void move_to(std::vector<std::string>& texts) const {
+    for (const auto& [text, ranks] : found_)
+      texts.push_back(fmt::format("{}: {}", places_of(ranks), text));
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::vector<const RankReport*>>> found_;
+};
+
 class Looking {
  public:
   explicit Looking(const std::vector<RankReport>& reports) : reports_(reports) {}
@@ -67,26 +84,29 @@ class Looking {
     note_sharing();
     note_memory();
     note_libraries();
+    note_gpus();
     return std::move(out_);
   }
 
  private:
-  /// A failure of many ranks is said once.
   void name_failures() {
-    std::vector<std::pair<std::string, std::vector<const RankReport*>>> found;
-    const auto add = [&](const std::string& text, const RankReport& report) {
-      auto place = std::ranges::find(found, text, [](const auto& one) { return one.first; });
-      if (place == found.end()) place = found.insert(found.end(), {text, {}});
-      place->second.push_back(&report);
-    };
+    SaidOnce found;
     for (const RankReport& report : reports_) {
-      for (const std::string& failure : report.failures) add(failure, report);
+      for (const std::string& failure : report.failures) found.add(failure, report);
+      for (const std::string& failure : failures_of_gpu(report, reports_))
+        found.add(failure, report);
       if (report.recording && !report.recording->empty())
-        add("a product and a collective can not be replayed as a graph: " + *report.recording,
-            report);
+        found.add("a product and a collective can not be replayed as a graph: " + *report.recording,
+                  report);
     }
-    for (const auto& [text, ranks] : found)
-      out_.failures.push_back(fmt::format("{}: {}", places_of(ranks), text));
+    found.move_to(out_.failures);
+  }
+
+  void note_gpus() {
+    SaidOnce found;
+    for (const RankReport& report : reports_)
+      for (const std::string& note : notes_of_gpu(report, reports_)) found.add(note, report);
+    found.move_to(out_.notes);
   }
 
   /// Why a rank may be slow, from what its host says.
@@ -98,6 +118,8 @@ class Looking {
     if (report.stolen_processors && *report.stolen_processors > busy_at_least)
       reasons.push_back(fmt::format("other virtual machines took {:.1f} processors of its host",
                                     *report.stolen_processors));
+    if (const std::string throttled = throttled_by(report); !throttled.empty())
+      reasons.push_back(fmt::format("its GPU lowers its clock ({})", throttled));
     if (const double others = others_on(report); others > busy_at_least)
       reasons.push_back(fmt::format("others compute on its host, on {:.1f} processors", others));
     return reasons.empty() ? "" : fmt::format(": {}", fmt::join(reasons, "; "));
@@ -233,28 +255,6 @@ class Looking {
 Findings findings_of(const std::vector<RankReport>& reports,
                      const std::vector<std::string>& missing) {
   return Looking(reports).look(missing);
-}
-
-std::optional<DevicePeaks> peaks_of(const std::string& device) {
-  // The vendor's data sheets have them, without sparsity. The more special name comes first.
-  static constexpr std::pair<std::string_view, DevicePeaks> known[] = {
-      {"GB200", {2500e12, 8000e9}},
-      {"B200", {2250e12, 8000e9}},
-      {"GH200 144G", {989.4e12, 4900e9}},
-      {"GH200", {989.4e12, 4000e9}},
-      {"H200", {989.4e12, 4800e9}},
-      {"H100 PCIe", {756e12, 2039e9}},
-      {"H100 NVL", {835e12, 3938e9}},
-      {"H100", {989.4e12, 3352e9}},
-      {"A100-SXM4-40GB", {312e12, 1555e9}},
-      {"A100-PCIE-40GB", {312e12, 1555e9}},
-      {"A100", {312e12, 2039e9}},
-      {"V100", {125e12, 900e9}},
-      {"L40S", {362e12, 864e9}},
-  };
-  for (const auto& [name, peaks] : known)
-    if (device.find(name) != std::string::npos) return peaks;
-  return std::nullopt;
 }
 
 }  // namespace dstune

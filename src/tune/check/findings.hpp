@@ -19,12 +19,4 @@ struct Findings {
 Findings findings_of(const std::vector<RankReport>& reports,
                      const std::vector<std::string>& missing);
 
-/// The most that a device can do, as its vendor says: bf16 products (fp16 before Ampere, dense) in
-/// operations a second, memory in bytes a second.
-struct DevicePeaks {
-  double flops = 0, memory_bytes = 0;
-};
-/// Nothing for what is not known. Local.
-std::optional<DevicePeaks> peaks_of(const std::string& device);
-
 }  // namespace dstune

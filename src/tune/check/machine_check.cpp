@@ -1,11 +1,8 @@
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <fstream>
-#include <mutex>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -15,20 +12,23 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <sys/statvfs.h>
 
 #include "check/check_text.hpp"
 #include "check/findings.hpp"
 #include "check/probes.hpp"
+#include "check/rank_facts.hpp"
 #include "check/rank_report.hpp"
+#include "check/unfinished.hpp"
 #include "dstune/base/archive.hpp"
 #include "dstune/base/log.hpp"
 #include "dstune/base/output.hpp"
 #include "dstune/comm/environment.hpp"
 #include "dstune/comm/nodes.hpp"
+#include "dstune/device/gpu_facts.hpp"
+#include "dstune/device/nvml.hpp"
 #include "dstune/group/group_table.hpp"
-#include "dstune/kernels/cuda.hpp"
 #include "dstune/tune/check.hpp"
+#include "dstune/tune/watchdog.hpp"
 #include "start/gpu_groups.hpp"
 #include "start/rank_devices.hpp"
 #include "waiting.hpp"
@@ -43,110 +43,9 @@ constexpr double wait_limit_s = 14, group_budget_s = 5;
 /// Reports may come so long after rank 0's own: others may still wait for somebody.
 constexpr double report_limit_s = wait_limit_s + 4;
 constexpr int report_tag = 1;
+constexpr const char* report_name = "report of a rank";
 /// Numbers of a group's use, rising, and equal on all of its ranks.
 constexpr std::uint64_t attempt_inside = 1, attempt_across = 2;
-
-/// Ends the job where a rank or a library does not come back.
-class Deadline {
- public:
-  Deadline(double limit_s, bool json)
-      : thread_([this, limit_s, json] {
-          std::unique_lock lock(mutex_);
-          if (ended_.wait_for(lock, to_duration(limit_s), [this] { return is_over_; })) return;
-          const std::string reason = fmt::format(
-              "the check did not end within {:.0f} s, in {}: a rank or its device hangs. "
-              "mpirun with fewer hosts finds which",
-              limit_s, phase_.load());
-          Findings findings;
-          findings.failures.push_back(reason);
-          if (json) output() << check_json({}, findings, ExitCode::no_device).dump(2) << '\n';
-          log::error(reason);
-          MpiEnvironment::abort(static_cast<int>(ExitCode::no_device));
-        }) {}
-  ~Deadline() {
-    {
-      const std::lock_guard lock(mutex_);
-      is_over_ = true;
-    }
-    ended_.notify_all();
-    thread_.join();
-  }
-  Deadline(const Deadline&) = delete;
-  Deadline& operator=(const Deadline&) = delete;
-
-  /// A literal.
-  void set_phase(const char* phase) { phase_ = phase; }
-
- private:
-  std::atomic<const char*> phase_ = "the start";
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool is_over_ = false;
-  std::thread thread_;
-};
-
-/// "0-3,8"
-std::string ranges_text(std::vector<int> numbers) {
-  std::ranges::sort(numbers);
-  std::string text;
-  for (std::size_t i = 0; i < numbers.size();) {
-    std::size_t last = i;
-    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
-    text += fmt::format("{}{}", text.empty() ? "" : ",", numbers[i]);
-    if (last > i) text += fmt::format("-{}", numbers[last]);
-    i = last + 1;
-  }
-  return text;
-}
-
-/// The host's memory that the system would give (man 5 proc); 0 where it does not say.
-std::int64_t available_bytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string name, unit;
-  std::int64_t kib = 0;
-  while (file >> name >> kib && std::getline(file, unit))
-    if (name == "MemAvailable:") return std::min(kib << 10, host_memory_bytes());
-  return 0;
-}
-
-std::int64_t free_shared_bytes() {
-  struct statvfs found {};
-  if (::statvfs("/dev/shm", &found) != 0) return 0;
-  return static_cast<std::int64_t>(found.f_bavail * found.f_frsize);
-}
-
-RankReport facts_of(const Topology& topology, const FoundDevice& found, bool thread_multiple) {
-  const RankDevice device = describe(topology, found);
-  const auto node = static_cast<std::size_t>(
-      topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)]);
-  RankReport report{.rank = topology.world_rank,
-                    .node = static_cast<int>(node),
-                    .host = topology.hosts[node],
-                    .device = device.description,
-                    .backend = device.backend,
-                    .threads = device.threads,
-                    .share_core = topology.share_core,
-                    .processors = ranges_text(own_core_use().cpus),
-                    .host_memory_bytes = host_memory_bytes(),
-                    .available_bytes = available_bytes(),
-                    .shared_memory_bytes = free_shared_bytes(),
-                    .processor_mhz = processor_clock_mhz()};
-  report.libraries["MPI"] =
-      MpiEnvironment::library_version() + (thread_multiple ? "" : ", without MPI_THREAD_MULTIPLE");
-  report.libraries["CPU products"] = kernels::matmul_library();
-  report.libraries["CPU kernels"] = kernels::cpu_table().name;
-  if (found.gpu.name.empty()) return report;
-  const kernels::CudaLibraries libraries = kernels::cuda_libraries();
-  report.libraries["CUDA toolkit"] = kernels::cuda_toolkit();
-  report.libraries["GPU products"] = libraries.matmul;
-  report.libraries["GPU attention"] = libraries.attention;
-  // Ours serve without tensor cores: nobody trains so.
-  for (const char* const name : {"GPU products", "GPU attention"})
-    if (const std::string& version = report.libraries[name]; version.starts_with("none"))
-      report.failures.push_back(fmt::format(
-          "{}: {}; install the library, or name its folder in LD_LIBRARY_PATH", name, version));
-  return report;
-}
 
 /// The groups whose collectives are measured: of each node, and of all ranks across nodes.
 std::vector<std::vector<int>> groups_of(const Topology& topology) {
@@ -222,17 +121,27 @@ class GroupProbes {
 };
 
 /// The reports that come within the time, by rank. Rank 0's part.
-std::vector<RankReport> collect(const Communicator& world, RankReport own) {
+std::vector<RankReport> collect(const Communicator& world, RankReport own, Unfinished& known) {
   std::vector<RankReport> reports{std::move(own)};
   const SteadyClock::time_point until = SteadyClock::now() + to_duration(report_limit_s);
   while (static_cast<int>(reports.size()) < world.size() && SteadyClock::now() < until) {
     const auto message = world.try_receive(report_tag);
-    if (message)
-      reports.push_back(json::unpack<RankReport>(message->data, "report of a rank"));
-    else
+    if (message) {
+      reports.push_back(json::unpack<RankReport>(message->data, report_name));
+      known.keep(reports.back());
+    } else {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
   }
   std::ranges::sort(reports, {}, &RankReport::rank);
+  return reports;
+}
+
+/// Every rank's, by rank. Collective over the world.
+std::vector<RankReport> gather(const Communicator& world, const RankReport& mine) {
+  std::vector<RankReport> reports;
+  for (const Bytes& bytes : world.all_gather(json::pack(mine)))
+    reports.push_back(json::unpack<RankReport>(bytes, report_name));
   return reports;
 }
 
@@ -258,9 +167,7 @@ void send(const Communicator& world, const RankReport& report) {
 }
 
 /// Prints, and says how it ends.
-ExitCode conclude(const std::vector<RankReport>& reports, const std::vector<std::string>& missing,
-                  bool json) {
-  const Findings findings = findings_of(reports, missing);
+ExitCode conclude(const std::vector<RankReport>& reports, const Findings& findings, bool json) {
   const ExitCode code = findings.failures.empty() ? ExitCode::ok : ExitCode::no_device;
   if (json)
     output() << check_json(reports, findings, code).dump(2) << '\n';
@@ -274,55 +181,71 @@ ExitCode conclude(const std::vector<RankReport>& reports, const std::vector<std:
 
 }  // namespace
 
-ExitCode check_machine(const JobOptions& options, bool thread_multiple) {
+void print_unfinished_check(const JobOptions& options, ExitCode code, const std::string& reason) {
+  Unfinished(options.json_output).print(code, reason);
+}
+
+ExitCode check_machine(const JobOptions& options, bool thread_multiple, Watchdog& watchdog) {
   const Communicator world = Communicator::world();
   const bool is_first = world.rank() == 0;
   if (!is_first) log::set_level(log::Level::off);
+  const auto known = std::make_shared<Unfinished>(options.json_output);
   std::optional<Deadline> deadline;
-  if (is_first) deadline.emplace(whole_limit_s, options.json_output);
-  const auto phase = [&](const char* name) {
-    if (deadline) deadline->set_phase(name);
-  };
+  if (is_first) {
+    deadline.emplace(whole_limit_s, known);
+    watchdog.set_early_end([known](int exit_code, const std::string& reason) {
+      known->print(static_cast<ExitCode>(exit_code), reason);
+    });
+  }
   const FoundNode here = find_node(world);
   const Topology& topology = here.topology;
 
-  phase("the start of the devices");
+  known->set_phase("at the start of the devices");
+  const std::shared_ptr<nvml::Library> library =
+      options.backend == Backend::cpu ? nullptr : nvml::find_library().library;
+  RankReport report = facts_of(topology, options, thread_multiple, library);
+  // No rank has a context on a GPU before this.
+  const std::vector<RankReport> facts = gather(world, report);
+  if (is_first) std::ranges::for_each(facts, [&](const RankReport& each) { known->keep(each); });
   FoundDevice found;
   try {
     found = find_device(world, topology, options, {});
   } catch (const DeviceError& error) {
     log::error(error.what());
-    Findings findings;
+    known->finish();
+    Findings findings = findings_of(facts, {});
     findings.failures.emplace_back(error.what());
-    if (is_first && options.json_output)
-      output() << check_json({}, findings, ExitCode::no_device).dump(2) << '\n';
+    if (is_first) conclude(facts, findings, options.json_output);
     return ExitCode::no_device;
   }
-  RankReport report = facts_of(topology, found, thread_multiple);
+  add_device(topology, found, report);
 
-  phase("products and reads of memory");
+  known->set_phase("in products and reads of memory");
   world.barrier();
   // The rank may use its part of the host, or of its GPU.
   const std::int64_t room_bytes = describe(topology, found).memory_bytes;
   const Waiter waiter(SteadyClock::now() + to_duration(wait_limit_s), nullptr, topology.share_core);
   probe_device(
       *found.device, room_bytes, waiter, [&] { world.barrier(); }, report);
+  if (report.gpu) add_speeds(library, *report.gpu);
+  known->keep(report);
 
-  phase("collectives");
+  known->set_phase("in collectives");
   const Communicator reports_of_ranks = world.duplicate();
-  const std::vector<std::vector<int>> known = groups_of(topology);
+  const std::vector<std::vector<int>> all_groups = groups_of(topology);
   std::optional<GroupTable> groups;
-  groups.emplace(world, here.node, topology, known,
+  groups.emplace(world, here.node, topology, all_groups,
                  GroupTable::Options{.device = device_groups(found, nccl::SharedWith::nobody)});
-  GroupProbes(topology, found, *groups, room_bytes, report).run(known, world);
+  GroupProbes(topology, found, *groups, room_bytes, report).run(all_groups, world);
 
-  phase("the ranks' reports");
+  known->set_phase("in the ranks' reports");
   std::array<std::byte, 2> end{};
   if (is_first) {
-    const std::vector<RankReport> reports = collect(reports_of_ranks, std::move(report));
+    const std::vector<RankReport> reports = collect(reports_of_ranks, std::move(report), *known);
     deadline.reset();
+    known->finish();
     const std::vector<std::string> missing = missing_ranks(reports, topology);
-    const ExitCode code = conclude(reports, missing, options.json_output);
+    const ExitCode code = conclude(reports, findings_of(reports, missing), options.json_output);
     if (!missing.empty()) MpiEnvironment::abort(static_cast<int>(code));
     const bool has_failed =
         std::ranges::any_of(reports, [](const RankReport& each) { return !each.failures.empty(); });

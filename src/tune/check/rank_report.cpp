@@ -21,9 +21,44 @@ void members(Archive& archive, json::Of<Archive, GroupRates>& group) {
 }
 
 template <class Archive>
+void members(Archive& archive, json::Of<Archive, GpuProcess>& process) {
+  archive("process", process.number);
+  archive("name", process.name);
+  archive("bytes", process.bytes);
+}
+
+template <class Archive>
+void members(Archive& archive, json::Of<Archive, GpuFacts>& gpu) {
+  archive("uuid", gpu.uuid);
+  archive("mig_instance", gpu.is_instance);
+  archive("mig_mode", gpu.has_mig);
+  archive("compute_mode", gpu.compute_mode);
+  archive("mps_control_pipe", gpu.has_mps);
+  archive("ecc", gpu.has_ecc);
+  archive("uncorrected_errors", gpu.uncorrected_errors);
+  archive("repair_pending", gpu.repair_pending);
+  archive("repair_failed", gpu.repair_failed);
+  archive("processes", gpu.processes);
+  archive("sm_clock_mhz", gpu.sm_clock_mhz);
+  archive("max_sm_clock_mhz", gpu.max_sm_clock_mhz);
+  archive("memory_clock_mhz", gpu.memory_clock_mhz);
+  archive("max_memory_clock_mhz", gpu.max_memory_clock_mhz);
+  archive("throttle_reasons", gpu.throttle_reasons);
+  archive("pcie_width", gpu.pcie_width);
+  archive("max_pcie_width", gpu.max_pcie_width);
+  archive("pcie_generation", gpu.pcie_generation);
+  archive("max_pcie_generation", gpu.max_pcie_generation);
+  archive("nvlinks", gpu.nvlinks);
+  archive("peer_access", gpu.peers);
+  archive("driver_cuda", gpu.driver_cuda);
+  archive("runtime_cuda", gpu.runtime_cuda);
+}
+
+template <class Archive>
 void members(Archive& archive, json::Of<Archive, RankReport>& report) {
   archive("rank", report.rank);
   archive("node", report.node);
+  archive("process", report.process);
   archive("host", report.host);
   archive("device", report.device);
   archive("backend", report.backend);
@@ -35,6 +70,7 @@ void members(Archive& archive, json::Of<Archive, RankReport>& report) {
   archive("shared_memory_bytes", report.shared_memory_bytes);
   archive("processor_mhz", report.processor_mhz);
   archive("libraries", report.libraries);
+  archive("gpu", report.gpu);
   archive("fp32_flops_per_s", report.f32_flops);
   archive("bf16_flops_per_s", report.bf16_flops);
   archive("memory_bytes_per_s", report.memory_bytes);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dstune/base/json.hpp"
+#include "dstune/device/gpu_facts.hpp"
 
 namespace dstune {
 
@@ -28,6 +29,7 @@ struct GroupRates {
 
 struct RankReport {
   int rank = 0, node = 0;
+  int process = 0;  ///< its number on its host
   std::string host;
   std::string device;   ///< in words
   std::string backend;  ///< "cpu", "cuda"
@@ -37,7 +39,10 @@ struct RankReport {
   std::int64_t host_memory_bytes = 0, available_bytes = 0, shared_memory_bytes = 0;
   double processor_mhz = 0;
   std::map<std::string, std::string> libraries{};  ///< name → version, path or reason
+  /// Nothing where GPUs are not looked at, or there is neither one nor a driver.
+  std::optional<GpuFacts> gpu{};
   /// Matrix products in fp32 and bf16, floating-point operations; y += x, bytes read and written.
+  /// 0: not measured.
   double f32_flops = 0, bf16_flops = 0, memory_bytes = 0;
   /// The share of its processors that it had while it computed. Nothing: not asked.
   std::optional<double> processor_share{};

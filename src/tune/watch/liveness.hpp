@@ -44,6 +44,7 @@ class Liveness {
 /// Where a rank is in the job.
 enum class JobPhase {
   starting,   ///< it is inside calls that need every rank
+  checking,   ///< likewise, in a check, which has no search
   searching,  ///< only rank 0 is needed
   ending      ///< the exit code is decided, and written where it is to be
 };
@@ -65,8 +66,11 @@ inline constexpr int looks_for_messages = 6;
 [[nodiscard]] inline std::optional<int> code_after_loss(JobPhase phase, int own_code, int lost_rank,
                                                         const LostRank& lost) {
   if (phase == JobPhase::searching && lost_rank != 0) return std::nullopt;
-  if (!lost.exit_code)
-    return phase == JobPhase::ending ? own_code : static_cast<int>(ExitCode::stopped_early);
+  if (!lost.exit_code) {
+    if (phase == JobPhase::ending) return own_code;
+    return static_cast<int>(phase == JobPhase::checking ? ExitCode::no_device
+                                                        : ExitCode::stopped_early);
+  }
   // Who leaves with 0 has nothing left to do with anybody.
   const bool is_failure = *lost.exit_code != 0 || lost_rank == 0;
   if (phase == JobPhase::ending || !is_failure || lost.num_looks < looks_for_messages)

@@ -66,8 +66,7 @@ struct Watchdog::State {
   mutable std::mutex mutex;     ///< of what follows
   std::vector<Liveness> peers;  ///< by line
   JobPhase phase = JobPhase::starting;
-  int exit_code = stopped_early_code;     ///< while it ends
-  int code_of_loss = stopped_early_code;  ///< where a rank is lost before the search
+  int exit_code = stopped_early_code;  ///< while it ends
   WatchClock::time_point end_by{};
   std::string exit_status_path;  ///< where there is no board
   std::function<void(int, const std::string&)> early_end;
@@ -126,9 +125,9 @@ void Watchdog::set_early_end(
   state_->early_end = std::move(early_end);
 }
 
-void Watchdog::set_code_of_loss(int exit_code) {
+void Watchdog::begin_check() {
   const std::lock_guard lock(state_->mutex);
-  state_->code_of_loss = exit_code;
+  state_->phase = JobPhase::checking;
 }
 
 void Watchdog::begin_search() {
@@ -231,12 +230,21 @@ void Watchdog::run(const std::stop_token& stop) {
     const int signal = take_stop_signal(look_interval);
     if (stop.stop_requested()) return;
     if (signal != 0) {
-      bool is_starting = false;
+      JobPhase phase{};
       {
         const std::lock_guard lock(state_->mutex);
-        is_starting = state_->phase == JobPhase::starting;
+        phase = state_->phase;
       }
-      if (is_starting) give_up(stopped_early_code, "stopped by a signal before the search began");
+      if (phase == JobPhase::starting)
+        give_up(stopped_early_code, "stopped by a signal before the search began");
+      if (phase == JobPhase::checking) {
+        // A launcher stops the others where a rank has died, and leaves them a second.
+        const std::string loss = loss_here();
+        if (!loss.empty()) give_up(static_cast<int>(ExitCode::no_device), loss);
+        give_up(stopped_early_code,
+                "the check was stopped by a signal; mpirun sends one, too, where another host's "
+                "rank is lost");
+      }
       // A launcher stops the others where a rank has died: the cause is known first.
       if (state_->board) look_at_peers();
       ++num_stop_signals_;
@@ -276,6 +284,21 @@ void Watchdog::look_at_peers() {
   }
 }
 
+/// "rank 1 died", without waiting for its beats; empty where nobody of this node is lost.
+std::string Watchdog::loss_here() const {
+  if (!state_->board) return "";
+  for (const Board::Line& line : state_->board->lines()) {
+    if (&line == &state_->board->own() || line.is_filled.load(std::memory_order_acquire) == 0 ||
+        !state_->board->sees_process(line) || !is_gone(line.process()))
+      continue;
+    const std::optional<int> code = line.exit_code();
+    // Others are stopped by signals, too.
+    if (code == 0 || code == stopped_early_code) continue;
+    return fmt::format("rank {} {}", line.world_rank, code ? "has left" : "died");
+  }
+  return "";
+}
+
 /// Whether this process is to leave.
 void Watchdog::decide() {
   std::optional<int> code;
@@ -285,7 +308,12 @@ void Watchdog::decide() {
     for (const auto& [rank, lost] : state_->lost) {
       code = code_after_loss(state_->phase, state_->exit_code, rank, lost);
       if (!code) continue;
-      if (*code == stopped_early_code) code = state_->code_of_loss;
+      // The first rank alone knows what to print, and leaves first.
+      if (state_->phase == JobPhase::checking && state_->world_rank != 0 && rank != 0 &&
+          lost.num_looks < looks_for_messages) {
+        code.reset();
+        continue;
+      }
       reason = fmt::format("rank {} {}", rank, lost.how);
       break;
     }
@@ -322,6 +350,11 @@ void Watchdog::kill_stopped() {
 void Watchdog::give_up(int exit_code, const std::string& reason) {
   std::promise<void> done;
   const std::future<void> is_done = done.get_future();
+  JobPhase phase{};
+  {
+    const std::lock_guard lock(state_->mutex);
+    phase = state_->phase;
+  }
   const auto last_words = [&] {
     kill_stopped();
     std::string path = state_->board ? state_->board->exit_status_path() : "";
@@ -331,12 +364,13 @@ void Watchdog::give_up(int exit_code, const std::string& reason) {
     {
       const std::lock_guard lock(state_->mutex);
       if (path.empty()) path = state_->exit_status_path;
-      if (path.empty() && state_->phase == JobPhase::starting) early_end = state_->early_end;
+      if (path.empty() && (phase == JobPhase::starting || phase == JobPhase::checking))
+        early_end = state_->early_end;
       const auto first = state_->lost.find(0);
       is_own_to_write |= first != state_->lost.end() && first->second.is_gone;
       for (const auto& [rank, lost] : state_->lost) here.erase(rank);
     }
-    const bool is_resumable = exit_code == stopped_early_code;
+    const bool is_resumable = exit_code == stopped_early_code && phase != JobPhase::checking;
     const std::string text = reason + (is_resumable ? "; the same command resumes" : "");
     if (is_own_to_write && !path.empty())
       create_exit_status(path, static_cast<ExitCode>(exit_code), text);

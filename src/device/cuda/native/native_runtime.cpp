@@ -28,6 +28,13 @@ class NativeRuntime : public Runtime {
       properties = {found.name, uuid_text(found.uuid), 10 * found.major + found.minor};
     return code;
   }
+  Code can_access_peer(bool& can, int device, int other) override {
+    int answer = 0;
+    const Code code = cudaDeviceCanAccessPeer(&answer, device, other);
+    can = answer != 0;
+    return code;
+  }
+  Code get_version(int& version) override { return cudaRuntimeGetVersion(&version); }
   Code get_memory(std::size_t& free_bytes, std::size_t& total_bytes) override {
     return cudaMemGetInfo(&free_bytes, &total_bytes);
   }
