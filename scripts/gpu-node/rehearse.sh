@@ -40,6 +40,7 @@ namespaces=(--mount --net --pid --fork --kill-child --mount-proc)
 pack_this_system() {
   local mpi=(/usr/lib/*-linux-gnu/openmpi/lib/libmpi.so)
   [[ -e ${mpi[0]} ]] || skip "MPI is not Open MPI as Debian and Ubuntu have it"
+  git -C "$checkout" rev-parse 2>/dev/null || skip "$checkout is no checkout of git"
   command -v ip >/dev/null || skip "there is no ip (package iproute2)"
   unshare "${namespaces[@]}" ip link set lo up 2>/dev/null || skip "namespaces can not be made here"
   kept=$work
@@ -96,13 +97,14 @@ write_tiny_spaces() {
   done
 }
 
-# The node has a copy of the sources, and in it what is carried.
+# The node has a copy of the sources, and in it what is carried. Paths as the node has them are `inside`
+# and `unpacked`; as this system does, `outside` and `disk`.
 make_node() {
   local node=$folder/node archive
-  inside=$node/dstune-mpi unpacked=$node/unpacked outside=$node/dstune-mpi
+  inside=$node/dstune-mpi unpacked=$node/unpacked outside=$node/dstune-mpi disk=$node/unpacked
   if [[ $root_folder != / ]]; then
-    inside=/home/tester/dstune-mpi unpacked=/tmp/dstune-gpu-node outside=$root/home/tester/dstune-mpi
-    rm -rf "$root$unpacked"
+    inside=/home/tester/dstune-mpi unpacked=/tmp/dstune-gpu-node outside=$root/home/tester/dstune-mpi disk=$root/tmp/dstune-gpu-node
+    rm -rf "$disk"
   fi
   rm -rf "$node"
   copy_checkout "$outside"
@@ -142,26 +144,45 @@ finished() {
   holds "$name: at most $back_files files of $back_mib MiB come back" comes_back "$1"
 }
 
-# The node goes while the third part runs.
+# The node goes while a job of the third part runs, which has less than its limit left.
 kill_in_the_middle() {
-  local out=$results/killed pid
+  local out=$results/killed pid part tenths
   set -m # a group of its own
-  call killed "node version ${engine_parts[*]}" >"$folder/killed.log" 2>&1 &
+  call killed "node version ${jobs_parts[*]}" TOTAL_S=140 >"$folder/killed.log" 2>&1 &
   pid=$!
   set +m
-  for ((tenths = 0; tenths < 600; ++tenths)); do
-    ! grep -qs '^version ' "$out/table.txt" || break
-    kill -0 "$pid" 2>/dev/null || break
+  for ((tenths = 0; tenths < 1200; ++tenths)); do
+    ! grep -qs 'time limit' "$disk/job.log" || break
     sleep 0.1
   done
-  sleep 0.5
   kill -KILL -- "-$pid" 2>/dev/null || wrong "the call ended before it was killed"
   wait "$pid" 2>/dev/null || true
   for part in node version; do
     holds "killed: the row of $part is there" is_fine "$out/table.txt" "$part"
     holds "killed: the log of $part is there" has_log "$out" "$part"
   done
-  holds "killed: left.txt names the rest" is_left "$out" "${engine_parts[*]} "
+  holds "killed: left.txt names the rest" is_left "$out" "${jobs_parts[*]} "
+  # Its own limit would leave it 0:02:20.
+  holds "killed: the job had the time that was left" grep -q 'time limit 0:\(01\|02:0\|02:1\)' "$disk/job.log"
+}
+
+# The part `job` once more, on the GPU that is pretended to be there, where that was built.
+try_emulated_gpu() {
+  local programs=$build/tests/emulated_gpu libraries
+  if [[ ! -e $programs/dstune-mpi ]]; then
+    say "an emulated GPU is left out: $build has no target dstune-mpi-emulated"
+    return
+  fi
+  mapfile -t libraries < <(ldd "$programs/dstune-mpi" | sed -n "s|.*=> \($build/[^ ]*\) .*|\1|p")
+  mkdir -p "$results/gpus" "$disk/extensions/fused_adam"
+  cp -L "${libraries[@]}" "$programs"/lib*.so.* "$results/gpus/"
+  cp "$programs/dstune-mpi" "$disk/bin/"
+  touch "$disk/extensions/fused_adam/fused_adam.so" # which only a GPU could use
+  rm -rf "$disk"/results/job*
+  call emulated job BACKEND=cuda DSTUNE_EMULATED_GPUS=1 DSTUNE_EMULATED_FOLDER="$unpacked/gpus" \
+    LD_LIBRARY_PATH="$inside/build/gpu-node/gpus" >"$folder/emulated.log" 2>&1 || wrong "the call on an emulated GPU fails: $(tail -n 20 "$folder/emulated.log")"
+  finished "$results/emulated" job
+  sed 's/^job \{16\}/job (emulated GPU) /' "$results/emulated/table.txt" >>"$table"
 }
 
 sizes() {
@@ -170,7 +191,7 @@ sizes() {
     archive=$folder/$archive.tar.xz
     [[ -e $archive ]] || continue
     kib=$(($(stat -c %s "$archive") / 1024 + $(sources_kib)))
-    say "${archive##*/}: $(($(stat -c %s "$archive") / 1024)) KiB, with the sources $((kib / 1024)) MiB of $carried_mib"
+    echo "${archive##*/}: $(($(stat -c %s "$archive") / 1024)) KiB, with the sources $((kib / 1024)) MiB of $carried_mib"
     ((kib <= carried_mib * 1024)) || wrong "${archive##*/} and the sources are above $carried_mib MiB"
   done
 }
@@ -181,7 +202,7 @@ limits() {
     sum=0
     mapfile -t parts < <(parts_of "$group")
     for part in "${parts[@]}"; do sum=$((sum + limit_of["$part"])); done
-    say "limits of '$group': $sum s$( ((sum <= call_s)) || echo ", above the $call_s s of a call: left.txt may name its last parts")"
+    echo "limits of '$group': $sum s$( ((sum <= call_s)) || echo ", above the $call_s s of a call: left.txt may name its last parts")"
   done
 }
 
@@ -190,28 +211,31 @@ rehearse() {
   # shellcheck disable=SC2064  # the folder of now
   trap "rm -rf '$work'" EXIT
   mkdir -p "$folder"
-  hidden=$folder/hidden.txt node_path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin have_engine=no
+  hidden=$folder/hidden.txt table=$folder/table.txt node_path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin have_engine=no
   if [[ $root_folder == / ]]; then pack_this_system; else make_bare_root; fi
   [[ -e $folder/carry.tar.xz ]] || { say "$folder has no carry.tar.xz: scripts/gpu-node.sh carry makes it"; exit 1; }
-  engine_parts=(job correlation)
+  jobs_parts=(job correlation)
   if [[ $root_folder == / && -n ${DSTUNE_ENGINE_PYTHON:-} ]]; then
     node_path=$(dirname "$DSTUNE_ENGINE_PYTHON"):$node_path
-    have_engine=yes engine_parts=(job engine1 engine2 correlation)
+    have_engine=yes jobs_parts=(job engine1 engine2 correlation)
   else
     say "DeepSpeed's parts are left out: $([[ $root_folder == / ]] && echo "DSTUNE_ENGINE_PYTHON is not set" || echo "the bare system has no PyTorch")"
   fi
   make_node
   results=$outside/build/gpu-node
-  sizes
-  limits
+  sizes >"$table"
+  limits >>"$table"
   holds "no MPI is found before it is carried" in_node '! { mpirun --version || mpiexec --version; } >/dev/null 2>&1'
   kill_in_the_middle
   call late "node version" TOTAL_S=4 >"$folder/late.log" 2>&1 || wrong "a call without time fails"
   holds "late: left.txt names all parts" is_left "$results/late" 'node version '
-  call all "node version ${engine_parts[*]}" >"$folder/all.log" 2>&1 || wrong "the call fails: $(tail -n 20 "$folder/all.log")"
-  finished "$results/all" node version "${engine_parts[@]}"
-  cat "$results/all/table.txt"
+  call all "node version ${jobs_parts[*]}" >"$folder/all.log" 2>&1 || wrong "the call fails: $(tail -n 20 "$folder/all.log")"
+  finished "$results/all" node version "${jobs_parts[@]}"
+  cat "$results/all/table.txt" >>"$table"
+  try_emulated_gpu
+  cat "$table"
   say "$faults faults"
+  ((faults > 0)) || rm -rf "$folder/node"
   ((faults == 0))
 }
 

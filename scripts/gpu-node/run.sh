@@ -133,6 +133,8 @@ tune() { # tune NAME SPACE OPTION...: it ends by itself, with an answer, before 
   local name=$1 space=$2 limit_s
   limit_s=$(limit_now "$name")
   shift 2
+  # One call runs at a time: a lock is that of a call which was killed.
+  rm -f "$root/results/$name/lock"
   PYTHONPATH=$root/python measure "$name" mpirun -np 1 "$root/bin/dstune-mpi" --no-progress --backend "$backend" \
     --time-limit "$((limit_s > 20 ? limit_s - 10 : limit_s / 2))s" --results-dir "$root/results/$name" --exps-dir "$root/results/$name-experiments" "$@" "$jobs/$space"
 }
