@@ -74,13 +74,16 @@ pack_nccl() {
 # The size of the repository's files: the node gets a copy of them.
 sources_kib() { (cd "$checkout" && git ls-files -z --cached --others --exclude-standard | du -ck --files0-from=- | tail -n 1 | cut -f1); }
 
+# Where an owner can not be given, Python's tarfile leaves out the right to execute. A container knows 0.
+ours=(--owner=0 --group=0 --numeric-owner)
+
 # pack_programs PROGRAM...: with what is in $work, as carry.tar.xz.
 pack_programs() {
   local program
   mkdir -p "$work/bin" "$work/wheels"
   for program in "$@"; do strip -o "$work/bin/${program##*/}" "$build/$program"; done
   echo "$checkout" >"$work/checkout"
-  tar -C "$work" -cf - . | xz -T0 "-${XZ_LEVEL:-6}" >"$folder/carry.tar.xz.new"
+  tar -C "$work" "${ours[@]}" -cf - . | xz -T0 "-${XZ_LEVEL:-6}" >"$folder/carry.tar.xz.new"
   mv "$folder/carry.tar.xz.new" "$folder/carry.tar.xz"
 }
 

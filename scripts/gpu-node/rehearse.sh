@@ -36,9 +36,10 @@ holds() { "${@:2}" || wrong "$1"; } # holds WORDS COMMAND...
 namespaces=(--mount --net --pid --fork --kill-child --mount-proc)
 ((EUID == 0)) || namespaces+=(--user --map-root-user)
 
-# This system's libraries and MPI, packed as `pack` has them; what is packed is what is hidden.
+# This system's libraries and MPI, packed as `pack` has them. What is packed is hidden, and what the
+# programs ask for: else they would find what is not packed.
 pack_this_system() {
-  local mpi=(/usr/lib/*-linux-gnu/openmpi/lib/libmpi.so)
+  local mpi=(/usr/lib/*-linux-gnu/openmpi/lib/libmpi.so) library
   [[ -e ${mpi[0]} ]] || skip "MPI is not Open MPI as Debian and Ubuntu have it"
   git -C "$checkout" rev-parse 2>/dev/null || skip "$checkout is no checkout of git"
   command -v ip >/dev/null || skip "there is no ip (package iproute2)"
@@ -48,6 +49,8 @@ pack_this_system() {
   index_libraries
   keep_what_runs_need
   (cd "$kept" && find . ! -type d) >"$hidden"
+  ldd "$build/dstune-mpi" "$build/libdstune-mpi.so" | sed -n 's|.*=> /\([^ ]*\) .*|\1|p' |
+    while read -r library; do is_everywhere "${library##*/}" || echo "$library"; done >>"$hidden"
   XZ_LEVEL=1 # the time of a test
   pack_programs dstune-mpi libdstune-mpi.so
   cd "$checkout" || exit
@@ -75,7 +78,7 @@ in_node() {
     while read -r file; do
       [[ ! -e /$file ]] || mount --bind /dev/null "/$file"
     done <"$0"
-    exec env -i PATH="$1" HOME="$HOME" bash -c "$2"' "$hidden" "$node_path" "$1"
+    exec env -i PATH="$1" HOME="$HOME" TMPDIR="$2" bash -c "$3"' "$hidden" "$node_path" "$temporary" "$1"
 }
 
 # call OUT PARTS [VARIABLE=VALUE...]: a command on the node.
@@ -153,6 +156,7 @@ kill_in_the_middle() {
   set +m
   for ((tenths = 0; tenths < 1200; ++tenths)); do
     ! grep -qs 'time limit' "$disk/job.log" || break
+    kill -0 "$pid" 2>/dev/null || break
     sleep 0.1
   done
   kill -KILL -- "-$pid" 2>/dev/null || wrong "the call ended before it was killed"
@@ -207,9 +211,9 @@ limits() {
 }
 
 rehearse() {
-  work=$(mktemp -d)
+  work=$(mktemp -d) temporary=$(mktemp -d) # MPI has its own of each user in /tmp
   # shellcheck disable=SC2064  # the folder of now
-  trap "rm -rf '$work'" EXIT
+  trap "rm -rf '$work' '$temporary'" EXIT
   mkdir -p "$folder"
   hidden=$folder/hidden.txt table=$folder/table.txt node_path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin have_engine=no
   if [[ $root_folder == / ]]; then pack_this_system; else make_bare_root; fi
