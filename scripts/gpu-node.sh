@@ -15,8 +15,13 @@
 #     Groups of parts: first, second, third, judge. TOTAL_S (default 570) limits them together.
 #   scripts/gpu-node.sh pack [FOLDER]
 #     The first part of `carry` alone: MPI and libraries as packages.tar.gz.
+#   scripts/gpu-node.sh rehearse [FOLDER] [ROOT_FOLDER]
+#     What `carry` left in FOLDER, on a bare Ubuntu 24.04 in ROOT_FOLDER (default FOLDER/root; as root,
+#     with a package registry where it has to be made) without a network or GPU: whether the parts run,
+#     what comes back, what is left when the node is gone. With / it is this system, its MPI hidden,
+#     and what is built in BUILD (default build/release).
 #
-# FOLDER is build/gpu-node where it is not given to carry or pack. docs/gpu.md says what the parts
+# FOLDER is build/gpu-node where it is not given to carry, pack or rehearse. docs/gpu.md says what the parts
 # are. Exit code of run: 0 where nothing failed, 1 otherwise.
 set -euo pipefail
 
@@ -31,9 +36,12 @@ usage() {
 (($# > 0)) || usage
 verb=$1
 shift
-[[ $verb == pack || $verb == carry || $verb == run ]] || usage
-[[ $verb != run || $# -ge 2 ]] || usage
-[[ $verb == run || $# -le 1 ]] || usage
+case $verb in
+  run) (($# >= 2)) || usage ;;
+  rehearse) (($# <= 2)) || usage ;;
+  pack | carry) (($# <= 1)) || usage ;;
+  *) usage ;;
+esac
 # shellcheck disable=SC2034  # for the verb
 folder=$(realpath -m -- "${1:-$checkout/build/gpu-node}")
 (($# == 0)) || shift

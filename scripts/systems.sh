@@ -23,19 +23,9 @@
 set -euo pipefail
 # shellcheck source=scripts/needs.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/needs.sh"
+# shellcheck source=scripts/roots.sh
+source "$checkout/scripts/roots.sh"
 
-# This machine's own archives, unless the variables name others.
-debian=${DEBIAN_ARCHIVE:-$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep '/debian/*$' | head -n 1 || true)}
-ubuntu=${UBUNTU_ARCHIVE:-$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep '/ubuntu/*$' | head -n 1 || true)}
-certificates=/etc/ssl/certs/ca-certificates.crt
-# system | suite | archive | components | a script of debootstrap that suits
-systems=(
-  "debian-12|bookworm|$debian|main|sid"
-  "debian-13|trixie|$debian|main|sid"
-  "debian-testing|testing|$debian|main|sid"
-  "ubuntu-22.04|jammy|$ubuntu|main,universe|gutsy"
-  "ubuntu-24.04|noble|$ubuntu|main,universe|gutsy"
-)
 all_steps=(quickstart tests user compilers mpich)
 # The promised ones; a system may have others, which are not tried.
 compilers=(g++-12 g++-13 g++-14 g++-15 clang-16 clang-17 clang-18 clang-19)
@@ -98,58 +88,6 @@ table=$folder/table.txt
 : >"$table"
 failed=0
 
-# make_root ROW: the bare system, in $root.
-make_root() {
-  local name suite archive components script keyring=()
-  IFS='|' read -r name suite archive components script <<<"$1"
-  [[ -n $archive ]] || { say "$name: no archive is known: set ${name%%-*}'s, DEBIAN_ARCHIVE or UBUNTU_ARCHIVE"; return 1; }
-  # A system does not know the other's keys: then the archive's certificate speaks for it.
-  if [[ $archive == "$ubuntu" && ! -e /usr/share/keyrings/ubuntu-archive-keyring.gpg ]]; then
-    keyring=(--no-check-gpg)
-  elif [[ $archive == "$debian" && ! -e /usr/share/keyrings/debian-archive-keyring.gpg ]]; then
-    say "$name needs /usr/share/keyrings/debian-archive-keyring.gpg (package debian-archive-keyring)"
-    return 1
-  fi
-  rm -rf "$root"
-  debootstrap --variant=minbase "${keyring[@]}" "--components=$components" "$suite" "$root" "$archive" \
-    "/usr/share/debootstrap/scripts/$script" || return
-  # A bare system has no certificates; from here on its own keys are there. Users have its updates.
-  echo "deb ${archive/https:/http:} $suite ${components//,/ }" >"$root/etc/apt/sources.list"
-  [[ $suite == testing ]] ||
-    echo "deb ${archive/https:/http:} $suite-updates ${components//,/ }" >>"$root/etc/apt/sources.list"
-  printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d" && chmod +x "$root/usr/sbin/policy-rc.d"
-  printf '127.0.0.1 localhost %s\n' "$(hostname)" >"$root/etc/hosts"
-  within "useradd --create-home tester && apt-get -q update" || return
-  # This system's own CMake is too old.
-  if [[ $name == ubuntu-22.04 ]]; then
-    within "apt-get install -y -q --no-install-recommends python3-pip && pip3 install 'cmake>=3.25,<4'" || return
-  fi
-  touch "$root/made"
-}
-
-# within WORDS: a shell command in the root, in namespaces of its own.
-within() {
-  cp -L /etc/resolv.conf "$root/etc/resolv.conf"
-  # Whom this machine trusts: a bare system knows no certificates, nor those of a site's own.
-  [[ ! -e $certificates ]] || cp -L "$certificates" "$root/etc/certificates.crt"
-  # shellcheck disable=SC2016  # for the shell inside
-  unshare --mount --pid --fork --kill-child sh -c '
-    mount -t proc proc "$0/proc"
-    mount --rbind /dev "$0/dev" && mount -t tmpfs -o mode=1777 tmpfs "$0/dev/shm"
-    mount --rbind /sys "$0/sys" && mount --make-rslave "$0/sys"
-    exec chroot "$0" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
-      PIP_CERT=/etc/certificates.crt SSL_CERT_FILE=/etc/certificates.crt DEBIAN_FRONTEND=noninteractive sh -c "$1"' "$root" "$1"
-}
-
-# copy_checkout: what git would commit, and what it does not ignore, of this checkout.
-copy_checkout() {
-  rm -rf "$root/home/tester/dstune-mpi"
-  mkdir -p "$root/home/tester/dstune-mpi"
-  git -C "$checkout" ls-files -z --cached --others --exclude-standard |
-    (cd "$checkout" && while IFS= read -r -d '' file; do [[ ! -e $file ]] || printf '%s\0' "$file"; done) |
-    tar -C "$checkout" --null --files-from=- -cf - | tar -C "$root/home/tester/dstune-mpi" --no-same-owner -xf -
-}
-
 # attempt COMPILER WHAT WORDS: runs the words in the checkout of the root, and prints the line.
 attempt() {
   local compiler=$1 what=$2 words=$3 log started took result=ok version mpi
@@ -206,7 +144,7 @@ for row in "${systems[@]}"; do
     failed=1
     continue
   fi
-  copy_checkout
+  copy_checkout "$root/home/tester/dstune-mpi"
   ! chosen "$chosen_steps" quickstart || attempt g++ "quickstart as root" "$quickstart"
   ! chosen "$chosen_steps" tests || attempt g++ "short tests as root" "$tests"
   # The steps below install nothing; where all is there this does nothing.

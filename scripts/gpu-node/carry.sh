@@ -1,10 +1,10 @@
-# The verb `carry` of gpu-node.sh, which sources this.
+# The verb `carry` of gpu-node.sh, which sources this. `rehearse` packs by it, too.
 # shellcheck shell=bash disable=SC2154  # folder, checkout, say: the caller's
 #
 # Variables: ARCHITECTURES (90-real), BUILD (build/cuda), NODE_PYTHON (3.12: the node's version),
 # DEEPSPEED (0.19.8), TORCH_PYTHON (an interpreter with the node's version of PyTorch, to build
 # FusedAdam; without one the node builds it), NCCL_PACKAGE (nvidia-nccl-cu13), PROGRAMS (of those
-# below; fewer leave room for nccl.tar.xz beside carry.tar.xz).
+# below; fewer leave room for nccl.tar.xz beside carry.tar.xz), XZ_LEVEL (6).
 
 build=${BUILD:-$checkout/build/cuda}
 architectures=${ARCHITECTURES:-90-real}
@@ -72,7 +72,20 @@ pack_nccl() {
 }
 
 # The size of the repository's files: the node gets a copy of them.
-sources_kib() { (cd "$checkout" && git ls-files -z --cached --others --exclude-standard | xargs -0 -r du -ck | tail -n 1 | cut -f1); }
+sources_kib() { (cd "$checkout" && git ls-files -z --cached --others --exclude-standard | du -ck --files0-from=- | tail -n 1 | cut -f1); }
+
+# Where an owner can not be given, Python's tarfile leaves out the right to execute. A container knows 0.
+ours=(--owner=0 --group=0 --numeric-owner)
+
+# pack_programs PROGRAM...: with what is in $work, as carry.tar.xz.
+pack_programs() {
+  local program
+  mkdir -p "$work/bin" "$work/wheels"
+  for program in "$@"; do strip -o "$work/bin/${program##*/}" "$build/$program"; done
+  echo "$checkout" >"$work/checkout"
+  tar -C "$work" "${ours[@]}" -cf - . | xz -T0 "-${XZ_LEVEL:-6}" >"$folder/carry.tar.xz.new"
+  mv "$folder/carry.tar.xz.new" "$folder/carry.tar.xz"
+}
 
 carry() {
   local program size
@@ -89,10 +102,8 @@ carry() {
   download_wheels
   keep_what_runs
   build_fused_adam
-  for program in "${programs[@]}"; do strip -o "$work/bin/${program##*/}" "$build/$program"; done
   cp "$folder/wheels"/*.whl "$work/wheels/"
-  echo "$checkout" >"$work/checkout"
-  tar -C "$work" -cf - . | xz -T0 -6 >"$folder/carry.tar.xz"
+  pack_programs "${programs[@]}"
   pack_nccl
   for size in carry nccl; do
     size=$folder/$size.tar.xz
@@ -100,4 +111,4 @@ carry() {
   done
 }
 
-carry
+[[ $verb != carry ]] || carry

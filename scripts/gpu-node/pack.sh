@@ -1,11 +1,12 @@
-# The verb `pack` of gpu-node.sh, which sources this.
+# The verb `pack` of gpu-node.sh, which sources this. `rehearse` takes the rules from here.
 # shellcheck shell=bash disable=SC2154  # folder, checkout, needs, say: the caller's
 #
 # What is packed follows from the packages' own words: their dependencies less those that a compiler
 # brings, then of libraries those that others ask for by name (readelf), and of plug-ins of MPI those
 # whose libraries are all there. Fabrics between nodes are left out: one node has no use for them.
 
-fabrics='^(libfabric|libucx|libpsm|libibverbs|ibverbs|librdmacm|libinfinipath|libnl-)'
+# Names of packages and of libraries.
+fabrics='^(lib(fabric|uc[mpstx]|psm|ibverbs|rdmacm|infinipath|nl-)|ibverbs)'
 
 # closure PACKAGE...: with all that they depend on, one name a line, as on a machine that has nothing.
 closure() {
@@ -26,14 +27,14 @@ wanted_packages() {
 
 needed_by() { readelf -d "$@" 2>/dev/null | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | sort -u; }
 
-# Every node with a compiler has these.
+# Every system has these. A bare one has no OpenMP.
 is_everywhere() {
-  [[ $1 =~ ^(ld-linux.*|lib(c|m|dl|rt|pthread|util|resolv|gcc_s|stdc\+\+|gomp|quadmath|z)\.so\..*)$ ]]
+  [[ $1 =~ ^(ld-linux.*|lib(c|m|dl|rt|pthread|util|resolv|gcc_s|stdc\+\+|quadmath|z)\.so\..*)$ ]]
 }
 
-# keep PATH...: from the unpacked packages to what is packed, with what a link leads to.
+# keep PATH...: from the unpacked packages (the folder this is in) to what is packed, with what a link leads to.
 keep() {
-  local path paths=()
+  local path paths=() target
   for path in "$@"; do
     [[ ! -e $path && ! -L $path ]] || paths+=("$path")
   done
@@ -42,7 +43,9 @@ keep() {
   for path in "${paths[@]}"; do
     # What does not exist is an alternative of Debian's, which only an installation makes.
     while [[ -L $path && -e $path ]]; do
-      path=$(realpath -ms --relative-to=. "$(dirname "$path")/$(readlink "$path")")
+      target=$(readlink "$path")
+      [[ $target != /* ]] || break
+      path=$(realpath -ms --relative-to=. "$(dirname "$path")/$target")
       cp -a --parents -t "$kept" -- "$path"
     done
   done
@@ -50,14 +53,18 @@ keep() {
 
 # Where each library is among the packages, for those that the linker looks for in one folder.
 declare -A library_of=()
+missing=()
 index_libraries() {
   local path
-  for path in usr/lib/*-linux-gnu/*.so*; do library_of[${path##*/}]=$path; done
+  shopt -s nullglob
+  for path in usr/lib/*-linux-gnu/*.so*; do
+    [[ ${path##*/} =~ $fabrics ]] || is_everywhere "${path##*/}" || library_of[${path##*/}]=$path
+  done
 }
 
 # keep_with_libraries FILE...: and what they need, and what that needs. Names what is nowhere.
 keep_with_libraries() {
-  local queue=("$@") file library
+  local queue=("$@") names file library
   while ((${#queue[@]} > 0)); do
     keep "${queue[@]}"
     mapfile -t names < <(needed_by "${queue[@]}")
@@ -74,12 +81,15 @@ keep_with_libraries() {
 }
 
 # Whether all libraries of a plug-in, and theirs, are among the packages.
+declare -A complete=()
 is_complete() {
   local file library
   for file in $(needed_by "$1"); do
     is_everywhere "$file" && continue
     library=${library_of[$file]:-}
-    [[ -n $library ]] && is_complete "$library" || return 1
+    [[ -n $library ]] || return 1
+    [[ -n ${complete[$library]:-} ]] || is_complete "$library" || return 1
+    complete[$library]=yes
   done
 }
 
@@ -100,8 +110,34 @@ keep_boost() {
   done
 }
 
+# What a run needs of MPI and libraries, from here into $kept. Ends where something is missing, or does
+# not start.
+keep_what_runs_need() {
+  local name path
+  keep usr/share/{openmpi,pmix,prte} etc/openmpi* etc/pmix* etc/prte*
+  keep_with_libraries usr/lib/*-linux-gnu/lib{boost_program_options,dnnl,OpenCL,fmt,spdlog}.so \
+    usr/lib/*-linux-gnu/openmpi/lib/libmpi.so usr/bin/{orterun,orted,prterun,prted}
+  keep_plugins usr/lib/*-linux-gnu/openmpi/lib/openmpi3/*.so usr/lib/*-linux-gnu/pmix2/lib/pmix/*.so
+  if ((${#missing[@]} > 0)); then
+    say "no package has ${missing[*]}"
+    exit 1
+  fi
+  # Links that an installation would make.
+  for name in orterun prterun; do
+    [[ ! -e $kept/usr/bin/$name ]] || { ln -sf "$name" "$kept/usr/bin/mpirun" && ln -sf "$name" "$kept/usr/bin/mpiexec"; }
+  done
+  # As `run` will do it.
+  set_mpi_environment
+  path=$(echo "$kept"/usr/lib/*-linux-gnu)
+  if ! env LD_LIBRARY_PATH="$path" OPAL_DESTDIR="$kept" PMIX_DESTDIR="$kept" PRTE_DESTDIR="$kept" \
+    OMPI_MCA_plm=isolated "$kept/usr/bin/mpirun" -np 2 true; then
+    say "what is packed of MPI does not start"
+    exit 1
+  fi
+}
+
 pack() {
-  local work names name path deb program
+  local work names path deb program
   for program in apt-get dpkg readelf g++ tar gzip; do
     command -v "$program" >/dev/null || { say "pack needs $program"; exit 1; }
   done
@@ -109,7 +145,6 @@ pack() {
   # shellcheck disable=SC2064  # the folder of now
   trap "rm -rf '$work'" EXIT
   kept=$work/kept
-  missing=()
   mkdir -p "$work/debs" "$work/root" "$kept" "$folder"
 
   mapfile -t names < <(wanted_packages)
@@ -120,42 +155,25 @@ pack() {
     exit 1
   fi
   closure g++ gfortran >"$work/compiler"
-  mapfile -t names < <(comm -23 "$work/all" "$work/compiler" | grep -Ev "$fabrics")
+  mapfile -t names < <({ comm -23 "$work/all" "$work/compiler" && echo libgomp1; } | grep -Ev "$fabrics")
   say "Downloading ${#names[@]} packages"
   (cd "$work/debs" && apt-get -qq -o APT::Sandbox::User=root download "${names[@]}")
   for deb in "$work"/debs/*.deb; do dpkg -x "$deb" "$work/root"; done
 
   cd "$work/root" || exit
-  shopt -s nullglob
-  # Links that an installation would make.
-  for name in orterun prterun; do
-    [[ ! -e usr/bin/$name ]] || { ln -sf "$name" usr/bin/mpirun && ln -sf "$name" usr/bin/mpiexec; }
-  done
   index_libraries
   keep_boost
   for path in usr/include/*; do
     [[ $path == usr/include/boost ]] || keep "$path"
   done
-  keep usr/share/{openmpi,pmix,prte,eigen3,cmake,cmake-*,nlohmann_json,pkgconfig} usr/lib/cmake etc/openmpi* etc/pmix* etc/prte*
+  keep usr/share/{eigen3,cmake,cmake-*,nlohmann_json,pkgconfig} usr/lib/cmake
   keep usr/lib/*-linux-gnu/cmake usr/lib/*-linux-gnu/openmpi/include
   keep usr/lib/*-linux-gnu/lib{gtest,gmock,benchmark}*.a
-  keep_with_libraries usr/lib/*-linux-gnu/lib{boost_program_options,dnnl,OpenCL,fmt,spdlog,benchmark,benchmark_main}.so \
-    usr/lib/*-linux-gnu/openmpi/lib/libmpi.so usr/bin/{mpirun,mpiexec,orted,prted,cmake,ctest,ninja}
-  keep_plugins usr/lib/*-linux-gnu/openmpi/lib/openmpi3/*.so usr/lib/*-linux-gnu/pmix2/lib/pmix/*.so
-  if ((${#missing[@]} > 0)); then
-    say "no package has ${missing[*]}"
-    exit 1
-  fi
-  # As `run` will do it.
-  set_mpi_environment
-  if ! env LD_LIBRARY_PATH="$(echo "$kept"/usr/lib/*-linux-gnu)" OPAL_DESTDIR="$kept" PMIX_DESTDIR="$kept" \
-    PRTE_DESTDIR="$kept" OMPI_MCA_plm=isolated "$kept/usr/bin/mpirun" -np 2 true; then
-    say "what is packed of MPI does not start"
-    exit 1
-  fi
+  keep_with_libraries usr/lib/*-linux-gnu/lib{benchmark,benchmark_main}.so usr/bin/{cmake,ctest,ninja}
+  keep_what_runs_need
   (cd "$work/debs" && printf '%s\n' *.deb) >"$kept/packages.txt"
   tar -C "$kept" -cf - . | gzip -9 >"$folder/packages.tar.gz"
   say "$folder/packages.tar.gz: $(du -h "$folder/packages.tar.gz" | cut -f1), unpacked $(du -sh "$kept" | cut -f1)"
 }
 
-pack "$@"
+[[ $verb != pack ]] || pack "$@"

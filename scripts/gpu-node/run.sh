@@ -1,5 +1,5 @@
-# The verb `run` of gpu-node.sh, which sources this.
-# shellcheck shell=bash disable=SC2154  # folder, checkout, say, set_mpi_environment: the caller's
+# The verb `run` of gpu-node.sh, which sources this. `rehearse` asks it for the parts and their limits.
+# shellcheck shell=bash disable=SC2154,SC2034  # folder, checkout, say, set_mpi_environment: the caller's; groups by name
 #
 # Variables: OUT, TOTAL_S, BACKEND (cuda; cpu tries the script), JOBS (folder of the spaces),
 # ROOT (where it unpacks; default /tmp/dstune-gpu-node).
@@ -17,14 +17,20 @@ judge=(judge-job judge-engine1 judge-engine2 judge-correlation)
 first=(node version step124 step124_without_graphs losses job engine1 engine2 correlation)
 second=(kernels attention nccl1 trainings1 verify step_xl step_1b pytorch124 pytorch_xl staged2 backends kernels_bench)
 third=(nccl2 trainings2 memcheck racecheck)
+# Seconds, above what is expected, and at most 170.
+declare -A limit_of=([node]=30 [version]=30 [step124]=80 [step124_without_graphs]=50 [losses]=120 [job]=150 [engine1]=170
+  [engine2]=170 [correlation]=20 [judge-job]=90 [judge-engine1]=170 [judge-engine2]=170 [judge-correlation]=20 [kernels]=120
+  [attention]=120 [nccl1]=40 [trainings1]=160 [verify]=140 [step_xl]=70 [step_1b]=60 [pytorch124]=120 [pytorch_xl]=150
+  [staged2]=40 [backends]=90 [kernels_bench]=60 [nccl2]=60 [trainings2]=150 [memcheck]=150 [racecheck]=150 [initcheck]=150)
 
 # --- The node -------------------------------------------------------------------------------------
 
-# A bare image may have no xz; Python has it.
+# A bare image may have no xz; Python has it. Before 3.12 it may not know filters.
 unpack() {
   python3 -c 'import sys, tarfile
+trusted = {"filter": "fully_trusted"} if hasattr(tarfile, "fully_trusted_filter") else {}
 with tarfile.open(sys.argv[1]) as file:
-    file.extractall(sys.argv[2], filter="fully_trusted")' "$@"
+    file.extractall(sys.argv[2], **trusted)' "$@"
 }
 
 prepare() {
@@ -35,7 +41,9 @@ prepare() {
     # Paths that are compiled in (golden files, helpers) are those of the machine that built.
     built=$(cat "$root/checkout")
     if [[ ! -e $built ]]; then mkdir -p "$(dirname "$built")" && ln -s "$checkout" "$built"; fi
-    python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --target "$root/python" "$root"/wheels/*.whl
+    if compgen -G "$root/wheels/*.whl" >/dev/null; then
+      python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --target "$root/python" "$root"/wheels/*.whl
+    fi
     touch "$root/ready"
   fi
   command -v nvcc >/dev/null || PATH=$PATH:/usr/local/cuda/bin
@@ -83,19 +91,27 @@ provide_fused_adam() {
 # A part says of itself: its last line of a result, of a best member, or of tests.
 said() { grep -hE '^(result: |Best: |\[  (PASSED|FAILED|SKIPPED)|[0-9]+ tests? )' "$1" | tail -n 1 | sed 's/^result: //' | cut -c1-150; }
 
-# Everything comes back whatever happens later.
+# Everything comes back whatever happens later. Logs that grow meanwhile are no failure of the part.
 save() {
   local logs=()
   mapfile -t logs < <(cd "$root" && find ./*.log results -type f ! -name journal.jsonl ! -path '*-experiments/*')
-  tar -C "$root" -czf "$out/logs.tgz.new" -- "${logs[@]}" && mv "$out/logs.tgz.new" "$out/logs.tgz"
+  tar -C "$root" -czf "$out/logs.tgz.new" -- "${logs[@]}" || say "not all logs could be packed"
+  mv "$out/logs.tgz.new" "$out/logs.tgz"
 }
 
-# measure NAME LIMIT_S COMMAND...: adds a row. Limits are above what is expected, and below 170 s.
+say_left() { { (($# == 0)) || printf '%s\n' "$@"; } >"$out/left.txt.new" && mv "$out/left.txt.new" "$out/left.txt"; }
+
+# The limit of a part, or what is left of the whole time where that is less.
+limit_now() {
+  local left_s=$((total_s - (SECONDS - began_s)))
+  echo $((limit_of[$1] < left_s ? limit_of[$1] : left_s))
+}
+
+# measure NAME COMMAND...: adds a row.
 measure() {
-  local name=$1 limit_s=$2 code=0 text start_s=$SECONDS left_s=$((total_s - (SECONDS - began_s)))
-  shift 2
-  if ((limit_s > left_s)); then limit_s=$left_s; fi
-  if ((limit_s < 5)); then return 1; fi
+  local name=$1 limit_s code=0 text start_s=$SECONDS
+  limit_s=$(limit_now "$name")
+  shift
   say "--- $name"
   timeout -k 5 "$limit_s" "$@" >"$root/$name.log" 2>&1 </dev/null || code=$?
   text=$(said "$root/$name.log" || true)
@@ -109,28 +125,31 @@ measure() {
     failures=$((failures + 1))
     tail -n 12 "$root/$name.log" >&2
   fi
-  printf '%-24s %4s s  %s\n' "$name" $((SECONDS - start_s)) "$text" >>"$out/table.txt"
+  printf '%-24s %4s of %3s s  %s\n' "$name" $((SECONDS - start_s)) "$limit_s" "$text" >>"$out/table.txt"
   save
 }
 
-tune() { # tune NAME LIMIT_S SPACE OPTION...
-  local name=$1 limit_s=$2 space=$3
-  shift 3
-  PYTHONPATH=$root/python measure "$name" "$limit_s" mpirun -np 1 "$root/bin/dstune-mpi" --no-progress --backend "$backend" \
-    --time-limit "$((limit_s - 10))s" --results-dir "$root/results/$name" --exps-dir "$root/results/$name-experiments" "$@" "$jobs/$space"
+tune() { # tune NAME SPACE OPTION...: it ends by itself, with an answer, before its limit
+  local name=$1 space=$2 limit_s
+  limit_s=$(limit_now "$name")
+  shift 2
+  # One call runs at a time: a lock is that of a call which was killed.
+  rm -f "$root/results/$name/lock"
+  PYTHONPATH=$root/python measure "$name" mpirun -np 1 "$root/bin/dstune-mpi" --no-progress --backend "$backend" \
+    --time-limit "$((limit_s > 20 ? limit_s - 10 : limit_s / 2))s" --results-dir "$root/results/$name" --exps-dir "$root/results/$name-experiments" "$@" "$jobs/$space"
 }
-step() { measure "$1" "$2" mpirun -np 1 "$root/bin/gpu_step_bench" "${@:3}" "${peaks[@]}"; }
+step() { measure "$1" mpirun -np 1 "$root/bin/gpu_step_bench" "${@:2}" "${peaks[@]}"; }
 with_pytorch() { # PyTorch finds its own libraries where nothing of ours is in the way
-  measure "$1" "$2" env "LD_LIBRARY_PATH=$node_libraries" python3 "$checkout/scripts/compare_pytorch.py" --attention flash "${@:3}" "${peaks[@]:0:2}"
+  measure "$1" env "LD_LIBRARY_PATH=$node_libraries" python3 "$checkout/scripts/compare_pytorch.py" --attention flash "${@:2}" "${peaks[@]:0:2}"
 }
 sanitize() {
   local sanitizer
   sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
-  measure "$1" 150 "$sanitizer" --tool "$1" --error-exitcode 86 "$root/bin/test_device_kernels" \
+  measure "$1" "$sanitizer" --tool "$1" --error-exitcode 86 "$root/bin/test_device_kernels" \
     "--gtest_filter=${SANITIZE_TESTS:-Tables/*Norm*:Tables/*CrossEntropy*:Tables/*Embedding*}" --gtest_brief=1
 }
-tests() { # tests NAME LIMIT_S RANKS PROGRAM FILTER
-  measure "$1" "$2" mpirun -np "$3" "$root/bin/$4" "--gtest_filter=$5"
+tests() { # tests NAME RANKS PROGRAM FILTER
+  measure "$1" mpirun -np "$2" "$root/bin/$3" "--gtest_filter=$4"
 }
 fits() { ((memory_mib >= $1 * 1024)); }
 
@@ -155,71 +174,85 @@ run_part() {
   local xl_micro=16
   fits 100 || xl_micro=8
   case $1 in
-    node) measure node 30 bash -c describe ;;
-    version) measure version 30 "$root/bin/dstune-mpi" --version ;;
-    step124) step step124 80 --model gpt2 --micro-batch 32 --tokens 1024 ;;
-    step124_without_graphs) DSTUNE_CUDA_GRAPHS=0 step step124_without_graphs 50 --model gpt2 --micro-batch 32 --tokens 1024 --trace-seconds 1 ;;
-    losses) tests losses 120 1 test_parallel_train_on_gpus "$short_trainings" ;;
-    job) tune job 150 own.json ;;
-    engine1 | engine2) tune "$1" 170 engine.json ;;
-    correlation) measure correlation 20 python3 "$checkout/scripts/gpu-node/correlation.py" "$root/results" ;;
-    judge-job) tune judge-job 90 judge-own.json ;;
-    judge-engine1 | judge-engine2) tune "$1" 170 judge-engine.json ;;
-    judge-correlation) measure judge-correlation 20 python3 "$checkout/scripts/gpu-node/correlation.py" "$root/results" judge- ;;
-    kernels) tests kernels 120 1 test_device_kernels 'Tables/*:-*Attention*' ;;
-    attention) tests attention 120 1 test_device_kernels 'Tables/*Attention*' ;;
-    nccl1) tests nccl1 40 1 test_parallel_collectives_on_gpus '*' ;;
-    trainings1) tests trainings1 160 1 test_parallel_train_on_gpus '*' ;;
-    verify) tune verify 140 judge-own.json --verify ;;
-    step_xl) step step_xl 70 --model gpt2-xl --micro-batch $xl_micro --tokens 1024 ;;
-    step_1b) step step_1b 60 --model tinyllama-1.1b --micro-batch 8 --tokens 2048 ;;
-    pytorch124) with_pytorch pytorch124 120 --model gpt2 --micro-batch 32 --tokens 1024 ;;
-    pytorch_xl) with_pytorch pytorch_xl 150 --model gpt2-xl --micro-batch $xl_micro --tokens 1024 ;;
-    staged2) tests staged2 40 2 test_parallel_collectives_on_gpus '*' ;;
-    backends) tests backends 90 1 test_e2e_backends 'cuda/*' ;;
-    kernels_bench) measure kernels_bench 60 "$root/bin/kernels_bench" '--benchmark_filter=^cuda/.*bf16' --benchmark_min_time=0.05 ;;
-    nccl2) two_ranks nccl2 60 test_parallel_collectives_on_gpus '*' ;;
-    trainings2) two_ranks trainings2 150 test_parallel_train_on_gpus "$short_trainings" ;;
+    node) measure node bash -c describe ;;
+    version) measure version "$root/bin/dstune-mpi" --version ;;
+    step124) step step124 --model gpt2 --micro-batch 32 --tokens 1024 ;;
+    step124_without_graphs) DSTUNE_CUDA_GRAPHS=0 step step124_without_graphs --model gpt2 --micro-batch 32 --tokens 1024 --trace-seconds 1 ;;
+    losses) tests losses 1 test_parallel_train_on_gpus "$short_trainings" ;;
+    job) tune job own.json ;;
+    engine1 | engine2) tune "$1" engine.json ;;
+    correlation) measure correlation python3 "$checkout/scripts/gpu-node/correlation.py" "$root/results" ;;
+    judge-job) tune judge-job judge-own.json ;;
+    judge-engine1 | judge-engine2) tune "$1" judge-engine.json ;;
+    judge-correlation) measure judge-correlation python3 "$checkout/scripts/gpu-node/correlation.py" "$root/results" judge- ;;
+    kernels) tests kernels 1 test_device_kernels 'Tables/*:-*Attention*' ;;
+    attention) tests attention 1 test_device_kernels 'Tables/*Attention*' ;;
+    nccl1) tests nccl1 1 test_parallel_collectives_on_gpus '*' ;;
+    trainings1) tests trainings1 1 test_parallel_train_on_gpus '*' ;;
+    verify) tune verify judge-own.json --verify ;;
+    step_xl) step step_xl --model gpt2-xl --micro-batch $xl_micro --tokens 1024 ;;
+    step_1b) step step_1b --model tinyllama-1.1b --micro-batch 8 --tokens 2048 ;;
+    pytorch124) with_pytorch pytorch124 --model gpt2 --micro-batch 32 --tokens 1024 ;;
+    pytorch_xl) with_pytorch pytorch_xl --model gpt2-xl --micro-batch $xl_micro --tokens 1024 ;;
+    staged2) tests staged2 2 test_parallel_collectives_on_gpus '*' ;;
+    backends) tests backends 1 test_e2e_backends 'cuda/*' ;;
+    kernels_bench) measure kernels_bench "$root/bin/kernels_bench" '--benchmark_filter=^cuda/.*bf16' --benchmark_min_time=0.05 ;;
+    nccl2) two_ranks nccl2 test_parallel_collectives_on_gpus '*' ;;
+    trainings2) two_ranks trainings2 test_parallel_train_on_gpus "$short_trainings" ;;
     memcheck | racecheck | initcheck) sanitize "$1" ;;
-    *) say "no part is called $1" && exit 2 ;;
   esac
 }
 
 # Two real NCCL ranks on one GPU, by the carried NCCL.
 two_ranks() {
   if [[ ! -e $root/nccl/libnccl.so.2 ]]; then
+    if [[ ! -e $folder/nccl.tar.xz ]]; then
+      measure "$1" bash -c 'echo "result: nccl.tar.xz was not carried"; exit 77'
+      return
+    fi
     mkdir -p "$root/nccl"
     unpack "$folder/nccl.tar.xz" "$root/nccl"
   fi
   LD_LIBRARY_PATH=$root/nccl:$LD_LIBRARY_PATH NCCL_MULTI_RANK_GPU_ENABLE=1 NCCL_MAX_CTAS=4 NCCL_DEBUG=WARN \
-    tests "$1" "$2" 2 "$3" "$4"
+    tests "$1" 2 "$2" "$3"
 }
 
-run() {
-  local words=() word group left=()
-  mkdir -p "$out"
-  : >"$out/table.txt"
+# parts_of WORD...: the parts, a line each, of groups and parts.
+parts_of() {
+  local word
   for word in "$@"; do
     case $word in
       first | second | third | judge)
         local -n group=$word
-        words+=("${group[@]}")
+        printf '%s\n' "${group[@]}"
         ;;
-      *) words+=("$word") ;;
+      *)
+        [[ -n ${limit_of[$word]:-} ]] || { say "no part is called $word"; return 2; }
+        echo "$word"
+        ;;
     esac
   done
+}
+
+run() {
+  local words left
+  words=$(parts_of "$@") || exit
+  mapfile -t left <<<"$words"
+  mkdir -p "$out"
+  : >"$out/table.txt"
+  say_left "${left[@]}"
   prepare
   provide_fused_adam
   say "prepared in $((SECONDS - began_s)) s"
-  left=("${words[@]}")
-  for word in "${words[@]}"; do
-    if ! run_part "$word"; then break; fi
+  while ((${#left[@]} > 0)) && (($(limit_now "${left[0]}") >= 5)); do
+    # What goes wrong around a part is no reason to leave the others.
+    run_part "${left[0]}" || failures=$((failures + 1))
     left=("${left[@]:1}")
-    printf '%s\n' "${left[@]}" >"$out/left.txt"
+    say_left "${left[@]}"
   done
   cat "$out/table.txt"
   if ((${#left[@]} > 0)); then say "left, for want of time: ${left[*]}"; fi
   ((failures == 0))
 }
 
-run "$@"
+[[ $verb != run ]] || run "$@"
