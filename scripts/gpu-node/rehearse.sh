@@ -16,6 +16,7 @@ carried_mib=60  # goes to a node at most, with the sources
 back_files=8    # come back at most, of
 back_mib=16     # each
 faults=0
+PATH+=:/usr/sbin:/sbin # a user has no ip there
 [[ $root_folder != / ]] || BUILD=${BUILD:-$checkout/build/release}
 # shellcheck source=scripts/gpu-node/pack.sh
 source "$checkout/scripts/gpu-node/pack.sh"
