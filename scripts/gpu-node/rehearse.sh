@@ -3,7 +3,8 @@
 #
 # A node is bare and gone after a command, so each call here starts from nothing but a copy of the
 # sources and of FOLDER: no MPI, no network but loopback, no GPU. Jobs train a tiny model on the
-# processor. Parts that only a GPU runs are left out. Exit code: 0 where all held, 77 where this system
+# processor. What `carry` made for GPUs has to start and to say that there is none; what needs PyTorch
+# or compute-sanitizer is left out. Exit code: 0 where all held, 77 where this system
 # has no namespaces, else 1.
 #
 # Variables: BUILD (for /, default build/release), DSTUNE_ENGINE_PYTHON (for /: a Python with PyTorch and
@@ -15,6 +16,7 @@ carried_mib=60  # goes to a node at most, with the sources
 back_files=8    # come back at most, of
 back_mib=16     # each
 faults=0
+PATH+=:/usr/sbin:/sbin # a user has no ip there
 [[ $root_folder != / ]] || BUILD=${BUILD:-$checkout/build/release}
 # shellcheck source=scripts/gpu-node/pack.sh
 source "$checkout/scripts/gpu-node/pack.sh"
@@ -39,10 +41,12 @@ namespaces=(--mount --net --pid --fork --kill-child --mount-proc)
 # This system's libraries and MPI, packed as `pack` has them. What is packed is hidden, and what the
 # programs ask for: else they would find what is not packed.
 pack_this_system() {
-  local mpi=(/usr/lib/*-linux-gnu/openmpi/lib/libmpi.so) library
+  local mpi=(/usr/lib/*-linux-gnu/openmpi/lib/libmpi.so) library program
   [[ -e ${mpi[0]} ]] || skip "MPI is not Open MPI as Debian and Ubuntu have it"
   git -C "$checkout" rev-parse 2>/dev/null || skip "$checkout is no checkout of git"
-  command -v ip >/dev/null || skip "there is no ip (package iproute2)"
+  for program in ip readelf strip xz; do
+    command -v "$program" >/dev/null || skip "there is no $program (packages iproute2, binutils, xz-utils)"
+  done
   unshare "${namespaces[@]}" ip link set lo up 2>/dev/null || skip "namespaces can not be made here"
   kept=$work
   cd / || exit
@@ -58,6 +62,15 @@ pack_this_system() {
 
 # Ubuntu, with the Python that a node has.
 make_bare_root() {
+  local program
+  ((EUID == 0)) || { say "A bare system is made and entered by root"; exit 1; }
+  for program in debootstrap unshare chroot ip; do
+    command -v "$program" >/dev/null || { say "rehearse needs $program"; exit 1; }
+  done
+  if [[ ! -e $root/made && ! -d $root/debootstrap && -n $(ls -A "$root" 2>/dev/null) ]]; then
+    say "$root is something else, and would be deleted: name another ROOT_FOLDER"
+    exit 1
+  fi
   [[ -e $root/made ]] || make_root "${systems[-1]}" || exit
   [[ -e $root/has-python ]] || within "apt-get install -y -q --no-install-recommends python3 python3-pip" || exit
   touch "$root/has-python"
@@ -128,7 +141,8 @@ is_fine() {
   case $2 in
     job | engine*) [[ $text == Best:* ]] ;;
     correlation) [[ $have_engine == no || $text =~ ^'DeepSpeed again '-?[0-9.]+', our step '-?[0-9.]+ ]] ;;
-    *) [[ $text != FAILED* && $text != 'no end'* && $text != skipped* ]] ;;
+    node | version) [[ $text != FAILED* && $text != 'no end'* && $text != skipped* ]] ;;
+    *) [[ $text == passed || $text == skipped:* ]] ;; # of a GPU's parts
   esac
 }
 
@@ -218,7 +232,10 @@ rehearse() {
   hidden=$folder/hidden.txt table=$folder/table.txt node_path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin have_engine=no
   if [[ $root_folder == / ]]; then pack_this_system; else make_bare_root; fi
   [[ -e $folder/carry.tar.xz ]] || { say "$folder has no carry.tar.xz: scripts/gpu-node.sh carry makes it"; exit 1; }
-  jobs_parts=(job correlation)
+  jobs_parts=(job correlation) gpu_parts=()
+  # They start, and say that there is no GPU.
+  [[ $root_folder == / ]] || gpu_parts=(step124 step124_without_graphs losses kernels attention nccl1 trainings1 step_xl
+    step_1b staged2 backends kernels_bench nccl2 trainings2)
   if [[ $root_folder == / && -n ${DSTUNE_ENGINE_PYTHON:-} ]]; then
     node_path=$(dirname "$DSTUNE_ENGINE_PYTHON"):$node_path
     have_engine=yes jobs_parts=(job engine1 engine2 correlation)
@@ -233,8 +250,8 @@ rehearse() {
   kill_in_the_middle
   call late "node version" TOTAL_S=4 >"$folder/late.log" 2>&1 || wrong "a call without time fails"
   holds "late: left.txt names all parts" is_left "$results/late" 'node version '
-  call all "node version ${jobs_parts[*]}" >"$folder/all.log" 2>&1 || wrong "the call fails: $(tail -n 20 "$folder/all.log")"
-  finished "$results/all" node version "${jobs_parts[@]}"
+  call all "node version ${jobs_parts[*]} ${gpu_parts[*]}" >"$folder/all.log" 2>&1 || wrong "the call fails: $(tail -n 20 "$folder/all.log")"
+  finished "$results/all" node version "${jobs_parts[@]}" "${gpu_parts[@]}"
   cat "$results/all/table.txt" >>"$table"
   try_emulated_gpu
   cat "$table"
