@@ -12,7 +12,8 @@
 #     go to OUT (default FOLDER/out), rewritten after each part: table.txt, left.txt with the parts
 #     that are left, logs.tgz. The node brings a driver, and a python3 with PyTorch, whose packages
 #     have cuDNN, cuBLAS and NCCL.
-#     Groups of parts: first, second, third, judge. TOTAL_S (default 570) limits them together.
+#     Groups of parts, a call each: first, second, beside, third, judge. TOTAL_S (default 570) limits
+#     them together.
 #   scripts/gpu-node.sh pack [FOLDER]
 #     The first part of `carry` alone: MPI and libraries as packages.tar.gz.
 #   scripts/gpu-node.sh rehearse [FOLDER] [ROOT_FOLDER]
@@ -21,8 +22,8 @@
 #     what comes back, what is left when the node is gone. With / it is this system, its MPI hidden,
 #     and what is built in BUILD (default build/release).
 #
-# FOLDER is build/gpu-node where it is not given to carry, pack or rehearse. docs/gpu.md says what the parts
-# are. Exit code of run: 0 where nothing failed, 1 otherwise.
+# FOLDER is build/gpu-node where it is not given to carry, pack or rehearse. docs/gpu.md says what the
+# parts are. Exit code of run: 0 where nothing failed, 1 otherwise.
 set -euo pipefail
 
 # shellcheck source=scripts/needs.sh

@@ -12,16 +12,21 @@ jobs=${JOBS:-$checkout/scripts/gpu-node/spaces}
 began_s=$SECONDS
 failures=0
 
-# The parts that decide most come first: the time may be over before the last.
-judge=(judge-job judge-engine1 judge-engine2 judge-correlation)
-first=(node version step124 step124_without_graphs losses job engine1 engine2 correlation)
-second=(kernels attention nccl1 trainings1 verify step_xl step_1b pytorch124 pytorch_xl staged2 backends kernels_bench)
+# A group is a call. Its limits leave half a minute of TOTAL_S for unpacking. The parts that decide most
+# come first: the node may be gone before the last.
+first=(node version check step124 step124_without_graphs losses job engine1 engine2 correlation)
+second=(kernels attention nccl1 trainings1 verify backends)
+beside=(step_xl pytorch_xl step_1b pytorch124 staged2 kernels_bench)
 third=(nccl2 trainings2 memcheck racecheck)
+judge=(judge-job judge-engine1 judge-engine2 judge-correlation)
+groups=(first second beside third judge)
 # Seconds, above what is expected, and at most 170.
-declare -A limit_of=([node]=30 [version]=30 [step124]=80 [step124_without_graphs]=50 [losses]=120 [job]=150 [engine1]=170
-  [engine2]=170 [correlation]=20 [judge-job]=90 [judge-engine1]=170 [judge-engine2]=170 [judge-correlation]=20 [kernels]=120
-  [attention]=120 [nccl1]=40 [trainings1]=160 [verify]=140 [step_xl]=70 [step_1b]=60 [pytorch124]=120 [pytorch_xl]=150
-  [staged2]=40 [backends]=90 [kernels_bench]=60 [nccl2]=60 [trainings2]=150 [memcheck]=150 [racecheck]=150 [initcheck]=150)
+declare -A limit_of=(
+  [node]=10 [version]=5 [check]=40 [step124]=50 [step124_without_graphs]=35 [losses]=55 [job]=70 [engine1]=130 [engine2]=130 [correlation]=15
+  [kernels]=90 [attention]=90 [nccl1]=30 [trainings1]=150 [verify]=110 [backends]=70
+  [step_xl]=70 [pytorch_xl]=150 [step_1b]=60 [pytorch124]=120 [staged2]=40 [kernels_bench]=60
+  [nccl2]=60 [trainings2]=150 [memcheck]=150 [racecheck]=150 [initcheck]=150
+  [judge-job]=90 [judge-engine1]=170 [judge-engine2]=170 [judge-correlation]=20)
 
 # --- The node -------------------------------------------------------------------------------------
 
@@ -176,6 +181,7 @@ run_part() {
   case $1 in
     node) measure node bash -c describe ;;
     version) measure version "$root/bin/dstune-mpi" --version ;;
+    check) measure check mpirun -np 1 "$root/bin/dstune-mpi" check --backend "$backend" ;;
     step124) step step124 --model gpt2 --micro-batch 32 --tokens 1024 ;;
     step124_without_graphs) DSTUNE_CUDA_GRAPHS=0 step step124_without_graphs --model gpt2 --micro-batch 32 --tokens 1024 --trace-seconds 1 ;;
     losses) tests losses 1 test_parallel_train_on_gpus "$short_trainings" ;;
@@ -222,7 +228,7 @@ parts_of() {
   local word
   for word in "$@"; do
     case $word in
-      first | second | third | judge)
+      first | second | beside | third | judge)
         local -n group=$word
         printf '%s\n' "${group[@]}"
         ;;
