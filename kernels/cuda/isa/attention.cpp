@@ -30,6 +30,7 @@ class Pieces {
 template <int Chunks>
 struct AttentionForward {
   using Tile = AttentionTile<Chunks>;
+  static constexpr int min_blocks = Tile::min_blocks;
   static constexpr int rows = Tile::rows_of_warp;
 
   struct Places {
@@ -159,6 +160,7 @@ template <int Chunks>
 struct QueryGradients {
   using Tile = AttentionTile<Chunks>;
   using Places = BackwardPlaces<Chunks>;
+  static constexpr int min_blocks = Tile::min_blocks;
   static constexpr int rows = Tile::rows_of_warp;
 
   AttentionGeometry g;
@@ -229,6 +231,7 @@ template <int Chunks>
 struct KeyGradients {
   using Tile = AttentionTile<Chunks>;
   using Places = BackwardPlaces<Chunks>;
+  static constexpr int min_blocks = Tile::min_blocks;
   static constexpr int rows = Tile::rows_of_warp;
 
   AttentionGeometry g;

@@ -73,6 +73,7 @@ template <int Chunks>
 struct AttentionTile {
   static constexpr int rows_of_warp = Chunks > 4 ? 2 : 4;
   static constexpr int rows = rows_of_warp * max_warps;
+  static constexpr int min_blocks = Chunks > 2 ? 3 : 4;
 
   float of[rows_of_warp][Chunks];  ///< of each row, elements lane, lane + 32, …
 

@@ -32,6 +32,7 @@ inline std::size_t column_sum_bytes(std::int64_t width) {
 /// warps share its rows.
 template <int N, class Term>
 struct ColumnPartials {
+  static constexpr int min_blocks = cuda::min_blocks_of<Term>();
   static constexpr int columns = warp_size * N;
   static constexpr std::size_t shared_bytes =
       sizeof(float) * std::size_t{Term::kinds} * max_warps * columns;

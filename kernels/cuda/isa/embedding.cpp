@@ -44,6 +44,7 @@ DSTUNE_FUNCTION int lowest_of(std::uint32_t bits) {
 /// each token a warp adds up its rows. Where the list is too short, half of the range at a time; at
 /// last a single token, whose rows all warps look up as they add them.
 struct Scattering {
+  static constexpr int min_blocks = 4;
   static constexpr int max_listed = 2048;
   static constexpr int rows_of_thread = 4;
   static constexpr std::size_t shared_bytes = sizeof(std::int32_t) * (2 * max_listed + max_warps);
@@ -179,6 +180,7 @@ struct Scattering {
 };
 
 struct PositionSums {
+  static constexpr int min_blocks = 4;
   Output d_position_table;
   Input d_out;
   std::int64_t rows, sequence, width;

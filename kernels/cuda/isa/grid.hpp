@@ -24,6 +24,17 @@ struct Grid {
   std::int64_t pieces = 1;  ///< in y
 };
 
+/// Blocks of max_threads that a multiprocessor's registers are to hold at once: Kernel::min_blocks
+/// where a kernel asks for some. Elsewhere the compiler decides, and takes fewer registers.
+template <class Kernel>
+constexpr int min_blocks_of() {
+  if constexpr (requires { Kernel::min_blocks; }) {
+    return Kernel::min_blocks;
+  } else {
+    return 0;
+  }
+}
+
 /// Why no GPU could launch it, or null.
 inline const char* problem_of(const Grid& grid) {
   if (grid.blocks < 1 || grid.pieces < 1 || grid.threads < 1) return "a launch of nothing";

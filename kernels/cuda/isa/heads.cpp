@@ -87,6 +87,7 @@ void for_heads(const Body& body) {
 }
 
 struct HeadWeightTerm {
+  static constexpr int min_blocks = 4;
   static constexpr int kinds = 2;
   static constexpr int rows_together = 1;  // of many heads each
   Heads heads;

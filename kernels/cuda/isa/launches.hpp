@@ -47,6 +47,7 @@ DSTUNE_DEVICE void with_known_types(const Body& body, Step step) {
 /// Body::at<N>(index) does elements index … index + N − 1. Threads stride over the whole grid.
 template <int N, class Body>
 struct EachElement {
+  static constexpr int min_blocks = cuda::min_blocks_of<Body>();
   Body body;
   std::int64_t count;
 
@@ -147,6 +148,7 @@ DSTUNE_DEVICE void for_row(const Block& block, std::int64_t width, Step step) {
 /// Body::row<N>(block, row), all threads of a block for one row.
 template <int N, class Body>
 struct EachRow {
+  static constexpr int min_blocks = cuda::min_blocks_of<Body>();
   Body body;
   DSTUNE_DEVICE void operator()(const Block& block) const {
     with_known_types(body, [&](const Body& known) { known.template row<N>(block, block.index()); });

@@ -167,12 +167,48 @@ struct NormBackward {
   }
 };
 
+/// A thread's own sums of the columns that it has: of one pack in registers, of two in shared
+/// memory. Registers for these, too, would leave a multiprocessor room for two blocks.
+template <int kinds, int kept>
+class OwnSums {
+ public:
+  static constexpr int N = pack;
+  static constexpr bool are_shared = kept > 1;
+  static constexpr std::size_t shared_bytes =
+      are_shared ? sizeof(float) * kinds * kept * widest_row : 0;
+
+  DSTUNE_DEVICE explicit OwnSums(const Block& block)
+      : shared_(block.shared<float>(reduction_bytes)) {}
+
+  /// Of the pack that begins at column i.
+  DSTUNE_DEVICE Values<N> at(int kind, int i) const {
+    Values<N> sums = of_kinds_[kind];
+    for (int k = 0; k < N && are_shared; ++k) sums.of[k] = shared_[place(kind, i, k)];
+    return sums;
+  }
+  DSTUNE_DEVICE void set(int kind, int i, const Values<N>& sums) {
+    of_kinds_[kind] = sums;
+    for (int k = 0; k < N && are_shared; ++k) shared_[place(kind, i, k)] = sums.of[k];
+  }
+
+ private:
+  /// What neighbours read lies side by side. Distances are constants, or each would be a register.
+  static DSTUNE_DEVICE int place(int kind, int i, int k) {
+    return (kind * N + k) * kept * cuda::max_threads + i / N;
+  }
+
+  Shared<float> shared_;
+  Values<N> of_kinds_[kinds];
+};
+
 /// Of rows that a block's threads keep whole: a block has a piece of the rows, and adds up its
 /// share of the weights' gradients on the way, so that everything is read once.
 template <bool Centred, int kept>
 struct NormBackwardOnce {
+  static constexpr int min_blocks = kept > 1 ? 3 : 0;
   static constexpr int kinds = Centred ? 2 : 1;
   static constexpr int N = pack;
+  using Sums = OwnSums<kinds, kept>;
 
   NormBackward<Centred, kept, true> body;
   float* partial;  ///< [piece][kind][column]
@@ -185,39 +221,38 @@ struct NormBackwardOnce {
  private:
   DSTUNE_DEVICE void add_up(const Block& block,
                             const NormBackward<Centred, kept, true>& known) const {
-    struct Sums {
-      Values<N> of[kept];
-    };
-    Sums products{};
-    Sums plain{};
+    Sums all(block);
+    const RowPart<N, kept, true> columns(block, 0, known.width);
+    columns.for_kept([&](int i) {
+      for (int kind = 0; kind < kinds; ++kind) all.set(kind, i, {});
+    });
     const std::int64_t begin = block.index() * rows_per_piece;
     const std::int64_t end = begin + rows_per_piece < rows ? begin + rows_per_piece : rows;
     for (std::int64_t row = begin; row < end; ++row) {
       known.template with_row<N>(
-          block, row,
-          [&](const auto& part, const auto& finish, const auto& gradient, const auto&... others) {
+          block, row, [&](const auto& part, const auto& finish, const auto&... parts) {
             part.for_kept(
-                [&](int i, Values<N>& product, Values<N>& sum, const Values<N>& d,
-                    const auto&... values) {
+                [&](int i, const Values<N>& d, const auto&... values) {
                   const Values<N> unit = finish(i, d, values...);
-                  for (int k = 0; k < N; ++k) {
-                    product.of[k] = multiply_add(d.of[k], unit.of[k], product.of[k]);
-                    if (Centred) sum.of[k] += d.of[k];
-                  }
+                  Values<N> products = all.at(0, i);
+                  for (int k = 0; k < N; ++k)
+                    products.of[k] = multiply_add(d.of[k], unit.of[k], products.of[k]);
+                  all.set(0, i, products);
+                  if (!Centred) return;
+                  Values<N> plain = all.at(kinds - 1, i);
+                  plain += d;
+                  all.set(kinds - 1, i, plain);
                 },
-                products, plain, gradient, others...);
+                parts...);
           });
     }
     float* const to = partial + block.index() * kinds * known.width;
-    RowPart<N, kept, true>(block, 0, known.width)
-        .for_kept(
-            [&](int i, const Values<N>& product, const Values<N>& sum) {
-              for (int k = 0; k < N; ++k) {
-                to[i + k] = product.of[k];
-                if (Centred) to[known.width + i + k] = sum.of[k];
-              }
-            },
-            products, plain);
+    columns.for_kept([&](int i) {
+      for (int kind = 0; kind < kinds; ++kind) {
+        const Values<N> sums = all.at(kind, i);
+        for (int k = 0; k < N; ++k) to[kind * known.width + i + k] = sums.of[k];
+      }
+    });
   }
 };
 
@@ -256,6 +291,7 @@ template <bool Centred, int kept>
 void backward_once(const NormBackward<Centred, kept, true>& body,
                    const Output (&d_weights)[Centred ? 2 : 1], std::int64_t rows,
                    bool accumulate_weights, void* workspace) {
+  using Once = NormBackwardOnce<Centred, kept>;
   auto* const partial = static_cast<float*>(workspace);
   constexpr std::int64_t min_rows = 4;
   const std::int64_t share = divide_up(rows, max_norm_pieces(body.width));
@@ -264,8 +300,8 @@ void backward_once(const NormBackward<Centred, kept, true>& body,
   if (pieces > 0) {
     launch({.blocks = pieces,
             .threads = static_cast<int>(divide_up(body.width, kept * pack * warp_size)) * warp_size,
-            .shared_bytes = reduction_bytes},
-           NormBackwardOnce<Centred, kept>{body, partial, rows, rows_per_piece});
+            .shared_bytes = reduction_bytes + Once::Sums::shared_bytes},
+           Once{body, partial, rows, rows_per_piece});
   }
   add_pieces(d_weights, partial, pieces, body.width, accumulate_weights);
 }
@@ -312,9 +348,7 @@ void norm_backward(DType type, void* d_x, void* d_weight, void* d_bias, const vo
     const NormWeightTerm<is_centred> term{{d_out, type}, {input, type}, mean, rstd, width};
     sum_columns(term, rows, width, d_weights, accumulate_weights, workspace,
                 are_rows_packed(width, width, d_out, input));
-    with_kept(width, [&](auto kept) {
-      for_rows(rows, width, body.template operator()<kept, false>(), packed);
-    });
+    for_rows(rows, width, body.template operator()<1, false>(), packed);
   });
 }
 

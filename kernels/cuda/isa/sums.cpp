@@ -11,6 +11,7 @@ namespace {
 /// A thread adds up packs, by N elements at a time: equally for every N.
 template <int N, bool squared>
 struct PartialSums {
+  static constexpr int min_blocks = squared ? 0 : 4;
   Input x;
   std::int64_t count;
   double* partial;
@@ -89,6 +90,7 @@ void add_sum(Input x, std::int64_t count, double* sum) {
 // Gradients of biases: sums over rows.
 
 struct BiasTerm {
+  static constexpr int min_blocks = 4;
   static constexpr int kinds = 1;
   static constexpr int rows_together = 4;
   Input d_out;

@@ -8,6 +8,8 @@ namespace {
 
 template <class Rule>
 struct Update {
+  static constexpr int min_blocks = Rule::has_first && !Rule::has_second ? 4 : 0;
+
   Rule rule;
   Output master, m, v;
   Input gradient;

@@ -56,7 +56,8 @@ class Block {
 };
 
 template <class Kernel>
-__global__ void __launch_bounds__(cuda::max_threads) run(const Kernel kernel) {
+__global__ void __launch_bounds__(cuda::max_threads, cuda::min_blocks_of<Kernel>())
+    run(const Kernel kernel) {
   kernel(Block{});
 }
 
