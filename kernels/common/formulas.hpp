@@ -45,37 +45,48 @@ DSTUNE_FUNCTION Vector exponential(Vector x) {
   return x < lowest ? Vector{} : series * factor;
 }
 
+/// What activations are computed with. A backend may have a less exact one for 16-bit storage.
+struct Exact {
+  DSTUNE_FUNCTION static Vector power(Vector x) { return exponential(x); }
+  DSTUNE_FUNCTION static Vector inverse(Vector x) { return 1.0F / x; }
+};
+
 /// 1 / (1 + e^−x).
+template <class Arithmetic>
 DSTUNE_FUNCTION Vector logistic(Vector x) {
-  return 1.0F / (1.0F + exponential(-x));
+  return Arithmetic::inverse(1.0F + Arithmetic::power(-x));
 }
 
 // Activations, their slopes, and SwiGLU.
 
+template <class Arithmetic>
 struct GeluTanh {
   // 0.5·(1 + tanh(u)) = logistic(2u), which loses nothing to cancellation; these are of 2u.
   static constexpr float linear = 1.5957691216057308F;  // 2·sqrt(2/π)
   static constexpr float cubic = 1.5957691216057308F * 0.044715F;
 
   DSTUNE_FUNCTION static Vector value(Vector x) {
-    return x * logistic(x * multiply_add(splat(cubic), x * x, splat(linear)));
+    return x * logistic<Arithmetic>(x * multiply_add(splat(cubic), x * x, splat(linear)));
   }
   DSTUNE_FUNCTION static Vector slope(Vector x) {
     // Beyond ±16 the slope is 0 or 1 to the last bit, and powers of x could overflow.
     const Vector bounded = larger(smaller(x, splat(16.0F)), splat(-16.0F));
     const Vector square = bounded * bounded;
-    const Vector gate = logistic(bounded * multiply_add(splat(cubic), square, splat(linear)));
+    const Vector gate =
+        logistic<Arithmetic>(bounded * multiply_add(splat(cubic), square, splat(linear)));
     const Vector inner = multiply_add(splat(3.0F * cubic), square, splat(linear));
     return multiply_add(bounded * inner * (1.0F - gate), gate, gate);
   }
 };
 
+template <class Arithmetic>
 struct Gelu {
   /// The normal distribution Φ(x), absolute error below 1e-7: Abramowitz and Stegun (1964), 7.1.26,
   /// of x/√2. The tail of the smaller side is a product, which loses nothing to cancellation.
   DSTUNE_FUNCTION static Vector distribution(Vector x, Vector gaussian) {
     const Vector size = larger(x, -x);
-    const Vector t = 1.0F / multiply_add(splat(0.3275911F * 0.70710678F), size, splat(1.0F));
+    const Vector t =
+        Arithmetic::inverse(multiply_add(splat(0.3275911F * 0.70710678F), size, splat(1.0F)));
     Vector series = splat(1.061405429F);
     series = multiply_add(series, t, splat(-1.453152027F));
     series = multiply_add(series, t, splat(1.421413741F));
@@ -87,7 +98,7 @@ struct Gelu {
   /// e^(−x²/2)
   DSTUNE_FUNCTION static Vector gaussian_of(Vector x) {
     const Vector bounded = larger(smaller(x, splat(16.0F)), splat(-16.0F));
-    return exponential(-0.5F * bounded * bounded);
+    return Arithmetic::power(-0.5F * bounded * bounded);
   }
   DSTUNE_FUNCTION static Vector value(Vector x) { return x * distribution(x, gaussian_of(x)); }
   DSTUNE_FUNCTION static Vector slope(Vector x) {
@@ -104,41 +115,44 @@ struct Relu {
   DSTUNE_FUNCTION static Vector slope(Vector x) { return x > 0.0F ? splat(1.0F) : Vector{}; }
 };
 
+template <class Arithmetic>
 struct Silu {
-  DSTUNE_FUNCTION static Vector value(Vector x) { return x * logistic(x); }
+  DSTUNE_FUNCTION static Vector value(Vector x) { return x * logistic<Arithmetic>(x); }
   DSTUNE_FUNCTION static Vector slope(Vector x) {
     // Beyond ±88 the slope is 0 or 1 to the last bit, and infinities would meet zeros.
     const Vector bounded = larger(smaller(x, splat(88.0F)), splat(-88.0F));
-    const Vector gate = logistic(bounded);
+    const Vector gate = logistic<Arithmetic>(bounded);
     return multiply_add(bounded * gate, 1.0F - gate, gate);
   }
 };
 
-/// body(GeluTanh{}), or what else the activation is.
-template <class Body>
+/// body(GeluTanh<Arithmetic>{}), or what else the activation is.
+template <class Arithmetic, class Body>
 DSTUNE_FUNCTION auto with_function(Activation activation, Body body) {
   switch (activation) {
     case Activation::gelu_tanh:
-      return body(GeluTanh{});
+      return body(GeluTanh<Arithmetic>{});
     case Activation::gelu:
-      return body(Gelu{});
+      return body(Gelu<Arithmetic>{});
     case Activation::relu:
       return body(Relu{});
     default:
-      return body(Silu{});
+      return body(Silu<Arithmetic>{});
   }
 }
 
+template <class Arithmetic>
 DSTUNE_FUNCTION Vector swiglu(Vector gate, Vector up) {
-  return gate * logistic(gate) * up;
+  return gate * logistic<Arithmetic>(gate) * up;
 }
 
 struct SwigluSlopes {
   Vector gate, up;
 };
 
+template <class Arithmetic>
 DSTUNE_FUNCTION SwigluSlopes swiglu_slopes(Vector gate, Vector up, Vector d_out) {
-  const Vector opening = logistic(gate);
+  const Vector opening = logistic<Arithmetic>(gate);
   const Vector silu = gate * opening;
   // silu' = s + silu·(1 − s)
   return {d_out * up * multiply_add(silu, 1.0F - opening, opening), d_out * silu};

@@ -8,7 +8,7 @@ void activation_forward(DType type, Activation activation, void* out, const void
                         std::int64_t count) {
   with_type(type, [&](auto tag) {
     using T = decltype(tag);
-    with_function(activation, [&](auto function) {
+    with_function<Exact>(activation, [&](auto function) {
       const auto value = [&](Vector of) { return function.value(of); };
       for_elements(count, static_cast<T*>(out), value, static_cast<const T*>(x));
     });
@@ -19,7 +19,7 @@ void activation_backward(DType type, Activation activation, void* d_x, const voi
                          const void* x, std::int64_t count) {
   with_type(type, [&](auto tag) {
     using T = decltype(tag);
-    with_function(activation, [&](auto function) {
+    with_function<Exact>(activation, [&](auto function) {
       const auto product = [&](Vector d, Vector of) { return d * function.slope(of); };
       for_elements(count, static_cast<T*>(d_x), product, static_cast<const T*>(d_out),
                    static_cast<const T*>(x));
@@ -36,7 +36,7 @@ void swiglu_forward(DType type, void* out, const void* gate_up, std::int64_t row
       const T* gate = static_cast<const T*>(gate_up) + row * 2 * width;
       const T* up = gate + width;
       for_vectors(0, width, [&](std::int64_t i, auto extent) {
-        store(to + i, swiglu(load(gate + i, extent), load(up + i, extent)), extent);
+        store(to + i, swiglu<Exact>(load(gate + i, extent), load(up + i, extent)), extent);
       });
     });
   });
@@ -52,8 +52,8 @@ void swiglu_backward(DType type, void* d_gate_up, const void* d_out, const void*
       const T* gate_row = static_cast<const T*>(gate_up) + row * 2 * width;
       for_vectors(0, width, [&](std::int64_t i, auto extent) {
         const SwigluSlopes slopes =
-            swiglu_slopes(load(gate_row + i, extent), load(gate_row + width + i, extent),
-                          load(d_row + i, extent));
+            swiglu_slopes<Exact>(load(gate_row + i, extent), load(gate_row + width + i, extent),
+                                 load(d_row + i, extent));
         store(d_gate + i, slopes.gate, extent);
         store(d_gate + width + i, slopes.up, extent);
       });

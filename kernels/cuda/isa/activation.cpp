@@ -2,6 +2,7 @@
 #include "common/formulas.hpp"
 #include "common/functions.hpp"
 #include "isa/launches.hpp"
+#include "isa/quick.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
@@ -17,10 +18,12 @@ struct ActivationForward {
   template <int N>
   DSTUNE_DEVICE void at(std::int64_t i) const {
     Values<N> values = x.load<N>(i);
-    for (int k = 0; k < N; ++k) {
-      values.of[k] =
-          with_function(activation, [&](auto function) { return function.value(values.of[k]); });
-    }
+    with_arithmetic(x.type, [&]<class Arithmetic>(Arithmetic) {
+      for (int k = 0; k < N; ++k) {
+        values.of[k] = with_function<Arithmetic>(
+            activation, [&](auto function) { return function.value(values.of[k]); });
+      }
+    });
     out.store(i, values);
   }
 };
@@ -37,10 +40,12 @@ struct ActivationBackward {
   DSTUNE_DEVICE void at(std::int64_t i) const {
     const Values<N> from = x.load<N>(i);
     Values<N> d = d_out.load<N>(i);
-    for (int k = 0; k < N; ++k) {
-      d.of[k] *=
-          with_function(activation, [&](auto function) { return function.slope(from.of[k]); });
-    }
+    with_arithmetic(x.type, [&]<class Arithmetic>(Arithmetic) {
+      for (int k = 0; k < N; ++k) {
+        d.of[k] *= with_function<Arithmetic>(
+            activation, [&](auto function) { return function.slope(from.of[k]); });
+      }
+    });
     d_x.store(i, d);
   }
 };
@@ -58,7 +63,9 @@ struct SwigluForward {
     for_row<N>(block, width, [&](std::int64_t i) {
       Values<N> gate = gate_up.load<N>(2 * row * width + i);
       const Values<N> up = gate_up.load<N>(2 * row * width + width + i);
-      for (int k = 0; k < N; ++k) gate.of[k] = swiglu(gate.of[k], up.of[k]);
+      with_arithmetic(gate_up.type, [&]<class Arithmetic>(Arithmetic) {
+        for (int k = 0; k < N; ++k) gate.of[k] = swiglu<Arithmetic>(gate.of[k], up.of[k]);
+      });
       out.store(row * width + i, gate);
     });
   }
@@ -79,11 +86,13 @@ struct SwigluBackward {
       Values<N> gate = gate_up.load<N>(at);
       Values<N> up = gate_up.load<N>(at + width);
       const Values<N> d = d_out.load<N>(row * width + i);
-      for (int k = 0; k < N; ++k) {
-        const SwigluSlopes slopes = swiglu_slopes(gate.of[k], up.of[k], d.of[k]);
-        gate.of[k] = slopes.gate;
-        up.of[k] = slopes.up;
-      }
+      with_arithmetic(gate_up.type, [&]<class Arithmetic>(Arithmetic) {
+        for (int k = 0; k < N; ++k) {
+          const SwigluSlopes slopes = swiglu_slopes<Arithmetic>(gate.of[k], up.of[k], d.of[k]);
+          gate.of[k] = slopes.gate;
+          up.of[k] = slopes.up;
+        }
+      });
       d_gate_up.store(at, gate);
       d_gate_up.store(at + width, up);
     });

@@ -30,7 +30,7 @@ class Pieces {
 template <int Chunks>
 struct AttentionForward {
   using Tile = AttentionTile<Chunks>;
-  static constexpr int min_blocks = Tile::min_blocks;
+  static constexpr int min_blocks = Chunks > 4 ? 3 : 4;
   static constexpr int rows = Tile::rows_of_warp;
 
   struct Places {

@@ -3,21 +3,10 @@
 #include "common/formulas.hpp"
 #include "common/functions.hpp"
 #include "isa/launches.hpp"
+#include "isa/quick.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
-
-/// e^x of what is not positive. A GPU has an instruction for powers of two, exact to about 22 bits:
-/// a row's sums and its gradient need no more, and exponentials are most of what is computed here.
-DSTUNE_FUNCTION float quick_exponential(float x) {
-#ifdef __CUDA_ARCH__
-  float power;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * 1.44269504F));
-  return power;
-#else
-  return exponential(x);
-#endif
-}
 
 struct CrossEntropy {
   float* losses;
