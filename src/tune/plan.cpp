@@ -100,13 +100,7 @@ ExitCode show_plan(const Preparation& ready, const JobOptions& options, Device& 
 ExitCode plan_job(const JobOptions& options) {
   return guarded([&] {
     const Topology topology = launched_topology();
-    FoundDevice found;
-    try {
-      found = find_device_of_plan(topology, options);
-    } catch (const DeviceError& error) {
-      log::error(error.what());
-      return ExitCode::no_device;
-    }
+    const FoundDevice found = find_device_of_plan(topology, options);
     const std::vector<RankDevice> devices(static_cast<std::size_t>(topology.world_size),
                                           describe(topology, found));
     if (options.verbose) log_ranks(topology, devices);

@@ -141,6 +141,9 @@ ExitCode guarded(Work&& work, std::string* reason = nullptr) {
   } catch (const UsageError& error) {
     note(error.what());
     return ExitCode::usage;
+  } catch (const DeviceError& error) {
+    note(error.what());
+    return ExitCode::no_device;
   } catch (const IoError& error) {
     note(error.what());
     return ExitCode::not_writable;

@@ -79,10 +79,9 @@ std::string missing_library() {
   return "";
 }
 
-/// Where GPUs are asked for nothing slower serves: the first rank's library that is missing.
-/// Collective over the world.
-void require_libraries(const Communicator& world, const Topology& topology,
-                       const FoundDevice& found) {
+/// FoundDevice::missing_library. Collective over the world.
+std::string missing_anywhere(const Communicator& world, const Topology& topology,
+                             const FoundDevice& found) {
   std::set<std::string> gpus;
   for (const std::string& gpu : gather_texts(world, found.gpu.uuid))
     if (!gpu.empty()) gpus.insert(gpu);
@@ -92,11 +91,12 @@ void require_libraries(const Communicator& world, const Topology& topology,
   const std::vector<std::string> all = gather_texts(world, missing);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].empty()) continue;
-    throw DeviceError(fmt::format(
+    return fmt::format(
         "--backend cuda: {} (rank {}, {}); install it, or name its folder in LD_LIBRARY_PATH; "
         "--backend auto goes on without it, slower, and says so",
-        all[rank], rank, topology.hosts[static_cast<std::size_t>(topology.node_of_rank[rank])]));
+        all[rank], rank, topology.hosts[static_cast<std::size_t>(topology.node_of_rank[rank])]);
   }
+  return "";
 }
 
 FoundDevice cpu_device(const Topology& topology) {
@@ -246,7 +246,8 @@ FoundDevice find_device(const Communicator& world, const Topology& topology,
   if (first == reasons.end()) {
     found.nccl =
         nccl::find_library(nccl::library_name, nvidia_library_folders(own_python_environment()));
-    if (options.backend == Backend::cuda) require_libraries(world, topology, found);
+    if (options.backend == Backend::cuda)
+      found.missing_library = missing_anywhere(world, topology, found);
     warn_of_cuda();
     return found;
   }

@@ -55,6 +55,9 @@ struct FoundDevice {
   std::unique_ptr<Device> device;
   CudaGpu gpu;
   nccl::FoundLibrary nccl{};  ///< of a rank with a GPU
+  /// Where GPUs are asked for: which library of those that our own step needs is missing on which
+  /// rank, the same on every rank. Empty: none.
+  std::string missing_library{};
 };
 /// Who takes no GPU.
 struct IdleRanks {
@@ -65,8 +68,7 @@ struct IdleRanks {
 };
 
 /// This rank's, of the backend or of the one that all ranks can have. A rank that trains nothing
-/// makes no context on a GPU, and needs none. Where the backend is asked for, all libraries have to
-/// be there that trainings on GPUs use. Collective over the world.
+/// makes no context on a GPU, and needs none. Collective over the world.
 /// Throws DeviceError, on every rank, with the reason of the first that has none.
 FoundDevice find_device(const Communicator& world, const Topology& topology,
                         const JobOptions& options, const IdleRanks& idle);
