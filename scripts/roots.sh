@@ -28,7 +28,8 @@ make_root() {
     say "$name needs /usr/share/keyrings/debian-archive-keyring.gpg (package debian-archive-keyring)"
     return 1
   fi
-  rm -rf "$root"
+  # What a killed debootstrap left mounted is not ours to empty.
+  rm -rf --one-file-system "$root"
   debootstrap --variant=minbase "${keyring[@]}" "--components=$components" "$suite" "$root" "$archive" \
     "/usr/share/debootstrap/scripts/$script" || return
   # A bare system has no certificates; from here on its own keys are there. Users have its updates.

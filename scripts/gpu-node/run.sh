@@ -109,6 +109,8 @@ say_left() { { (($# == 0)) || printf '%s\n' "$@"; } >"$out/left.txt.new" && mv "
 # The limit of a part, or what is left of the whole time where that is less.
 limit_now() {
   local left_s=$((total_s - (SECONDS - began_s)))
+  # No limit at all is what timeout takes 0 for.
+  ((left_s > 0)) || left_s=1
   echo $((limit_of[$1] < left_s ? limit_of[$1] : left_s))
 }
 

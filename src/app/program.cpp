@@ -69,10 +69,6 @@ bool is_launched_alone_by_mistake() {
   return tasks != nullptr && std::atoi(tasks) > 1 && is_in_step && !has_mpi_launcher;
 }
 
-std::vector<std::string> nvidia_folders() {
-  return nvidia_library_folders(own_python_environment());
-}
-
 std::string cuda_text() {
   const std::string toolkit = kernels::cuda_toolkit();
   if (toolkit.empty()) return "not built";
@@ -84,11 +80,13 @@ std::string cuda_text() {
 }
 
 std::string version_text() {
+  const std::vector<std::string> folders = nvidia_library_folders(own_python_environment());
+  kernels::set_cuda_library_folders(folders);
   return fmt::format(
       "dstune-mpi {}\nMPI: {}\nmatrix products: {}\nCPU kernels: {}\nCUDA: {}\nNCCL: {}\n",
       DSTUNE_VERSION, MpiEnvironment::library_version(), kernels::matmul_library(),
       kernels::cpu_table().name, cuda_text(),
-      nccl::find_library(nccl::library_name, nvidia_folders()).description);
+      nccl::find_library(nccl::library_name, folders).description);
 }
 
 /// What --verbose says before anything runs.
@@ -189,7 +187,6 @@ int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watc
   EarlyEnd early;
   try {
     CommandLine line = command_line_of(argc, argv);
-    kernels::set_cuda_library_folders(nvidia_folders());
     if (line.help || line.version) {
       if (is_first_process()) output() << (line.help ? help_text() : version_text());
       return printed(ExitCode::ok);

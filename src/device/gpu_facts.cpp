@@ -7,6 +7,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "dstune/base/text.hpp"
+
 namespace dstune {
 namespace {
 
@@ -57,7 +59,7 @@ std::string name_of_process(std::uint32_t number) {
   std::ifstream file("/proc/" + std::to_string(number) + "/comm");
   std::string name;
   std::getline(file, name);
-  return name;
+  return printable(name);
 }
 
 }  // namespace

@@ -104,8 +104,8 @@ Failure agree(ProcessGroup& group, const Failure& mine) {
 std::vector<std::string> share_lines(ProcessGroup& group, const std::vector<std::string>& mine) {
   constexpr std::size_t longest = 4096;
   std::string text;
-  for (const std::string& line : mine) text += (text.empty() ? "" : "\n") + printable(line);
-  if (text.size() > longest) text.resize(longest);
+  for (const std::string& line : mine)
+    if (text.size() + line.size() < longest) text += (text.empty() ? "" : "\n") + printable(line);
   // Equal texts travel once. As many bits of the hash as a double holds exactly.
   const double hash = static_cast<double>(std::hash<std::string>()(text) >> 12);
   const std::vector<double> all =

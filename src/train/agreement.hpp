@@ -45,8 +45,8 @@ Failure share_failure(ProcessGroup& group, int group_rank, const FailureCode& co
 /// One agreement on nothing else. Collective over the group.
 Failure agree(ProcessGroup& group, const Failure& mine);
 
-/// Every rank's lines, each line once, in the order of ranks; a rank's are cut where together they
-/// are longer than a few thousand characters. Collective over the group.
+/// Every rank's lines, each line once, in the order of ranks; of a rank as many as a few thousand
+/// characters hold. Collective over the group.
 std::vector<std::string> share_lines(ProcessGroup& group, const std::vector<std::string>& mine);
 
 }  // namespace dstune::train

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <mutex>
 #include <set>
 #include <thread>
 #include <vector>
@@ -110,9 +111,11 @@ class TransformerWorkload : public Workload {
  private:
   /// Says it in the log, too, the first time in the process.
   void note(const Fallback& fallback) {
+    static std::mutex mutex;
     static std::set<std::string> said;
     if (std::ranges::find(fallbacks_, fallback) != fallbacks_.end()) return;
     fallbacks_.push_back(fallback);
+    const std::lock_guard lock(mutex);
     if (said.insert(fallback.text).second)
       log::warning(fmt::format("{}: {}", *context_.experiment_name, fallback.text));
   }

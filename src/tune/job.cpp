@@ -148,9 +148,11 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
           ready = prepare_plan(decided, topology, devices, device.kernels());
           // What takes their place is slower: nobody asks for GPUs to measure that. PyTorch and
           // plug-ins bring their own.
-          if (ready.job.workload.kind == WorkloadKind::transformer &&
+          if (options.backend == Backend::cuda &&
+              ready.job.workload.kind == WorkloadKind::transformer &&
               !found.missing_library.empty())
-            throw DeviceError(found.missing_library);
+            throw DeviceError("--backend cuda: " + found.missing_library +
+                              "; --backend auto goes on without it, slower, and says so");
           take_folders(ready, decided);
           if (ready.space.is_cut_short) return end_while_planning(ready);
           if (decided.profile_path && !is_predictable(ready)) {

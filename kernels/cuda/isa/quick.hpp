@@ -20,7 +20,7 @@ DSTUNE_FUNCTION float quick_power_of_two(float x) {
 #endif
 }
 
-/// e^x.
+/// e^x, exact to 17 bits and more where |x| < 88: the product is rounded.
 DSTUNE_FUNCTION float quick_exponential(float x) {
   return quick_power_of_two(x * 1.44269504F);
 }

@@ -179,7 +179,7 @@ void LibraryAttention::add_plans(Candidates& to, const AttentionPiece& piece,
                                  std::size_t most) try {
   const OperationGraph graph = form ? attention_backward_graph(*library_, piece, *form)
                                     : attention_forward_graph(*library_, piece);
-  for (Descriptor& plan : graph.plans(context_of(gpu_.device()), max_bytes, most))
+  for (Descriptor& plan : graph.plans({context_of(gpu_.device())}, max_bytes, most))
     to.all.push_back({std::move(plan), piece, form});
 } catch (const DnnRefusal& refusal) {
   throw_if_out_of_memory(gpu_, refusal.status);

@@ -148,7 +148,7 @@ void OperationGraph::reshape(Tensor x, Tensor y) {
            {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, &tensors_[y]}});
 }
 
-std::vector<Descriptor> OperationGraph::plans(cudnnHandle_t handle,
+std::vector<Descriptor> OperationGraph::plans(const PlanTarget& target,
                                               std::int64_t max_workspace_bytes,
                                               std::size_t max_plans) const {
   Descriptor graph(library_, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
@@ -156,12 +156,15 @@ std::vector<Descriptor> OperationGraph::plans(cudnnHandle_t handle,
   for (const Descriptor& operation : operations_) operations.push_back(operation.get());
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
             static_cast<std::int64_t>(operations.size()), operations.data());
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle);
+  if (target.handle != nullptr)
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, target.handle);
   graph.finalize();
 
   Descriptor advice(library_, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   advice.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   advice.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, CUDNN_HEUR_MODE_A);
+  if (target.properties != nullptr)
+    advice.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *target.properties);
   advice.finalize();
   std::vector<Descriptor> made;
   DnnRefusal last;
@@ -171,7 +174,10 @@ std::vector<Descriptor> OperationGraph::plans(cudnnHandle_t handle,
     try {
       Descriptor plan(library_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
       plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
-      plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle);
+      if (target.handle != nullptr)
+        plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, target.handle);
+      if (target.properties != nullptr)
+        plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.properties);
       plan.finalize();
       if (plan.number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) <= max_workspace_bytes)
         made.push_back(std::move(plan));

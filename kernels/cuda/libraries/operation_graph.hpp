@@ -47,6 +47,13 @@ class Descriptor {
 /// Batch, head, row, column.
 using Dimensions = std::array<std::int64_t, 4>;
 
+/// For what a graph is planned: the GPU of a handle, or one that need not be there, by its
+/// properties (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR).
+struct PlanTarget {
+  cudnnHandle_t handle = nullptr;
+  const Descriptor* properties = nullptr;
+};
+
 class OperationGraph {
  public:
   explicit OperationGraph(const DnnLibrary& library) : library_(library) {}
@@ -80,9 +87,9 @@ class OperationGraph {
   [[nodiscard]] const Dimensions& size(Tensor tensor) const { return sizes_[tensor]; }
 
   /// What executes it: the first `max_plans` of the library's configurations, in the order in
-  /// which it recommends them, that it can make for the handle's GPU; at least one. Those that need
-  /// more than `max_workspace_bytes` are left out.
-  [[nodiscard]] std::vector<Descriptor> plans(cudnnHandle_t handle,
+  /// which it recommends them, that it can make for the GPU; at least one. Those that need more
+  /// than `max_workspace_bytes` are left out.
+  [[nodiscard]] std::vector<Descriptor> plans(const PlanTarget& target,
                                               std::int64_t max_workspace_bytes,
                                               std::size_t max_plans) const;
 

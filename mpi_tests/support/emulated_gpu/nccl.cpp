@@ -44,9 +44,10 @@ dstune::DType type_of(ncclDataType_t type) {
   return type == ncclBfloat16 ? dstune::DType::bf16 : dstune::DType::f32;
 }
 
-/// Whether a variable says so.
-bool is_told_to(const char* variable) {
-  return std::getenv(variable) != nullptr;
+/// Whether the variable names this rank, or "all".
+bool refuses_capture(const ncclComm& comm) {
+  const char* const who = std::getenv("DSTUNE_EMULATED_NCCL_REFUSES_CAPTURE");
+  return who != nullptr && (std::string_view(who) == "all" || std::atoi(who) == comm.rank);
 }
 
 /// As NCCL takes it: the variable stands above what a communicator is asked to be.
@@ -64,7 +65,7 @@ bool is_captured(cudaStream_t stream) {
 
 ncclResult_t enqueue(const Comm& comm, cudaStream_t stream, Task task) {
   // A version, or a network, that can not be captured.
-  if (is_told_to("DSTUNE_EMULATED_NCCL_REFUSES_CAPTURE") && is_captured(stream))
+  if (refuses_capture(*comm) && is_captured(stream))
     return begin(comm, [] { return cudaErrorStreamCaptureUnsupported; });
   const auto use = std::make_shared<char>();
   std::erase_if(comm->uses, [](const auto& other) { return other.expired(); });

@@ -122,7 +122,8 @@ ncclResult_t begin(const Comm& comm, std::function<cudaError_t()> enqueue) {
 
 ncclResult_t look(ncclComm& comm) {
   if (comm.state == ncclComm::State::joining && have_all_joined(comm)) {
-    end_in(comm, take_bytes(comm.device, comm_bytes),
+    comm.has_connected = take_bytes(comm.device, comm_bytes);
+    end_in(comm, comm.has_connected,
            "Failed to CUDA calloc " + std::to_string(comm_bytes) + " bytes");
   } else if (comm.state == ncclComm::State::enqueuing && comm.is_enqueued) {
     comm.enqueuing.join();
@@ -150,9 +151,8 @@ ncclResult_t forget(ncclComm_t handle, bool aborts) {
   cudaSetDevice(comm->device);
   comm->is_aborted = aborts;
   if (comm->enqueuing.joinable()) comm->enqueuing.join();
-  const bool has_connected =
-      comm->state != ncclComm::State::joining && comm->state != ncclComm::State::failed;
-  if (has_connected) {
+  // Also where a call failed since.
+  if (comm->has_connected) {
     wait_while([&] { return is_used(*comm); });
     post(comm->name("closed", comm->rank), {});
     for (int rank = 0; rank < comm->size; ++rank)

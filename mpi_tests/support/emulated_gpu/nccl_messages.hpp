@@ -26,6 +26,7 @@ struct ncclComm {
   State state = State::joining;
   std::thread enqueuing;
   std::atomic<bool> is_enqueued = false;
+  bool has_connected = false;         ///< to all ranks, which wait for one another when it goes
   cudaError_t refusal = cudaSuccess;  ///< of what was enqueued last
   int splits = 0;
   /// What it was asked for lives as long as it is not done, or in a graph.

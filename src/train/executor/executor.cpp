@@ -4,6 +4,7 @@
 
 #include "agreement.hpp"
 #include "dstune/base/error.hpp"
+#include "dstune/base/text.hpp"
 #include "executor/dispatch.hpp"
 
 namespace dstune {
@@ -91,10 +92,12 @@ class MicroSteps {
 
   /// False: no segment will be.
   bool record(std::size_t segment) {
-    // What goes may be under way.
+    // What goes may be under way, on all ranks: where one fails from here on it aborts at once.
     device_.queues().finish_all();
+    holds_on_all_ranks(true);
     recorded_[segment] = {};
     const std::optional<std::int64_t> taken_before = device_.taken_bytes();
+    train::Failure failure;
     try {
       recorded_[segment] = dispatch_.record(plan_.cycle[segment].steps);
     } catch (const CollectiveError&) {
@@ -102,14 +105,15 @@ class MicroSteps {
     } catch (const LogicError&) {
       throw;
     } catch (const std::runtime_error& error) {
-      why_not_ = error.what();
+      failure = {Status::failed, printable(error.what())};
     }
     const std::optional<std::int64_t> taken_after = device_.taken_bytes();
     if (taken_before && taken_after)
       recorded_[segment].device_bytes = std::max<std::int64_t>(0, *taken_after - *taken_before);
-    are_recorded_ = holds_on_all_ranks(why_not_.empty());
+    failure = train::agree(group_, failure);
+    are_recorded_ = !failure;
     if (are_recorded_) return true;
-    if (why_not_.empty()) why_not_ = "another rank can not capture them";
+    why_not_ = failure.reason;
     recorded_ = std::vector<Dispatch::Recorded>(plan_.cycle.size());
     // A communicator that failed carries no micro-step at all.
     if (!holds_on_all_ranks(group_.is_recordable())) group_.renew(why_not_);

@@ -70,7 +70,7 @@ std::string pcie_text(const GpuFacts& gpu) {
 }
 
 std::string nvlinks_text(const RankReport& report, const std::vector<RankReport>& all) {
-  if (!report.gpu->nvlinks) return "";
+  if (!report.gpu->nvlinks || report.device.empty()) return "";
   int most = 0;
   for (const RankReport& each : all)
     if (each.gpu && each.device == report.device)

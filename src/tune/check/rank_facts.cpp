@@ -103,11 +103,9 @@ void add_device(const Topology& topology, const FoundDevice& found, RankReport& 
   report.libraries["CUDA toolkit"] = kernels::cuda_toolkit();
   report.libraries["GPU products"] = libraries.matmul;
   report.libraries["GPU attention"] = libraries.attention;
-  // Ours serve without tensor cores: nobody trains so.
-  for (const char* const name : {"GPU products", "GPU attention"})
-    if (const std::string& version = report.libraries[name]; version.starts_with("none"))
-      report.failures.push_back(fmt::format(
-          "{}: {}; install the library, or name its folder in LD_LIBRARY_PATH", name, version));
+  // What serves in its place is slower: nobody trains so.
+  if (topology.world_rank == 0 && !found.missing_library.empty())
+    report.failures.push_back(found.missing_library);
 }
 
 }  // namespace dstune

@@ -79,6 +79,13 @@ std::string missing_library() {
   return "";
 }
 
+/// Where the user's PyTorch keeps libraries; the kernels look there, too.
+std::vector<std::string> folders_of_python() {
+  std::vector<std::string> folders = nvidia_library_folders(own_python_environment());
+  kernels::set_cuda_library_folders(folders);
+  return folders;
+}
+
 /// FoundDevice::missing_library. Collective over the world.
 std::string missing_anywhere(const Communicator& world, const Topology& topology,
                              const FoundDevice& found) {
@@ -91,10 +98,9 @@ std::string missing_anywhere(const Communicator& world, const Topology& topology
   const std::vector<std::string> all = gather_texts(world, missing);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].empty()) continue;
-    return fmt::format(
-        "--backend cuda: {} (rank {}, {}); install it, or name its folder in LD_LIBRARY_PATH; "
-        "--backend auto goes on without it, slower, and says so",
-        all[rank], rank, topology.hosts[static_cast<std::size_t>(topology.node_of_rank[rank])]);
+    return fmt::format("{} (rank {}, {}); install it, or name its folder in LD_LIBRARY_PATH",
+                       all[rank], rank,
+                       topology.hosts[static_cast<std::size_t>(topology.node_of_rank[rank])]);
   }
   return "";
 }
@@ -240,14 +246,13 @@ FoundDevice find_device(const Communicator& world, const Topology& topology,
                         const JobOptions& options, const IdleRanks& idle) {
   FoundDevice found;
   if (options.backend == Backend::cpu) return cpu_device(topology);
+  const std::vector<std::string> folders = folders_of_python();
   const std::vector<std::string> reasons =
       gather_texts(world, find_gpu(topology, options, idle, found));
   const auto first = std::ranges::find_if_not(reasons, &std::string::empty);
   if (first == reasons.end()) {
-    found.nccl =
-        nccl::find_library(nccl::library_name, nvidia_library_folders(own_python_environment()));
-    if (options.backend == Backend::cuda)
-      found.missing_library = missing_anywhere(world, topology, found);
+    found.nccl = nccl::find_library(nccl::library_name, folders);
+    found.missing_library = missing_anywhere(world, topology, found);
     warn_of_cuda();
     return found;
   }
@@ -260,6 +265,7 @@ FoundDevice find_device(const Communicator& world, const Topology& topology,
 FoundDevice find_device_of_plan(const Topology& topology, const JobOptions& options) {
   FoundDevice found;
   if (options.backend == Backend::cpu) return cpu_device(topology);
+  folders_of_python();
   const std::string reason =
       find_gpu(topology, options, {.has_coordinator = options.dedicated_coordinator}, found);
   if (!reason.empty()) return without_gpu(topology, options, reason);

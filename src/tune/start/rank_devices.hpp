@@ -54,9 +54,9 @@ void members(Archive& archive, json::Of<Archive, RankDevice>& device);
 struct FoundDevice {
   std::unique_ptr<Device> device;
   CudaGpu gpu;
-  nccl::FoundLibrary nccl{};  ///< of a rank with a GPU
-  /// Where GPUs are asked for: which library of those that our own step needs is missing on which
-  /// rank, the same on every rank. Empty: none.
+  nccl::FoundLibrary nccl{};  ///< of a job on GPUs
+  /// Which library of those that our own step uses there is missing on which rank, with a hint; the
+  /// same on every rank. Empty: none.
   std::string missing_library{};
 };
 /// Who takes no GPU.
