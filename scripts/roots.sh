@@ -28,7 +28,7 @@ make_root() {
     say "$name needs /usr/share/keyrings/debian-archive-keyring.gpg (package debian-archive-keyring)"
     return 1
   fi
-  # What a killed debootstrap left mounted is not ours to empty.
+  # A killed debootstrap may have left mounts, which are not ours to empty.
   rm -rf --one-file-system "$root"
   debootstrap --variant=minbase "${keyring[@]}" "--components=$components" "$suite" "$root" "$archive" \
     "/usr/share/debootstrap/scripts/$script" || return

@@ -45,7 +45,7 @@ DSTUNE_FUNCTION Vector exponential(Vector x) {
   return x < lowest ? Vector{} : series * factor;
 }
 
-/// What activations are computed with. A backend may have a less exact one for 16-bit storage.
+/// The arithmetic of activations. A backend may have a less exact one for 16-bit storage.
 struct Exact {
   DSTUNE_FUNCTION static Vector power(Vector x) { return exponential(x); }
   DSTUNE_FUNCTION static Vector inverse(Vector x) { return 1.0F / x; }

@@ -1,9 +1,8 @@
-// What cuDNN says of our attention on GPUs that are not there: the first plan that it makes for
-// each head size and form, by the GPUs' properties as text. It needs cuDNN 9.11 or newer, and no
-// driver.
+// Asks cuDNN for the first plan of our attention on GPUs that are not there, for each head size and
+// form, by the GPUs' properties as text. It needs cuDNN 9.11 or newer, and no GPU.
 //   cudnn_plans [WORDS OF A FORM...]
-// A cell is the plan's workspace in bytes a token, "ok" for none, or cuDNN's status. Kernels are
-// compiled, none is run. The exit code is 1 where a form has no plan on some GPU.
+// A cell is the plan's workspace in bytes a token, or cuDNN's status. Kernels are compiled, and
+// none is run. The exit code is 1 where a form has no plan on some GPU, 77 without cuDNN.
 #include <algorithm>
 #include <cstdint>
 #include <limits>

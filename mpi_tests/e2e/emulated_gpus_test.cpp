@@ -101,7 +101,7 @@ TEST_F(EmulatedGpusTest, ALibraryThatIsMissingIsNamedWhereGpusAreAskedFor) {
   const std::string old = refused(2, "DSTUNE_EMULATED_NCCL_VERSION", "21403");
   EXPECT_EQ(count_of(old, "--backend cuda: NCCL: "), 1) << old;
   EXPECT_EQ(count_of(old, "is NCCL 2.14.3, and 2.19.1 or newer is needed"), 1) << old;
-  // What does not run our own step needs none of it.
+  // A job without our own step needs none of it.
   expect_exit(job_, run(1, synthetic_space({1}, {1}), {{"DSTUNE_EMULATED_NO_CUDNN", "1"}}), 0);
   std::filesystem::remove_all(job_.folder() / results);
   // One rank has nobody to send anything to.

@@ -74,7 +74,7 @@ pack_nccl() {
 # The size of the repository's files: the node gets a copy of them.
 sources_kib() { (cd "$checkout" && git ls-files -z --cached --others --exclude-standard | { du -ck --files0-from=- 2>/dev/null || true; } | tail -n 1 | cut -f1); }
 
-# Where an owner can not be given, Python's tarfile leaves out the right to execute. A container knows 0.
+# Python's tarfile leaves out the right to execute where an owner can not be given. A container knows 0.
 ours=(--owner=0 --group=0 --numeric-owner)
 
 # pack_programs PROGRAM...: with what is in $work, as carry.tar.xz.

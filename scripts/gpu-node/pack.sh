@@ -110,7 +110,7 @@ keep_boost() {
   done
 }
 
-# What a run needs of MPI and libraries, from here into $kept. Ends where something is missing, or does
+# Puts what a run needs of MPI and libraries into $kept. Ends where something is missing, or does
 # not start.
 keep_what_runs_need() {
   local name path

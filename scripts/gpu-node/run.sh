@@ -253,7 +253,7 @@ run() {
   provide_fused_adam
   say "prepared in $((SECONDS - began_s)) s"
   while ((${#left[@]} > 0)) && (($(limit_now "${left[0]}") >= 5)); do
-    # What goes wrong around a part is no reason to leave the others.
+    # A fault around a part is no reason to leave the others.
     run_part "${left[0]}" || failures=$((failures + 1))
     left=("${left[@]:1}")
     say_left "${left[@]}"

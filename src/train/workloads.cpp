@@ -41,7 +41,7 @@ class TransformerWorkload : public Workload {
 
   void build() override {
     executor_.reset();
-    // What others fell back to is not this one's.
+    // Fallbacks of earlier experiments are not this one's.
     kernels::take_cuda_refusals();
     const CpuWorkspaces workspaces(context_.device->kernels());
     plan_ = build_step_plan(*context_.model, *context_.config, context_.group->size(),

@@ -146,7 +146,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
                 "mpirun -np 2 or more");
           }
           ready = prepare_plan(decided, topology, devices, device.kernels());
-          // What takes their place is slower: nobody asks for GPUs to measure that. PyTorch and
+          // Kernels in their place are slower: nobody asks for GPUs to measure those. PyTorch and
           // plug-ins bring their own.
           if (options.backend == Backend::cuda &&
               ready.job.workload.kind == WorkloadKind::transformer &&

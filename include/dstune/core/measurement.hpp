@@ -72,8 +72,8 @@ struct Measurement {
   std::optional<double> energy_j;
   std::map<std::string, double> overhead_s;  ///< by phase, beside the steps
   std::optional<GpuCondition> gpu;           ///< nothing on processors, and where nobody told
-  /// What was done by a slower way than is usual, on any rank: kernels of our own in a library's
-  /// place, micro-steps without graphs, transfers through the system's cache. Empty as a rule.
+  /// Slower ways than usual that any rank took: kernels of our own in a library's place,
+  /// micro-steps without graphs, transfers through the system's cache. Empty as a rule.
   std::vector<std::string> fallbacks;
   /// Why its times say nothing of a GPU for each rank, or of a training there; empty as a rule.
   std::string not_comparable;

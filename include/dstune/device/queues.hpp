@@ -85,7 +85,7 @@ class Queues {
   virtual double seconds_between(int first, int second) = 0;
   /// The used queue as libraries want it (cudaStream_t); null on a processor.
   [[nodiscard]] virtual void* native() const = 0;
-  /// What is asked for up to end_range() has this name in a profiler's picture of the thread
+  /// Requests up to end_range() have this name in a profiler's picture of the thread
   /// (NVTX). `name` ends with a 0 and lives as long as the process. Ranges may lie in one another.
   virtual void begin_range(const char* /*name*/) {}
   virtual void end_range() noexcept {}

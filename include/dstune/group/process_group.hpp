@@ -45,7 +45,7 @@ class ProcessGroup {
   /// Whether collectives that are asked for while the device's queues are recorded become part of
   /// the recording. All ranks record the same ones, or none. Local.
   [[nodiscard]] virtual bool is_recordable() const { return false; }
-  /// Where they do not. Local.
+  /// The reason where they do not. Local.
   [[nodiscard]] virtual std::string why_not_recordable() const {
     return "collectives go through the host";
   }

@@ -69,7 +69,7 @@ struct CudaLibraries {
 };
 CudaLibraries cuda_libraries();
 
-/// Where libraries are looked for behind the dynamic linker, and before the folders of the toolkit.
+/// Folders in which libraries are looked for: behind the dynamic linker, before the toolkit's.
 /// Before their first use, which is cuda_table() at the earliest.
 void set_cuda_library_folders(std::vector<std::string> folders);
 

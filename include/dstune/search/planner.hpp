@@ -27,7 +27,7 @@ struct PlannerOptions {
   std::int64_t host_memory_bytes = 0;    ///< beside it, for one rank: for what is offloaded
   /// Free bytes of the disk that a folder is on, for all ranks of a host; none: any number is.
   std::function<std::int64_t(const std::string& folder)> free_disk_bytes;
-  /// What CUDA's context and libraries have of the device beside device_memory_bytes: the target's
+  /// Bytes that CUDA's context and libraries have beside device_memory_bytes: the target's
   /// memory counts its own.
   std::int64_t context_bytes = 0;
   std::int64_t target_offset_bytes = 0;  ///< on the target's memory, as the user's own runs say

@@ -192,7 +192,7 @@ class OwnSums {
   }
 
  private:
-  /// What neighbours read lies side by side. Distances are constants, or each would be a register.
+  /// Neighbours read side by side. Distances are constants, or each would be a register.
   static DSTUNE_DEVICE int place(int kind, int i, int k) {
     return (kind * N + k) * kept * cuda::max_threads + i / N;
   }

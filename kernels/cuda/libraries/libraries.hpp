@@ -9,7 +9,7 @@
 
 namespace dstune::kernels::cuda {
 
-/// As set_cuda_library_folders() had them.
+/// The folders of set_cuda_library_folders().
 const std::vector<std::string>& library_folders();
 
 /// cuBLASLt as a table of its functions.

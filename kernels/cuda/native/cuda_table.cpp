@@ -31,7 +31,7 @@ Choice choice() {
   throw std::invalid_argument("DSTUNE_CUDA_ALGORITHMS is none of fastest, reproducible, first");
 }
 
-/// Of libraries.
+/// Folders of libraries.
 std::vector<std::string>& folders() {
   static std::vector<std::string> all;
   return all;

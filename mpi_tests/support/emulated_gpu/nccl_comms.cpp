@@ -151,7 +151,7 @@ ncclResult_t forget(ncclComm_t handle, bool aborts) {
   cudaSetDevice(comm->device);
   comm->is_aborted = aborts;
   if (comm->enqueuing.joinable()) comm->enqueuing.join();
-  // Also where a call failed since.
+  // A call may have failed since.
   if (comm->has_connected) {
     wait_while([&] { return is_used(*comm); });
     post(comm->name("closed", comm->rank), {});

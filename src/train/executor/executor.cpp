@@ -92,7 +92,7 @@ class MicroSteps {
 
   /// False: no segment will be.
   bool record(std::size_t segment) {
-    // What goes may be under way, on all ranks: where one fails from here on it aborts at once.
+    // Old recordings may be under way on any rank: one that fails from here on aborts at once.
     device_.queues().finish_all();
     holds_on_all_ranks(true);
     recorded_[segment] = {};

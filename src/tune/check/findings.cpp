@@ -54,7 +54,7 @@ std::vector<std::vector<const RankReport*>> alike(const std::vector<RankReport>&
   return found;
 }
 
-/// What holds for many ranks is said once.
+/// Says once what holds for many ranks.
 class SaidOnce {
  public:
   void add(const std::string& text, const RankReport& report) {

@@ -103,7 +103,7 @@ void add_device(const Topology& topology, const FoundDevice& found, RankReport& 
   report.libraries["CUDA toolkit"] = kernels::cuda_toolkit();
   report.libraries["GPU products"] = libraries.matmul;
   report.libraries["GPU attention"] = libraries.attention;
-  // What serves in its place is slower: nobody trains so.
+  // Kernels in its place are slower: nobody trains so.
   if (topology.world_rank == 0 && !found.missing_library.empty())
     report.failures.push_back(found.missing_library);
 }

@@ -169,7 +169,7 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
   if (has_target && ready.job.target.framework != TargetFramework::self)
     ready.target = target_constants(ready.job.target.on_gpu);
   planner.device_memory_bytes = ready.device_memory_bytes;
-  // What the user states is all that there is.
+  // A limit that the user states is all that there is.
   if (!ready.job.device_memory_bytes)
     planner.context_bytes = min_bytes(&RankDevice::context_bytes, ready.training_ranks, devices) +
                             min_bytes(&RankDevice::library_bytes, ready.training_ranks, devices);

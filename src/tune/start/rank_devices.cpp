@@ -79,7 +79,7 @@ std::string missing_library() {
   return "";
 }
 
-/// Where the user's PyTorch keeps libraries; the kernels look there, too.
+/// Folders in which the user's PyTorch keeps libraries; the kernels look there, too.
 std::vector<std::string> folders_of_python() {
   std::vector<std::string> folders = nvidia_library_folders(own_python_environment());
   kernels::set_cuda_library_folders(folders);
