@@ -4,8 +4,8 @@
     cmake --preset release -B build/syntax -DCMAKE_CXX_COMPILER=clang++-19 -DCMAKE_C_COMPILER=clang-19
     scripts/tools/check_syntax.py build/syntax
 
-Headers that the build writes are written first. Sources that need another compiler (CUDA's) are left
-out. The exit code is 0 where every source is right, else 1; what the compiler says is printed.
+Headers that the build writes are written first. Sources that it writes, and those that need another
+compiler (CUDA's), are left out. The exit code is 0 where every source is right, else 1; what the compiler says is printed.
 What most sources include is read once: clang takes it from a precompiled header, where one can be made.
 So a source that forgets to include one of these is not found here.
 """
@@ -139,6 +139,7 @@ def main():
     entries = json.loads((options.folder / "compile_commands.json").read_text())
     entries = [entry for entry in entries
                if pathlib.Path(entry["file"]).suffix in LANGUAGES and not is_for_cuda(entry)
+               and pathlib.Path(entry["directory"], entry["file"]).exists()
                and re.search(options.only, object_of(entry)) and not re.search(options.without, object_of(entry))]
     if not entries:
         sys.exit(f"{options.folder} has no source to check")
