@@ -26,7 +26,7 @@ struct DescribedGpu {
   int l2_mib, memory_gib;
 };
 
-/// By the vendor's data sheets, and CUDA's guide ("Technical Specifications per Compute
+/// Figures of the vendor's data sheets, and of CUDA's guide ("Technical Specifications per Compute
 /// Capability").
 constexpr DescribedGpu gpus[] = {{"A100", 800, 108, 2048, 32, 163 << 10, 40, 80},
                                  {"H100", 900, 132, 2048, 32, 227 << 10, 50, 80},

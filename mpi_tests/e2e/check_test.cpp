@@ -32,7 +32,7 @@ class CheckTest : public testing::Test {
     return process;
   }
 
-  /// What is known of both ranks, and why there is no more.
+  /// Expects what is known of both ranks, and why there is no more.
   static void expect_unfinished(const Ended& ended, int code, const std::string& reason) {
     const Json found = Json::parse(ended.out, nullptr, false);
     ASSERT_TRUE(found.is_object()) << ended;

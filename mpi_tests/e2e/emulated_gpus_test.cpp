@@ -26,8 +26,15 @@ class EmulatedGpusTest : public testing::Test {
     args.insert(args.end(), more_args.begin(), more_args.end());
     return job_.run({.ranks = ranks, .args = args, .environment = environment, .limit_s = 120});
   }
-  /// The same where the machine was measured before, so that a GPU's first steps are those of its
-  /// first experiment, and where an experiment is given up after 20 s.
+  /// A check on two ranks with a GPU each, as JSON.
+  Ended check() {
+    return job_.run({.ranks = 2,
+                     .args = {"check", "--backend", "cuda", "--format", "json"},
+                     .environment = {{"DSTUNE_EMULATED_GPUS", "2"}},
+                     .limit_s = 120});
+  }
+  /// The same job where the machine was measured before, so that a GPU's first steps are those of
+  /// its first experiment, and where an experiment is given up after 20 s.
   Ended run_measured(int ranks, const Json& space, const std::string& hang) {
     expect_exit(job_, run(ranks, space), 0);
     const std::string path = (job_.folder() / (results + "journal.jsonl")).string();
@@ -125,10 +132,7 @@ TEST_F(EmulatedGpusTest, TheTargetsMemoryIsThatOfAGpu) {
 }
 
 TEST_F(EmulatedGpusTest, TheCheckReplaysACollectiveOfNccl) {
-  const Ended ended = job_.run({.ranks = 2,
-                                .args = {"check", "--backend", "cuda", "--format", "json"},
-                                .environment = {{"DSTUNE_EMULATED_GPUS", "2"}},
-                                .limit_s = 120});
+  const Ended ended = check();
   const Json found = Json::parse(ended.out);
   ASSERT_EQ(found["ranks"].size(), 2U) << ended;
   for (const Json& rank : found["ranks"]) {
@@ -146,10 +150,7 @@ TEST_F(EmulatedGpusTest, TheCheckTellsWhatTheDriverKnows) {
                                .environment = {{"DSTUNE_EMULATED_GPUS", "2"}},
                                .program = {DSTUNE_E2E_HOLDER}});
   while (!job_.exists("is_held")) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  const Ended ended = job_.run({.ranks = 2,
-                                .args = {"check", "--backend", "cuda", "--format", "json"},
-                                .environment = {{"DSTUNE_EMULATED_GPUS", "2"}},
-                                .limit_s = 120});
+  const Ended ended = check();
   const Json found = Json::parse(ended.out);
   ASSERT_EQ(found["ranks"].size(), 2U) << ended;
   for (const Json& rank : found["ranks"]) {

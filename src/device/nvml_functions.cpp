@@ -51,7 +51,7 @@ class LoadedLibrary : public Library {
   int ask(Device device, Fact fact, Count& number) override {
     unsigned int first = 0, pending = 0, failed = 0, other = 0;
     int mode = 0, mode_pending = 0;
-    // By reference: the call that fills it may come behind the copy.
+    // The reference is needed: the call that fills it may come behind a copy.
     const auto tell = [&number](int result, const auto& found) {
       number = static_cast<Count>(found);
       return result;
@@ -141,8 +141,7 @@ bool find(void* library, Function& function, const char* name, std::string& miss
   return function != nullptr;
 }
 
-/// What drivers do not have from their first release on, have under names that changed, or are
-/// about to drop.
+/// Functions that came later, whose names changed, or that drivers are about to drop.
 void find_optional(void* library, Functions& functions) {
   std::string ignored;
   const auto get = [&](auto& function, const char* name) {

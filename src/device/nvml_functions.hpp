@@ -19,7 +19,7 @@ struct ProcessInfo {
   unsigned int gpu_instance, compute_instance;
 };
 
-/// As the driver's library exports them; enums are ints there.
+/// The functions that the driver's library exports; enums are ints there.
 struct Functions {
   int (*init)();
   int (*shutdown)();

@@ -6,12 +6,12 @@
 
 namespace dstune {
 
-/// As the vendor says: bf16 products (fp16 before Ampere, dense) in operations a second, memory in
-/// bytes a second.
+/// The vendor's figures: bf16 products (fp16 before Ampere, dense) in operations a second, memory
+/// in bytes a second.
 struct DevicePeaks {
   double flops = 0, memory_bytes = 0;
 };
-/// Of a device by its description or name; nothing for what is not known.
+/// The peaks of a device by its description or name; nothing for what is not known.
 [[nodiscard]] std::optional<DevicePeaks> peaks_of(const std::string& device);
 
 }  // namespace dstune

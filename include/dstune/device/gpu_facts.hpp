@@ -1,6 +1,6 @@
 #pragma once
-/// How a GPU is set up and how well it is, as its driver and CUDA tell: what a job on it should
-/// know before it begins. Local.
+/// A GPU's setup and health, as its driver and CUDA tell: a job on it should know them before it
+/// begins. Local.
 
 #include <cstdint>
 #include <map>
@@ -21,7 +21,7 @@ struct GpuProcess {
 };
 
 /// Nothing stands for what is not known: nobody tells, or the driver is older than the question.
-/// Of a part of a GPU (MIG) the processes are the part's, and all else is the whole GPU's.
+/// The processes on a part of a GPU (MIG) are the part's, and all else is the whole GPU's.
 struct GpuFacts {
   std::string uuid{};  ///< "": the rank has no GPU
   std::optional<bool> is_instance{}, has_mig{};
@@ -41,7 +41,7 @@ struct GpuFacts {
   std::optional<int> runtime_cuda{};    ///< what this program was built with
 };
 
-/// What does not change while it works, and who computes there. `uuid` is as CUDA has it, of a
+/// Facts that do not change while it works, and who computes there. `uuid` is as CUDA has it, of a
 /// whole GPU or of a part. Nothing is known without a library.
 [[nodiscard]] GpuFacts facts_of_gpu(const std::shared_ptr<nvml::Library>& library,
                                     const std::string& uuid);

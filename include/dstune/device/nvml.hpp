@@ -16,8 +16,8 @@ namespace dstune::nvml {
 struct Opaque;
 using Device = Opaque*;  ///< nvmlDevice_t
 
-/// What a GPU tells by one number. Where two values are told, now and from the next reset on, it is
-/// the first.
+/// A fact that a GPU tells by one number. The value of now counts, where it also tells that from
+/// the next reset on.
 enum class Fact {
   is_instance,  ///< 1: it is a part of a GPU (MIG)
   mig_mode,     ///< 1: it is cut into parts

@@ -18,8 +18,8 @@ class Watchdog;
 /// verbose. Collective over the world. Throws MpiError.
 ExitCode check_machine(const JobOptions& options, bool thread_multiple, Watchdog& watchdog);
 
-/// What rank 0 prints where the check ends before check_machine(): nothing but with
-/// `options.json_output`. Local.
+/// Prints, as rank 0, that a check ended before check_machine(); with `options.json_output` alone.
+/// Local.
 void print_unfinished_check(const JobOptions& options, ExitCode code, const std::string& reason);
 
 }  // namespace dstune

@@ -45,7 +45,7 @@ class Watchdog {
   void set_exit_status_path(const std::string& path);
   /// Rank 0 calls it where it has to leave before there is such a path. On another thread.
   void set_early_end(std::function<void(int exit_code, const std::string& reason)> early_end);
-  /// From here on this is a check: the loss of any rank ends it with 6, from rank 0 where that is
+  /// This is a check from here on: the loss of any rank ends it with 6, from rank 0 where that is
   /// there, and there is nothing to resume.
   void begin_check();
   /// From here on signals to stop are counted, and the loss of a rank other than 0 ends nothing.

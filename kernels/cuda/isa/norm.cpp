@@ -180,7 +180,7 @@ class OwnSums {
   DSTUNE_DEVICE explicit OwnSums(const Block& block)
       : shared_(block.shared<float>(reduction_bytes)) {}
 
-  /// Of the pack that begins at column i.
+  /// The sums of the pack that begins at column i.
   DSTUNE_DEVICE Values<N> at(int kind, int i) const {
     Values<N> sums = of_kinds_[kind];
     for (int k = 0; k < N && are_shared; ++k) sums.of[k] = shared_[place(kind, i, k)];

@@ -92,7 +92,7 @@ double sort_by_time(Gpu& gpu, std::vector<Candidate>& candidates, Execute&& exec
 
 /// Notes it, each time that it happens.
 void note_refusal(const std::string& what);
-/// What was noted since the last call, each once, in order.
+/// The notes since the last call, each once, in order.
 std::vector<std::string> take_refusals();
 
 /// Throws CudaOutOfMemory where a status says, or may hide, that the GPU's memory is used up. Our

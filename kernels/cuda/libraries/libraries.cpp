@@ -10,8 +10,8 @@ namespace {
 /// Stays loaded.
 class SharedLibrary {
  public:
-  /// As the dynamic linker finds it, else in library_folders(), else in the folders of the toolkit
-  /// and of cuDNN that this was built with. std::runtime_error with the linker's words.
+  /// The dynamic linker's, else one in library_folders(), else in the folders of the toolkit and of
+  /// cuDNN that this was built with. std::runtime_error with the linker's words.
   explicit SharedLibrary(const std::string& name)
       : name_(name), library_(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
     if (library_ != nullptr) return;

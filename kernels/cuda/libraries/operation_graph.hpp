@@ -47,7 +47,7 @@ class Descriptor {
 /// Batch, head, row, column.
 using Dimensions = std::array<std::int64_t, 4>;
 
-/// For what a graph is planned: the GPU of a handle, or one that need not be there, by its
+/// The GPU that a graph is planned for: a handle's, or one that need not be there, by its
 /// properties (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR).
 struct PlanTarget {
   cudnnHandle_t handle = nullptr;

@@ -101,7 +101,7 @@ std::map<int, std::size_t> held_by_process(int gpu) {
   return found;
 }
 
-/// By all processes.
+/// All processes count.
 std::size_t held_bytes(int gpu) {
   std::size_t sum = 0;
   for (const auto& [process, bytes] : held_by_process(gpu)) sum += bytes;

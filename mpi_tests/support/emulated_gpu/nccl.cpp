@@ -50,7 +50,7 @@ bool refuses_capture(const ncclComm& comm) {
   return who != nullptr && (std::string_view(who) == "all" || std::atoi(who) == comm.rank);
 }
 
-/// As NCCL takes it: the variable stands above what a communicator is asked to be.
+/// The variable stands above what a communicator is asked to be, as in NCCL.
 bool is_blocking(const ncclConfig_t* config) {
   const char* const all = std::getenv("NCCL_COMM_BLOCKING");
   if (all != nullptr) return std::string_view(all) != "0";

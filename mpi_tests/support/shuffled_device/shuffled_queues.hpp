@@ -62,7 +62,7 @@ class ShuffledQueues : public Queues, private Recorder {
   [[nodiscard]] std::int64_t host_waits() const { return host_waits_; }
   /// From now on no recording comes to its end.
   void refuse_recordings() { refuses_ = true; }
-  /// Of all ranges, and how many have not ended.
+  /// The names of all ranges, and how many have not ended.
   [[nodiscard]] const std::set<std::string>& names() const { return names_; }
   [[nodiscard]] int open_ranges() const { return open_ranges_; }
   /// Recordings that were made, and how often one was asked for.

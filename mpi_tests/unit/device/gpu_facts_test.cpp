@@ -164,7 +164,7 @@ TEST(NvmlFunctionsTest, EachQuestionHasItsFunction) {
     *is_active = link == 2 ? 0 : 1;
     return link < links ? 0 : 2;
   };
-  // Of one that came while the list was asked for there is no place in it at first.
+  // The list has no place at first for one that came while it was asked for.
   functions.processes = [](nvml::Device, unsigned int* count, nvml::ProcessInfo* infos) {
     static unsigned int there = 0;
     const unsigned int places = *count;

@@ -10,7 +10,7 @@
 
 namespace dstune::cuda {
 
-/// As find_cuda_gpu and cuda_peers, of any runtime. What fails is forgotten.
+/// find_cuda_gpu and cuda_peers for any runtime. Errors are forgotten.
 std::optional<CudaGpu> find_gpu(Runtime& runtime, int rank_of_node);
 std::map<std::string, bool> find_peers(Runtime& runtime, int number);
 

@@ -16,7 +16,7 @@ constexpr int queue_of(Stream stream) {
 }
 static_assert(queue_of(Stream::compute) == 0 && queue_of(Stream::gather) == 2);
 
-/// What is asked of the queues while it lives, for profilers.
+/// Names for profilers what is asked of the queues while it lives.
 class NamedRange {
  public:
   NamedRange(Queues& queues, std::string_view name) : queues_(queues) {

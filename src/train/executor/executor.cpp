@@ -82,9 +82,9 @@ class MicroSteps {
   bool are_recorded() {
     if (!device_.is_asynchronous()) return false;
     if (!is_agreed_) {
-      are_recorded_ = holds_on_all_ranks(can_be_recorded() && group_.is_recordable());
-      if (!are_recorded_ && can_be_recorded() && !group_.is_recordable())
-        why_not_ = group_.why_not_recordable();
+      const bool is_possible = can_be_recorded();
+      if (is_possible && !group_.is_recordable()) why_not_ = group_.why_not_recordable();
+      are_recorded_ = holds_on_all_ranks(is_possible && why_not_.empty());
     }
     is_agreed_ = true;
     return are_recorded_;

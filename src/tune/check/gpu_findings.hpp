@@ -1,5 +1,5 @@
 #pragma once
-/// What the facts of a rank's GPU say against a job on it, and what to do. Knows no MPI. Local.
+/// Objections to a job by the facts of a rank's GPU, and what to do. Knows no MPI. Local.
 
 #include <string>
 #include <vector>
@@ -12,10 +12,10 @@ namespace dstune {
 /// them: whether a GPU is shared depends on the others.
 [[nodiscard]] std::vector<std::string> failures_of_gpu(const RankReport& report,
                                                        const std::vector<RankReport>& all);
-/// What else is worth a look.
+/// Other things that are worth a look.
 [[nodiscard]] std::vector<std::string> notes_of_gpu(const RankReport& report,
                                                     const std::vector<RankReport>& all);
-/// What lowered its GPU's clock behind the products; "" where nothing did, or nobody tells.
+/// Reasons that lowered its GPU's clock behind the products; "" where nothing did, or nobody tells.
 [[nodiscard]] std::string throttled_by(const RankReport& report);
 /// "12.4" of 12040
 [[nodiscard]] std::string cuda_version_text(int version);

@@ -1,5 +1,5 @@
 #pragma once
-/// What a rank has, before it measures anything.
+/// A rank's facts, before it measures anything.
 
 #include <memory>
 

@@ -1,5 +1,5 @@
 #pragma once
-/// What rank 0 tells of a check that does not come to its end. By any thread. Local.
+/// Rank 0's words on a check that does not come to its end. Any thread may call. Local.
 
 #include <atomic>
 #include <condition_variable>
@@ -19,10 +19,10 @@ class Unfinished {
  public:
   explicit Unfinished(bool json) : is_json_(json) {}
 
-  /// What is under way. A literal.
+  /// The phase that is under way, as a literal.
   void set_phase(const char* phase) { phase_ = phase; }
   [[nodiscard]] const char* phase() const { return phase_; }
-  /// In place of what the rank reported before.
+  /// Replaces what the rank reported before.
   void keep(const RankReport& report);
   /// The check says itself how it ended.
   void finish();

@@ -55,7 +55,7 @@ struct FoundDevice {
   std::unique_ptr<Device> device;
   CudaGpu gpu;
   nccl::FoundLibrary nccl{};  ///< of a job on GPUs
-  /// Which library of those that our own step uses there is missing on which rank, with a hint; the
+  /// The first library missing on any rank of those that our own step uses there, with a hint; the
   /// same on every rank. Empty: none.
   std::string missing_library{};
 };
