@@ -17,6 +17,7 @@
 #include "dstune/report/folder_lock.hpp"
 #include "dstune/report/journal.hpp"
 #include "dstune/report/results.hpp"
+#include "dstune/report/verify_script.hpp"
 #include "parts.hpp"
 
 namespace dstune {

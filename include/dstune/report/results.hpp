@@ -15,7 +15,7 @@
 #include "dstune/core/experiment.hpp"
 #include "dstune/ranking/answer.hpp"
 #include "dstune/report/chosen_folders.hpp"
-#include "dstune/report/launch_line.hpp"
+#include "dstune/core/launch_line.hpp"
 
 namespace dstune {
 

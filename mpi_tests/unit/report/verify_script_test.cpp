@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "dstune/report/launch_line.hpp"
+#include "dstune/report/verify_script.hpp"
 #include "samples.hpp"
 
 namespace dstune {

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "dstune/base/error.hpp"
-#include "dstune/report/launch_line.hpp"
+#include "dstune/report/verify_script.hpp"
 #include "embedded/verify.hpp"
 #include "parts.hpp"
 

@@ -10,7 +10,7 @@
 
 #include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
-#include "dstune/report/launch_line.hpp"
+#include "dstune/core/launch_line.hpp"
 #include "start/preparation.hpp"
 #include "waiting.hpp"
 

@@ -7,7 +7,7 @@
 #include "dstune/core/interval.hpp"
 #include "dstune/core/job.hpp"
 #include "dstune/plan/memory.hpp"
-#include "dstune/report/launch_line.hpp"
+#include "dstune/core/launch_line.hpp"
 #include "dstune/train/workload.hpp"
 #include "start/preparation.hpp"
 

@@ -1,4 +1,4 @@
-#include "commands/training_command.hpp"
+#include "command/training_command.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "dstune/report/launch_line.hpp"
+#include "dstune/core/launch_line.hpp"
 
 namespace dstune {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "commands/shell_words.hpp"
+#include "command/shell_words.hpp"
 
 namespace dstune {
 

@@ -1,6 +1,6 @@
 #pragma once
-/// The command with which the user starts the real training, and batch scripts that check an answer
-/// with it in DeepSpeed itself. The program writes them and starts nothing. Local.
+/// The command with which the user starts the real training: its place for the configuration, and
+/// the line that starts the training with a tuned one. The program starts nothing. Local.
 
 #include <optional>
 #include <string>
@@ -57,28 +57,5 @@ std::optional<ScriptCommand> script_command(const std::string& training_command,
 
 /// The line for those who gave no command, with `your_training_script.py` in the script's place.
 std::string placeholder_launch_line(const std::string& config_path, const GroupShape& shape);
-
-enum class BatchSystem { slurm, pbs };
-
-/// What a script runs, one after the other, and with what.
-struct VerificationJob {
-  struct Run {
-    const Experiment* experiment;
-    std::string why;  ///< in words, for the script's reader: "best here", "your own configuration"
-  };
-  std::vector<Run> runs;                        ///< at least one; names are unique
-  std::string folder;                           ///< for the results, absolute: folder/<name>/
-  std::string script_path;                      ///< absolute: how the user is told to submit it
-  std::optional<std::string> training_command;  ///< absent: the script asks for it
-  ArgMappings arg_mappings;
-};
-
-/// What DeepSpeed is given: the experiment's configuration with an `autotuning` section that makes
-/// any training write `metrics_path` and leave after a few steps, and with a log line of each step.
-json::Value verification_config(const Experiment& experiment, const std::string& metrics_path);
-
-/// A bash script. Each run leaves in its folder exp.json, ds_config.json, cmd.txt, log.txt,
-/// status.json and, where DeepSpeed came to an end, its metrics.json; docs/trust.md has the fields.
-std::string verify_script(const VerificationJob& job, BatchSystem system);
 
 }  // namespace dstune

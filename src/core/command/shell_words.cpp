@@ -1,4 +1,4 @@
-#include "commands/shell_words.hpp"
+#include "command/shell_words.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "dstune/report/launch_line.hpp"
+#include "dstune/core/launch_line.hpp"
 
 namespace dstune {
 

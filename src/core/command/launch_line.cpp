@@ -1,4 +1,4 @@
-#include "dstune/report/launch_line.hpp"
+#include "dstune/core/launch_line.hpp"
 
 #include <cmath>
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "commands/training_command.hpp"
+#include "command/training_command.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/base/text.hpp"
 

@@ -1,4 +1,4 @@
-#include "dstune/report/launch_line.hpp"
+#include "dstune/core/launch_line.hpp"
 
 #include <array>
 #include <cstdio>

@@ -1,0 +1,38 @@
+#pragma once
+/// Batch scripts that check an answer in DeepSpeed itself, with the user's own training. The
+/// program writes them and starts nothing. Local.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dstune/base/json.hpp"
+#include "dstune/core/experiment.hpp"
+#include "dstune/core/launch_line.hpp"
+
+namespace dstune {
+
+enum class BatchSystem { slurm, pbs };
+
+/// What a script runs, one after the other, and with what.
+struct VerificationJob {
+  struct Run {
+    const Experiment* experiment;
+    std::string why;  ///< in words, for the script's reader: "best here", "your own configuration"
+  };
+  std::vector<Run> runs;                        ///< at least one; names are unique
+  std::string folder;                           ///< for the results, absolute: folder/<name>/
+  std::string script_path;                      ///< absolute: how the user is told to submit it
+  std::optional<std::string> training_command;  ///< absent: the script asks for it
+  ArgMappings arg_mappings;
+};
+
+/// What DeepSpeed is given: the experiment's configuration with an `autotuning` section that makes
+/// any training write `metrics_path` and leave after a few steps, and with a log line of each step.
+json::Value verification_config(const Experiment& experiment, const std::string& metrics_path);
+
+/// A bash script. Each run leaves in its folder exp.json, ds_config.json, cmd.txt, log.txt,
+/// status.json and, where DeepSpeed came to an end, its metrics.json; docs/trust.md has the fields.
+std::string verify_script(const VerificationJob& job, BatchSystem system);
+
+}  // namespace dstune
