@@ -12,7 +12,7 @@ namespace dstune {
 
 namespace {
 
-const json::Value config = {
+const json::Value tuned_config = {
     {"train_micro_batch_size_per_gpu", 4},
     {"gradient_accumulation_steps", "auto"},
     {"fp16", {{"enabled", false}}},
@@ -26,7 +26,7 @@ using Mappings = std::vector<std::pair<std::string, std::string>>;
 
 std::string line(const std::string& command, const Mappings& mappings = {},
                  const std::string& path = "/r/c.json") {
-  return launch_line(command, path, config, {4, 2}, mappings);
+  return launch_line(command, path, tuned_config, {4, 2}, mappings);
 }
 
 TEST(LaunchLineTest, PutsTheConfigurationInPlaceOfTheVariable) {
