@@ -25,6 +25,7 @@ needs=(
   'Eigen|h eigen3/Eigen/Core|libeigen3-dev|eigen'
   'fmt|h fmt/core.h|libfmt-dev|fmt'
   'spdlog|h spdlog/spdlog.h|libspdlog-dev|spdlog'
+  'yaml-cpp|h yaml-cpp/yaml.h|libyaml-cpp-dev|yaml-cpp'
   'Python 3|c python3|python3|python'
   'Git|c git|git|git'
   'Google Benchmark|h benchmark/benchmark.h|libbenchmark-dev|benchmark'

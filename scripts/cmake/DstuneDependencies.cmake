@@ -15,6 +15,12 @@ if(Eigen3_VERSION VERSION_LESS 3.4)
 endif()
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
+find_package(yaml-cpp REQUIRED)
+# Its target has a name of its own since 0.8.
+if(NOT TARGET yaml-cpp::yaml-cpp)
+  add_library(yaml-cpp::yaml-cpp INTERFACE IMPORTED)
+  target_link_libraries(yaml-cpp::yaml-cpp INTERFACE yaml-cpp)
+endif()
 find_package(dnnl REQUIRED)
 
 # DSTUNE_HAS_CUDA_HEADERS: those of a new enough toolkit, of cuBLASLt and cuDNN; or the reason.

@@ -115,7 +115,7 @@ keep_boost() {
 keep_what_runs_need() {
   local name path
   keep usr/share/{openmpi,pmix,prte} etc/openmpi* etc/pmix* etc/prte*
-  keep_with_libraries usr/lib/*-linux-gnu/lib{boost_program_options,dnnl,OpenCL,fmt,spdlog}.so \
+  keep_with_libraries usr/lib/*-linux-gnu/lib{boost_program_options,dnnl,OpenCL,fmt,spdlog,yaml-cpp}.so \
     usr/lib/*-linux-gnu/openmpi/lib/libmpi.so usr/bin/{orterun,orted,prterun,prted}
   keep_plugins usr/lib/*-linux-gnu/openmpi/lib/openmpi3/*.so usr/lib/*-linux-gnu/pmix2/lib/pmix/*.so
   if ((${#missing[@]} > 0)); then

@@ -1,0 +1,27 @@
+#pragma once
+/// YAML as people write it for Python programs. Local.
+
+#include <string>
+#include <string_view>
+
+#include "dstune/base/json.hpp"
+
+namespace dstune {
+
+/// The values of a YAML file with one document; an empty one is null. Keys are texts as written.
+/// Plain words mean what they mean to PyYAML's safe_load, on which Hugging Face's tools are built:
+/// - yes, no, on, off, true, false in small, capital or first-capital letters are booleans; ~, null
+///   and nothing are null;
+/// - 1_000, 0x10, 0b11 and 010 (octal) are integers; a key `<<` takes over members that its mapping
+///   does not have itself.
+/// Where it reads a number as text, or a text as number, the file means what its writer means:
+/// - 1e-4 is a number, as in YAML 1.2;
+/// - 12:30 and 2026-01-31 are texts, and so are .inf and .nan, which JSON can not say.
+/// Anchors and aliases are values like others. Throws InputError with file and line: no file,
+/// larger than max_input_bytes, no YAML, a key given twice, nested or repeated too much, a tag that
+/// is not one of YAML's core (`!!python/…`), several documents.
+json::Value read_yaml(const std::string& path);
+/// Likewise of a text; `file` is named in errors.
+json::Value parse_yaml(std::string_view text, const std::string& file);
+
+}  // namespace dstune
