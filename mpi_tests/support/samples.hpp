@@ -122,6 +122,7 @@ struct Draft {
   std::optional<std::size_t> baseline_row{};
   std::optional<TimeCalibration> calibration{};  ///< as if the user's own runs had said so
   std::optional<TargetConstants> target{};
+  std::optional<std::int64_t> todays_batch{};
   int num_ranks = 0;
   int earlier_jobs = 0;
   double earlier_s = 0, earlier_rank_s = 0;
@@ -130,8 +131,16 @@ struct Draft {
   std::optional<double> chance_of_better{};
 
   [[nodiscard]] Scoreboard board() const {
-    Scoreboard board({metric, user_runs, memory_offset_bytes, baseline_row, target, num_ranks,
-                      earlier_jobs, earlier_s, earlier_rank_s},
+    Scoreboard board({.metric = metric,
+                      .user_runs = user_runs,
+                      .memory_offset_bytes = memory_offset_bytes,
+                      .baseline_row = baseline_row,
+                      .todays_batch = todays_batch,
+                      .target = target,
+                      .num_ranks = num_ranks,
+                      .earlier_jobs = earlier_jobs,
+                      .earlier_s = earlier_s,
+                      .earlier_rank_s = earlier_rank_s},
                      rows);
     if (calibration) board.calibrate(*calibration);
     board.join_finals(finals.finalists);

@@ -71,6 +71,14 @@ std::optional<BaselineStanding> baseline_of(const Scoreboard& board, std::size_t
   return baseline;
 }
 
+std::optional<BatchChange> batch_change_of(const Scoreboard& board, std::size_t answer) {
+  const auto& today = board.setup().todays_batch;
+  if (!today) return std::nullopt;
+  const Experiment& experiment = board.row(answer).planned.experiment;
+  const std::int64_t batch = global_batch(experiment.config, experiment.shape.size());
+  return *today == batch ? std::nullopt : std::optional(BatchChange{*today, batch});
+}
+
 /// `baseline`: a throughput, as the answer's.
 TuningCost cost_of(const Scoreboard& board, std::size_t answer,
                    const std::optional<BaselineStanding>& baseline) {
@@ -166,6 +174,7 @@ std::optional<Recommendation> recommendation_of(const Scoreboard& board) {
   }
   result.chance_of_better = board.chance_of_better();
   result.baseline = baseline_of(board, row);
+  result.batch_change = batch_change_of(board, row);
   result.cost = cost_of(board, row, result.baseline);
   if (board.best() != row) result.ahead_here = standing_of(board, *board.best());
   result.final_rounds = num_final_rounds(board.row(row));

@@ -219,6 +219,7 @@ std::string dry_run_text(const DryRun& plan, const DryRunStyle& style) {
   std::string out;
   std::vector<std::string> sentences;
   if (!plan.deepspeed.empty()) sentences.push_back(plan.deepspeed + ".");
+  for (const std::string& line : plan.from_command) sentences.push_back(line + ".");
   for (const std::string& assumption : plan.assumptions)
     sentences.push_back("Assumed: " + assumption + ".");
   for (const std::string& sentence : sentences)
@@ -255,6 +256,7 @@ json::Value dry_run_json(const DryRun& plan) {
            {{"planned", plan.planned}, {"infeasible", plan.infeasible}, {"pruned", plan.pruned}}},
           {"expected_duration_s", finite_or_null(plan.expected_s)},
           {"deepspeed_version", plan.deepspeed_version},
+          {"from_command", plan.from_command},
           {"assumptions", plan.assumptions}};
 }
 

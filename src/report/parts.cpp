@@ -301,6 +301,17 @@ std::string undecided_text(const Recommendation& recommendation) {
   return text;
 }
 
+std::string batch_change_text(const Recommendation& recommendation) {
+  if (!recommendation.batch_change) return "";
+  const auto& [today, answer] = *recommendation.batch_change;
+  const double ratio = static_cast<double>(answer) / static_cast<double>(today);
+  return fmt::format(
+      "{} samples today, {} in the answer: a usual rule takes {:.3g} times the learning rate with "
+      "Adam (square root, arXiv:2205.10287), {:.3g} times with SGD (linear, arXiv:1706.02677); "
+      "\"global_batch\": \"keep\" in dstune keeps the batch",
+      today, answer, std::sqrt(ratio), ratio);
+}
+
 std::string gain_text(const Recommendation& recommendation) {
   if (!recommendation.baseline) return "";
   const BaselineStanding& baseline = *recommendation.baseline;

@@ -135,6 +135,9 @@ std::string probability_text(double probability);
 std::string undecided_text(const Recommendation& recommendation);
 /// The answer beside the baseline; empty where there is none.
 std::string gain_text(const Recommendation& recommendation);
+/// "64 samples today, 32 in the answer; …": what a user may do about it, too. Empty where the global
+/// batch stays.
+std::string batch_change_text(const Recommendation& recommendation);
 /// What the tuning took, and when it is earned back.
 std::string cost_text(const Recommendation& recommendation);
 /// How steady the machine was, and what that did to the answer; empty where nothing was compared.

@@ -203,6 +203,8 @@ void add_gain(json::Value& out, const Recommendation& recommendation) {
         finite_or_null(part_of(recommendation.baseline->value, &MetricValue::value));
     baseline["gain"] = finite_or_null(recommendation.baseline->gain);
   }
+  if (const auto& change = recommendation.batch_change)
+    out["global_batch"] = {{"today", change->today}, {"answer", change->answer}};
   out["tuning_gpu_hours"] = recommendation.cost.gpu_hours;
   out["earned_back_steps"] = finite_or_null(recommendation.cost.earned_back_steps);
   out["more_time_s"] = finite_or_null(recommendation.more_time_s);

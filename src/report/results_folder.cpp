@@ -32,7 +32,7 @@ std::string indented(const json::Value& value) {
 }
 
 /// A user's command may hold a token.
-Readers readers_of(const std::optional<std::string>& training_command) {
+Readers readers_of(const std::optional<UserCommand>& training_command) {
   return training_command ? Readers::owner : Readers::by_umask;
 }
 
@@ -217,16 +217,15 @@ void ResultsFolder::write_memory(const std::string& name, const MemoryTimeline& 
 }
 
 void ResultsFolder::write_optimal(const Recommendation& recommendation,
-                                  const std::optional<std::string>& training_command,
-                                  const ArgMappings& arg_mappings) {
+                                  const std::optional<UserCommand>& training_command) {
   const Experiment& experiment = recommendation.standing.row->record->experiment;
   const json::Value ds_config = without_tuning(experiment.ds_config);
   const std::string config_path = file(file_name::optimal_config);
   const std::string shown_path = absolute_path(config_path);
-  const std::string command =
-      training_command
-          ? launch_line(*training_command, shown_path, ds_config, experiment.shape, arg_mappings)
-          : placeholder_launch_line(shown_path, experiment.shape);
+  const std::string command = training_command
+                                  ? launch_line(*training_command, shown_path, ds_config,
+                                                experiment.config.recompute, experiment.shape)
+                                  : placeholder_launch_line(shown_path, experiment.shape);
   write(file_name::optimal_config, indented(ds_config));
   const Readers readers = readers_of(training_command);
   write(file_name::optimal_command, command + "\n", readers);
@@ -237,8 +236,7 @@ void ResultsFolder::write_optimal(const Recommendation& recommendation,
 }
 
 void ResultsFolder::write_verification(const Recommendation& recommendation,
-                                       const std::optional<std::string>& training_command,
-                                       const ArgMappings& arg_mappings) {
+                                       const std::optional<UserCommand>& training_command) {
   VerificationJob job;
   for (const ToVerify& run : recommendation.to_verify)
     job.runs.push_back(
@@ -248,7 +246,6 @@ void ResultsFolder::write_verification(const Recommendation& recommendation,
                              : "Your own configuration: the first candidate of every list."});
   job.folder = absolute_path(file(file_name::verification));
   job.training_command = training_command;
-  job.arg_mappings = arg_mappings;
   const auto write_script = [&](std::string_view name, BatchSystem system) {
     job.script_path = absolute_path(file(name));
     write(name, verify_script(job, system), readers_of(training_command));

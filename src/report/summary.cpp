@@ -241,6 +241,7 @@ std::string headline_text(const Answer& answer, const std::string& results_dir) 
   const Recommendation& recommendation = *answer.recommendation;
   const MetricValue& value = *recommendation.standing.reported;
   const std::string gain = gain_text(recommendation);
+  const std::string batch = batch_change_text(recommendation);
   const std::string speed =
       fmt::format("{} {}", value_text(value, answer.metric),
                   recommendation.standing.target ? "expected in your training"
@@ -255,13 +256,14 @@ std::string headline_text(const Answer& answer, const std::string& results_dir) 
   return fmt::format(
       "Best: {} ({})\n"
       "{}: {}; the best of what was measured {}{}\n"
+      "{}"
       "Gain: {}\n"
       "Cost: {}\n"
       "Files: {}: ds_config_optimal.json, cmd_optimal.txt, report.html\n",
       recommendation.standing.row->planned.experiment.name, recommendation.label,
       capitalised(to_text(answer.metric)), speed, probability_text(recommendation.probability_best),
-      elsewhere, gain.empty() ? "there is no baseline" : gain, cost_text(recommendation),
-      results_dir);
+      elsewhere, batch.empty() ? "" : fmt::format("Global batch: {}\n", batch),
+      gain.empty() ? "there is no baseline" : gain, cost_text(recommendation), results_dir);
 }
 
 std::string summary_text(const Answer& answer) {

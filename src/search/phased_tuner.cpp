@@ -30,10 +30,11 @@ struct Stage {
 std::vector<Stage> stages_of(const PlannedSpace& space) {
   std::map<std::pair<GroupShape, int>, std::map<std::uint64_t, Chain>> chains;
   for (const std::size_t index : planned_members(space)) {
-    const auto& [planned, chain] = space.members[index];
-    const Experiment& experiment = planned.experiment;
-    chains[{experiment.shape, experiment.config.zero_stage}][chain.value_or(index)].push_back(
-        index);
+    const PlannedMember& member = space.members[index];
+    const Experiment& experiment = member.planned.experiment;
+    chains[{experiment.shape, experiment.config.zero_stage}]
+          [member.micro_batch_chain.value_or(index)]
+              .push_back(index);
   }
   std::vector<Stage> stages;
   for (auto& [key, of_stage] : chains) {

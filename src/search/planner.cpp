@@ -1,7 +1,6 @@
 #include "dstune/search/planner.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <map>
 #include <random>
@@ -137,32 +136,64 @@ Selection select_some(const JobSpec& job, const SearchSpace& space, const Planne
   return selection;
 }
 
-/// The micro-batch that the training command states, by the flag that arg_mappings names or else by
-/// that of Hugging Face's Trainer. Nothing where it states no number.
-std::optional<std::int64_t> size_of_command(const JobSpec& job) {
-  if (!job.training_command) return std::nullopt;
-  std::string flag = "--per_device_train_batch_size";
-  for (const auto& [key, of_key] : job.tuning.arg_mappings)
-    if (key == "train_micro_batch_size_per_gpu") flag = of_key;
-  std::vector<std::string_view> words;
-  for (const std::string_view line : lines_of(*job.training_command))
-    for (const std::string_view word : split(line, ' '))
-      if (const auto bare = trimmed(word, " \t\r\"'"); !bare.empty()) words.push_back(bare);
-  std::optional<std::int64_t> size;
-  for (std::size_t place = 0; place < words.size(); ++place) {
-    std::string_view text;
-    if (words[place] == flag && place + 1 < words.size())
-      text = words[place + 1];
-    else if (words[place].size() > flag.size() && words[place].starts_with(flag) &&
-             words[place][flag.size()] == '=')
-      text = words[place].substr(flag.size() + 1);
-    std::int64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    // The last one counts, as for argparse.
-    if (!text.empty() && error == std::errc() && end == text.data() + text.size() && number > 0)
-      size = number;
+/// Whether a member does what the training command trains today, as far as that is known. A size
+/// that is searched is chosen later.
+bool is_of_today(const JobSpec& job, const Experiment& experiment, bool is_searched) {
+  const TrainingConfig& config = experiment.config;
+  if (!job.todays_batch) return false;
+  const TodaysBatch& today = *job.todays_batch;
+  const bool has_size = is_searched || config.micro_batch == today.micro_batch;
+  // Where the global batch is written, or kept, accumulation follows from the others.
+  const auto total = job.ds_config.find("train_batch_size");
+  const bool has_steps = config.accumulation_steps == today.accumulation_steps ||
+                         (total != job.ds_config.end() && total->is_number());
+  return has_size && has_steps &&
+         config.precision == job.command.precision.value_or(config.precision) &&
+         (!job.command.recompute ||
+          (config.recompute == Recompute::none) == !*job.command.recompute);
+}
+
+/// A ZeRO stage on groups of one shape: DeepSpeed's autotuner looks for sizes of each.
+using StageOfShape = std::pair<GroupShape, int>;
+StageOfShape stage_of(const PlannedMember& member) {
+  const Experiment& experiment = member.planned.experiment;
+  return {experiment.shape, experiment.config.zero_stage};
+}
+
+/// Where the config's own micro-batch fits, smaller ones are out; where nothing is planned, its run
+/// will tell. Says where smaller ones take its place.
+void settle_smaller_sizes(const JobSpec& job, PlannedSpace& planned) {
+  std::map<StageOfShape, bool> fits;
+  for (const PlannedMember& member : planned.members)
+    if (member.planned.status != PlanStatus::pruned)
+      fits[stage_of(member)] |=
+          !member.is_below_lowest && member.planned.status == PlanStatus::planned;
+  std::set<int> stages;
+  for (PlannedMember& member : planned.members) {
+    if (!member.is_below_lowest || member.planned.status == PlanStatus::pruned) continue;
+    if (fits[stage_of(member)] && !planned.is_unplanned) {
+      if (member.planned.status == PlanStatus::planned) {
+        --planned.planned;
+        ++planned.pruned;
+      } else {
+        --planned.infeasible;
+        ++planned.pruned;
+      }
+      member.planned.status = PlanStatus::pruned;
+      member.planned.reason =
+          fmt::format("the config asks for a micro-batch of {} or more, of which one fits",
+                      *lowest_micro_batch(job));
+    } else if (!planned.is_unplanned) {
+      if (member.planned.status == PlanStatus::planned)
+        stages.insert(member.planned.experiment.config.zero_stage);
+      member.is_below_lowest = false;
+    }
   }
-  return size;
+  if (!stages.empty())
+    planned.warnings.push_back(fmt::format(
+        "/train_micro_batch_size_per_gpu: no size from {} on fits at stage {}: smaller ones are "
+        "tried there, as DeepSpeed's autotuner does",
+        *lowest_micro_batch(job), fmt::join(stages, ", ")));
 }
 
 /// Of the sizes of the baseline's configuration that are planned the largest that is at most
@@ -195,24 +226,29 @@ void keep_within_cap(PlannedSpace& planned, std::size_t baseline) {
   std::swap(kept.reason, last->planned.reason);
 }
 
-/// `number`: of the member that is first in the space's order among those that can run.
-void settle_baseline(const JobSpec& job, std::uint64_t number, PlannedSpace& planned) {
-  const auto micro_batch = job.ds_config.find("train_micro_batch_size_per_gpu");
-  const bool has_lowest = micro_batch != job.ds_config.end() && micro_batch->is_number();
-  if (!planned.baseline) {
-    // An integer looks like one candidate among many, and is the one that rules them out.
-    if (has_lowest && planned.planned == 0 && planned.infeasible > 0)
-      planned.warnings.push_back(fmt::format(
-          "/train_micro_batch_size_per_gpu: no size from {} on fits, and the search takes none "
-          "below an integer: take \"auto\", or a smaller one",
-          micro_batch->get<std::int64_t>()));
-    return;
-  }
+/// Where a member that can run stands: what the command trains comes first, then the space's order.
+struct BaselinePlace {
+  bool is_other_than_today = true;
+  std::uint64_t number = 0;
+  std::size_t member = 0;
+  auto operator<=>(const BaselinePlace&) const = default;
+};
+
+void settle_baseline(const JobSpec& job, std::vector<BaselinePlace> places, PlannedSpace& planned) {
+  // The config's own micro-batch comes before those that may take its place.
+  std::erase_if(places, [&](const BaselinePlace& place) {
+    return planned.members[place.member].is_below_lowest;
+  });
+  if (places.empty()) return;
+  const BaselinePlace first = std::ranges::min(places);
+  planned.baseline = first.member;
+  const std::uint64_t number = first.is_other_than_today ? first.number : 0;
+  const bool has_lowest = lowest_micro_batch(job).has_value();
   if (planned.members[*planned.baseline].micro_batch_chain && !has_lowest) {
     // The smallest stays: it runs soon, and nowhere near the edge of memory.
-    const auto own_size = size_of_command(job);
-    if (own_size) planned.baseline = member_with_size(planned, *own_size);
-    planned.baseline_grows = planned.is_unplanned && !own_size;
+    if (job.todays_batch)
+      planned.baseline = member_with_size(planned, job.todays_batch->micro_batch);
+    planned.baseline_grows = planned.is_unplanned && !job.todays_batch;
   }
   keep_within_cap(planned, *planned.baseline);
   if (number > 0)
@@ -223,6 +259,22 @@ void settle_baseline(const JobSpec& job, std::uint64_t number, PlannedSpace& pla
 }
 
 }  // namespace
+
+bool needs_smaller_sizes(const JobSpec& job, const PlannedSpace& space) {
+  const auto lowest = lowest_micro_batch(job);
+  if (!lowest || *lowest <= job.tuning.min_train_micro_batch_size_per_gpu ||
+      job.has_smaller_sizes || space.is_cut_short)
+    return false;
+  if (space.is_unplanned) return true;
+  std::map<StageOfShape, std::pair<bool, bool>> found;  // something fits; something does not
+  for (const PlannedMember& member : space.members) {
+    auto& [fits, does_not] = found[stage_of(member)];
+    fits = fits || member.planned.status == PlanStatus::planned;
+    does_not = does_not || member.planned.status == PlanStatus::infeasible;
+  }
+  return std::ranges::any_of(
+      found, [](const auto& stage) { return !stage.second.first && stage.second.second; });
+}
 
 PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
                         const WorkspaceSizes& workspaces, const PlannerOptions& options) {
@@ -238,7 +290,7 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
   auto trials_left =
       job.tuning.num_trials ? static_cast<std::uint64_t>(*job.tuning.num_trials) : UINT64_MAX;
   std::uint64_t num_live = selection.other_live;
-  std::uint64_t own_number = UINT64_MAX;
+  std::vector<BaselinePlace> places;  // of each that can run, whatever the cap
   for (const Member& member : selection.members) {
     if (is_time_over(options)) {
       planned.is_cut_short = true;
@@ -252,21 +304,24 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
     PlannedMember next;
     next.micro_batch_chain = member.micro_batch_chain;
     next.planned.experiment = space.experiment(member);
+    next.is_below_lowest =
+        job.has_smaller_sizes && member.config.micro_batch < *lowest_micro_batch(job);
     if (member.is_pruned) {
       next.planned.status = PlanStatus::pruned;
       next.planned.reason = member.reason;
     } else {
       decide_feasibility(job, options, predictor, next.planned);
     }
-    if (next.planned.status == PlanStatus::planned && member.number < own_number) {
-      own_number = member.number;
-      planned.baseline = planned.members.size();
-    }
+    if (next.planned.status == PlanStatus::planned)
+      places.push_back(
+          {!is_of_today(job, next.planned.experiment, member.micro_batch_chain.has_value()),
+           member.number, planned.members.size()});
     apply_cap(job.tuning, options, trials_left, next);
     count(planned, next.planned.status);
     planned.members.push_back(std::move(next));
   }
-  settle_baseline(job, own_number, planned);
+  if (job.has_smaller_sizes) settle_smaller_sizes(job, planned);
+  settle_baseline(job, places, planned);
   const auto kept = std::min(num_live, trials_left);
   planned.planned += kept;
   planned.pruned += selection.other_pruned + num_live - kept;

@@ -155,7 +155,10 @@ class BaselineFirst : public Tuner {
   [[nodiscard]] std::optional<double> chance_of_better() const override {
     return tuner_->chance_of_better();
   }
-  [[nodiscard]] std::optional<std::size_t> baseline() const override { return compared_with_; }
+  [[nodiscard]] std::optional<std::size_t> baseline() const override {
+    return tuner_->baseline().value_or(compared_with_);
+  }
+  [[nodiscard]] std::vector<std::string> notes() const override { return tuner_->notes(); }
 
  private:
   /// What users reach for first is the largest size that runs.
@@ -177,6 +180,15 @@ class BaselineFirst : public Tuner {
   bool is_running_ = true;  ///< or waits to be
 };
 
+std::unique_ptr<Tuner> make_searching_tuner(const std::string& type, const PlannedSpace& space,
+                                            const TuningOptions& options) {
+  const bool may_fall = std::ranges::any_of(space.members, &PlannedMember::is_below_lowest);
+  return may_fall ? make_fallback_tuner(type, space, options)
+                  : make_plain_tuner(type, space, options);
+}
+
+}  // namespace
+
 std::unique_ptr<Tuner> make_plain_tuner(const std::string& type, const PlannedSpace& space,
                                         const TuningOptions& options) {
   const bool is_size_searched = std::ranges::any_of(space.members, [](const PlannedMember& member) {
@@ -187,14 +199,12 @@ std::unique_ptr<Tuner> make_plain_tuner(const std::string& type, const PlannedSp
   return make_flat_tuner(type, space, options);
 }
 
-}  // namespace
-
 std::unique_ptr<Tuner> make_tuner(const std::string& type, const PlannedSpace& space,
                                   const TuningOptions& options) {
-  if (!space.baseline) return make_plain_tuner(type, space, options);
+  if (!space.baseline) return make_searching_tuner(type, space, options);
   TuningOptions others = options;
   if (others.num_trials) others.num_trials = std::max(1, *others.num_trials - 1);
-  return std::make_unique<BaselineFirst>(space, options, make_plain_tuner(type, space, others));
+  return std::make_unique<BaselineFirst>(space, options, make_searching_tuner(type, space, others));
 }
 
 }  // namespace dstune

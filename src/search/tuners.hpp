@@ -43,6 +43,14 @@ std::unique_ptr<Tuner> make_race_tuner(const PlannedSpace& space, const TuningOp
 /// Where sizes are searched that nobody has planned.
 std::unique_ptr<Tuner> make_growing_tuner(const PlannedSpace& space, const TuningOptions& options);
 
+/// The tuner of a space in which no member is smaller than the micro-batch that its config asks
+/// for.
+std::unique_ptr<Tuner> make_plain_tuner(const std::string& type, const PlannedSpace& space,
+                                        const TuningOptions& options);
+/// Where some are.
+std::unique_ptr<Tuner> make_fallback_tuner(const std::string& type, const PlannedSpace& space,
+                                           const TuningOptions& options);
+
 /// Without phases: every planned member as it is.
 std::unique_ptr<Tuner> make_flat_tuner(const std::string& type, const PlannedSpace& space,
                                        const TuningOptions& options);

@@ -90,6 +90,25 @@ Dimension batch_dimension(std::string_view key, const std::optional<json::Node>&
   return dimension;
 }
 
+namespace {
+
+/// Sizes above `from`, up to `end`: one by one up to 16, then by a sixteenth to an eighth, so that
+/// there are eight until they have doubled; `own` is among them.
+std::vector<std::int64_t> sizes_between(std::int64_t from, std::int64_t end, std::int64_t own) {
+  std::vector<std::int64_t> sizes;
+  auto step = std::int64_t{1};
+  for (auto size = from; size < end;) {
+    while (16 * step <= size) step *= 2;
+    const auto next = std::min(end, size + step);
+    if (size < own && own < next) sizes.push_back(own);
+    size = next;
+    sizes.push_back(size);
+  }
+  return sizes;
+}
+
+}  // namespace
+
 void fill_searched_micro_batches(const JobSpec& job, Product& product, json::Problems& problems) {
   auto& dimension = dimension_of(product, Kind::micro_batch);
   const auto lowest = size_of(dimension, 0).value();
@@ -112,13 +131,18 @@ void fill_searched_micro_batches(const JobSpec& job, Product& product, json::Pro
     for (const auto& shape : job.shapes) smallest_group = std::min(smallest_group, shape.size());
     highest = std::min(highest, *tuning.max_train_batch_size / (fewest * smallest_group));
   }
-  // One by one up to 16, then by a sixteenth to an eighth: eight sizes until they have doubled.
-  auto step = std::int64_t{1};
-  for (auto size = lowest; size < highest;) {
-    while (16 * step <= size) step *= 2;
-    size = std::min(highest, size + step);
-    add_size(dimension, job.knobs(), size, dimension.origins.front());
-  }
+  // The training command's own is among them.
+  const auto own = job.todays_batch ? job.todays_batch->micro_batch : lowest;
+  const auto add_up_to = [&](std::int64_t from, std::int64_t end) {
+    for (const auto size : sizes_between(from, end, own))
+      add_size(dimension, job.knobs(), size, dimension.origins.front());
+  };
+  add_up_to(lowest, highest);
+  const auto smallest = std::min(lowest, tuning.min_train_micro_batch_size_per_gpu);
+  if (!job.has_smaller_sizes || smallest == lowest) return;
+  // Behind the others: the first one is the config's own.
+  add_size(dimension, job.knobs(), smallest, dimension.origins.front());
+  add_up_to(smallest, lowest - 1);
 }
 
 void check_batches(const JobSpec& job, const Product& product, json::Problems& problems) {

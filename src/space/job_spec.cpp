@@ -10,6 +10,7 @@
 #include "dstune/model/module_names.hpp"
 #include "products.hpp"
 #include "sections/assumptions.hpp"
+#include "sections/command_values.hpp"
 #include "sections/sections.hpp"
 
 namespace dstune {
@@ -213,14 +214,21 @@ void decide_deepspeed(std::optional<PythonEnvironment> python, const json::Node&
     job.warnings.push_back(std::move(note));
 }
 
-void decide_sequence_length(SectionTarget& target) {
+void decide_sequence_length(const json::Node& root, SectionTarget& target) {
   JobSpec& job = *target.job;
   const auto positions = job.model.max_positions;
   job.sequence_length =
       positions > 0 ? std::min(positions, default_sequence_length) : default_sequence_length;
-  if (!target.sequence_length) return;
-  const json::Node& written = target.sequence_length->node;
-  job.sequence_length = std::get<std::int64_t>(target.sequence_length->value);
+  json::Node written = root;
+  if (target.sequence_length) {
+    written = target.sequence_length->node;
+    job.sequence_length = std::get<std::int64_t>(target.sequence_length->value);
+  } else if (job.command.sequence_length) {
+    written = root.find("dstune")->find("training_command").value();
+    job.sequence_length = *job.command.sequence_length;
+  } else {
+    return;
+  }
   if (positions > 0 && job.sequence_length > positions)
     target.problems->add(
         written.problem(fmt::format("the model has {} positions: write at most as many, not {}",
@@ -370,6 +378,12 @@ std::string deepspeed_text(const JobSpec& job) {
   return fmt::format("For DeepSpeed {} ({})", to_text(job.deepspeed_version), job.deepspeed_source);
 }
 
+std::optional<std::int64_t> lowest_micro_batch(const JobSpec& job) {
+  const auto written = job.ds_config.find("train_micro_batch_size_per_gpu");
+  const bool is_integer = written != job.ds_config.end() && written->is_number();
+  return is_integer ? std::optional(written->get<std::int64_t>()) : std::nullopt;
+}
+
 std::vector<Violation> violations_for(const JobSpec& job, const Settings& settings) {
   std::vector<Violation> violations = violations_of(settings);
   if (job.workload.takes_any_key()) std::erase_if(violations, std::mem_fn(&Violation::is_unbuilt));
@@ -418,7 +432,7 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
     job.deepspeed_version = *overrides.deepspeed_version;
     job.deepspeed_source = "--deepspeed-version";
   }
-  SectionTarget target{&job, &problems, {}, {}, {}, {}, {}};
+  SectionTarget target{&job, &problems, {}, {}, {}, {}, {}, {}};
   if (const auto section = given(root, "autotuning")) read_autotuning(*section, target);
   apply(overrides, job.tuning);
   const auto section = given(root, "dstune");
@@ -428,15 +442,18 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   const auto resources = section ? given(*section, "resources") : std::nullopt;
   decide_shapes(resources ? &*resources : nullptr, default_ranks, target);
   decide_model(overrides, root, section ? &*section : nullptr, target);
-  decide_sequence_length(target);
-  check_engine(target);
-
   job.ds_config = replaced;
   for (const char* ours : {"autotuning", "dstune"}) job.ds_config.erase(ours);
+  take_from_command(section ? &*section : nullptr, target);
+  decide_sequence_length(root, target);
+  check_engine(target);
+
   decide_deepspeed(overrides.python, section ? *section : root, target);
   decide_precision(overrides.precision, target);
   job.auto_values = auto_values(
       job.precision, is_of_trainer(job) ? std::optional(job.model.hidden_size) : std::nullopt);
+  for (const auto& [pointer, number] : job.command.numbers) job.auto_values[pointer] = number;
+  keep_global_batch(section ? &*section : nullptr, target);
   if (job.experiment_files.empty()) {
     check_automatic_precision(job, json::Node(*job.document, job.ds_config, ""), problems);
     const auto products = expand(job, problems);

@@ -67,6 +67,7 @@ ExitCode show_plan(const Preparation& ready, const JobOptions& options, Device& 
               .device_memory_bytes = ready.device_memory_bytes,
               .deepspeed = deepspeed_text(ready.job),
               .deepspeed_version = to_text(ready.job.deepspeed_version),
+              .from_command = ready.job.from_command,
               .assumptions = ready.job.assumptions};
   for (const PlannedMember& member : ready.space.members)
     plan.experiments.push_back(member.planned);

@@ -14,6 +14,16 @@ namespace dstune {
 /// Key in the DeepSpeed config → flag of the user's script.
 using ArgMappings = std::vector<std::pair<std::string, std::string>>;
 
+/// The user's training command, `dstune.training_command`, and what is known of its script.
+struct UserCommand {
+  std::string text{};          ///< as it is written
+  ArgMappings arg_mappings{};  ///< `autotuning.arg_mappings`
+  /// The script takes TrainingArguments of Hugging Face, which the Trainer compares with the
+  /// configuration.
+  bool takes_training_arguments = false;
+  bool trains_on_cpu = false;  ///< which TrainingArguments have to be told
+};
+
 /// A word as a POSIX shell takes it for itself: in single quotes where it needs them.
 std::string shell_quote(const std::string& word);
 
@@ -22,26 +32,27 @@ std::string shell_quote(const std::string& word);
 /// with `$CONFIG`.
 /// - `$CONFIG` and `${CONFIG}` become `config_path`, also inside quotes. Where neither is there,
 ///   the word after `--deepspeed_config`, or after a `--deepspeed` that names a .json file, is
-///   replaced, else `--deepspeed_config` is appended.
-/// - For each of `arg_mappings`: the key is looked up depth-first in `ds_config`; the word after
+///   replaced, else `--deepspeed_config` is appended, or `--deepspeed` for TrainingArguments.
+/// - For each of its mappings: the key is looked up depth-first in `ds_config`; the word after
 ///   the flag is replaced, or `flag value` appended. Nothing happens for a key that is not there or
 ///   is null, "", false or "auto".
+/// - Where the script takes TrainingArguments, those that must say the same as the configuration,
+///   and gradient_checkpointing, follow likewise (dstune/core/command_reading.hpp), but for keys
+///   and flags that a mapping has. On CPUs `--use_cpu True` is among them.
 /// - What is appended goes behind the last word, in front of redirections.
 /// - `--autotuning tune|run` is removed.
 /// - A command that is only a Python script is started with `deepspeed` on the group's shape; one
 ///   that starts with `deepspeed` and does not say where is given the shape.
 /// - `hostfile`, where given, is named to a `deepspeed` that names none.
 /// Throws LogicError where launch_line_violation() says something.
-std::string launch_line(const std::string& training_command, const std::string& config_path,
-                        const json::Value& ds_config, const GroupShape& shape,
-                        const ArgMappings& arg_mappings,
+std::string launch_line(const UserCommand& training_command, const std::string& config_path,
+                        const json::Value& ds_config, Recompute recompute, const GroupShape& shape,
                         const std::optional<std::string>& hostfile = std::nullopt);
 
 /// Why launch_line() can not tell where the configuration or an argument goes, with a hint; empty
 /// where it can. Without `$CONFIG` the line is one simple command: no pipe, `;`, `&`, comment,
 /// second line or text for another shell, and no substitution that may hold the place.
-[[nodiscard]] std::string launch_line_violation(const std::string& training_command,
-                                                const ArgMappings& arg_mappings);
+[[nodiscard]] std::string launch_line_violation(const UserCommand& training_command);
 
 /// The Python script of a training command, for who runs it without a launcher.
 struct ScriptCommand {

@@ -67,6 +67,13 @@ struct BaselineStanding {
   std::optional<double> gain{};
 };
 
+/// Another global batch than today's: another training, for which another learning rate may be
+/// better.
+struct BatchChange {
+  std::int64_t today = 0;   ///< samples of an optimizer step
+  std::int64_t answer = 0;  ///< likewise
+};
+
 /// The cost of the tuning, in all jobs that led to it, and when it is earned back.
 struct TuningCost {
   double gpu_hours = 0;  ///< of all ranks
@@ -93,6 +100,7 @@ struct Recommendation {
   /// What it would take to tell the first of them apart to within 1 %; nothing where it is settled.
   std::optional<double> more_time_s{};
   std::optional<BaselineStanding> baseline{};
+  std::optional<BatchChange> batch_change{};  ///< nothing where the global batch stays
   TuningCost cost{};
   std::optional<CalibrationSummary> calibration{};  ///< by the user's own runs
   /// What the target's time rests on; nothing where members are ranked by their own.

@@ -77,6 +77,8 @@ struct ScoreboardSetup {
   std::vector<UserRun> user_runs{};           ///< --calibrate
   std::int64_t memory_offset_bytes = 0;       ///< what they say about the target's memory
   std::optional<std::size_t> baseline_row{};  ///< the configuration that the user came with
+  /// Samples of an optimizer step of the user's training; nothing where nobody says it.
+  std::optional<std::int64_t> todays_batch{};
   /// Where members are ranked by the target's time; nothing: by their own.
   std::optional<TargetConstants> target{};
   int num_ranks = 0;  ///< of the job: GPUs, or groups of cores

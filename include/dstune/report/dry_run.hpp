@@ -21,6 +21,7 @@ struct DryRun {
   std::int64_t device_memory_bytes = 0;          ///< what a rank may use
   std::optional<double> expected_s{};            ///< of all planned members
   std::string deepspeed{}, deepspeed_version{};  ///< the one that will train, in words and alone
+  std::vector<std::string> from_command{};       ///< what the training command says, in words
   std::vector<std::string> assumptions{};        ///< what the document leaves open, in words
   /// For a picture below each planned member, where all is told; none where nothing is planned.
   std::function<std::optional<MemoryTimeline>(const Experiment&)> timeline = {};
@@ -34,7 +35,7 @@ struct DryRunStyle {
 std::string dry_run_text(const DryRun& plan, const DryRunStyle& style = {});
 
 /// {experiments: [{name, num_gpus, status, reason, predicted, ds_config}], counts,
-/// expected_duration_s (or null), deepspeed_version, assumptions}. `predicted`:
+/// expected_duration_s (or null), deepspeed_version, from_command, assumptions}. `predicted`:
 /// throughput, peak_memory_bytes, target_memory_bytes, categories (of the fullest rank; they add up
 /// to its peak), ranks: [{ranks: [first, last], peak_memory_bytes, categories}] for group ranks
 /// that plan alike; all null of a pruned member.

@@ -59,12 +59,10 @@ class ResultsFolder {
   void write_memory(const std::string& name, const MemoryTimeline& timeline);
   /// ds_config_optimal.json, optimal.json, cmd_optimal.txt; at each improvement. Synced.
   void write_optimal(const Recommendation& recommendation,
-                     const std::optional<std::string>& training_command,
-                     const ArgMappings& arg_mappings);
+                     const std::optional<UserCommand>& training_command);
   /// verify.sbatch and verify.pbs for what the recommendation names; with the optimum. Synced.
   void write_verification(const Recommendation& recommendation,
-                          const std::optional<std::string>& training_command,
-                          const ArgMappings& arg_mappings);
+                          const std::optional<UserCommand>& training_command);
   /// summary.txt, report.html and results.csv. Synced.
   void write_summary(const Answer& answer);
   /// environment.json, which report.html then shows, too. Synced.

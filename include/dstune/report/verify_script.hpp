@@ -23,8 +23,7 @@ struct VerificationJob {
   std::vector<Run> runs;                        ///< at least one; names are unique
   std::string folder;                           ///< for the results, absolute: folder/<name>/
   std::string script_path;                      ///< absolute: how the user is told to submit it
-  std::optional<std::string> training_command;  ///< absent: the script asks for it
-  ArgMappings arg_mappings;
+  std::optional<UserCommand> training_command;  ///< absent: the script asks for it
 };
 
 /// What DeepSpeed is given: the experiment's configuration with an `autotuning` section that makes

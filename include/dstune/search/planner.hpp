@@ -17,6 +17,8 @@ namespace dstune {
 struct PlannedMember {
   PlannedExperiment planned;
   std::optional<std::uint64_t> micro_batch_chain;  ///< as Member's
+  /// Smaller than the micro-batch that the config asks for: it runs where that one does not.
+  bool is_below_lowest = false;
 };
 
 /// Above so many members not every one is listed.
@@ -70,6 +72,11 @@ struct PlannedSpace {
 /// what there is then.
 PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
                         const WorkspaceSizes& workspaces, const PlannerOptions& options);
+
+/// Whether a micro-batch that is an integer may have to give way to smaller ones, as with
+/// DeepSpeed's autotuner: nothing is planned, or no size from it on fits at a stage on groups of a
+/// shape. Then `has_smaller_sizes` is set, and the space planned anew.
+[[nodiscard]] bool needs_smaller_sizes(const JobSpec& job, const PlannedSpace& space);
 
 /// Experiments given by --experiments files instead of the space: {name, ds_config, num_gpus,
 /// num_nodes}, other keys are not looked at. Without num_gpus and num_nodes: the job's first shape.

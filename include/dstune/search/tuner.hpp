@@ -57,6 +57,8 @@ class Tuner {
   [[nodiscard]] virtual std::optional<double> chance_of_better() const { return std::nullopt; }
   /// The member that others are compared with, by what is known now. Nothing: the space's.
   [[nodiscard]] virtual std::optional<std::size_t> baseline() const { return std::nullopt; }
+  /// What the user is told of its choices so far, in words, in order; it only grows.
+  [[nodiscard]] virtual std::vector<std::string> notes() const { return {}; }
 };
 
 /// Whichever it is: the space's baseline comes first, and counts as a trial.

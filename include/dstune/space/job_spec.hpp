@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "dstune/base/json.hpp"
+#include "dstune/core/command_reading.hpp"
 #include "dstune/core/job.hpp"
+#include "dstune/core/launch_line.hpp"
 #include "dstune/core/settings.hpp"
 #include "dstune/model/model_spec.hpp"
 #include "dstune/space/deepspeed_installation.hpp"
@@ -51,6 +53,14 @@ struct Machine {
   [[nodiscard]] std::string refusal(const GroupShape& shape) const;
 };
 
+/// What one optimizer step of the user's training takes today.
+struct TodaysBatch {
+  std::int64_t micro_batch = 1;
+  std::int64_t accumulation_steps = 1;
+  int ranks = 1;
+  std::int64_t samples = 1;  ///< the global batch
+};
+
 struct JobSpec {
   std::shared_ptr<const json::Document> document;  ///< space.json
   std::string folder;                              ///< its folder: relative paths start here
@@ -79,7 +89,15 @@ struct JobSpec {
   std::vector<Recompute> recompute;                 ///< modes to try
   std::optional<std::int64_t> device_memory_bytes;  ///< of one rank
   std::optional<std::int64_t> host_memory_bytes;    ///< for what one rank offloads
-  std::optional<std::string> training_command;
+  std::optional<UserCommand> training_command;
+  CommandReading command;                 ///< what it says; nothing where there is none
+  std::vector<std::string> from_command;  ///< what of it was taken, in words
+  /// By the command, else by the first candidates of the config; nothing where neither says it.
+  std::optional<TodaysBatch> todays_batch;
+  bool keeps_global_batch = false;  ///< `dstune.global_batch` is "keep"
+  /// Of a micro-batch that is an integer, from which sizes are searched: smaller ones are members,
+  /// too, for where it does not run.
+  bool has_smaller_sizes = false;
   /// `dstune.templates`: ZeRO stage → DeepSpeed config that fast = false lays the document over; a
   /// file that exists. Stages without one have the built-in template.
   std::map<int, std::string> templates;
@@ -109,6 +127,9 @@ struct JobSpec {
 /// length, this mode of recompute, and checkpoints in host memory only where blocks are computed
 /// again by what reads that knob.
 void complete_config(const JobSpec& job, Recompute recompute, TrainingConfig& config);
+
+/// Where the micro-batch is an integer, from which sizes are searched: that one.
+[[nodiscard]] std::optional<std::int64_t> lowest_micro_batch(const JobSpec& job);
 
 /// What the step here does not do of a configuration; not where somebody else's code runs it.
 [[nodiscard]] std::vector<Violation> violations_for(const JobSpec& job, const Settings& settings);

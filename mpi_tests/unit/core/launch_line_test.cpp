@@ -26,7 +26,7 @@ using Mappings = std::vector<std::pair<std::string, std::string>>;
 
 std::string line(const std::string& command, const Mappings& mappings = {},
                  const std::string& path = "/r/c.json") {
-  return launch_line(command, path, tuned_config, {4, 2}, mappings);
+  return launch_line({command, mappings}, path, tuned_config, Recompute::none, {4, 2});
 }
 
 TEST(LaunchLineTest, PutsTheConfigurationInPlaceOfTheVariable) {
@@ -70,7 +70,8 @@ TEST(LaunchLineTest, StartsAScriptWithDeepSpeedOnTheGroupsShape) {
 
 TEST(LaunchLineTest, NamesTheHostfileToDeepSpeed) {
   const auto with_hostfile = [](const std::string& command) {
-    return launch_line(command, "/r/c.json", json::Value::object(), {4, 2}, {}, "/my r/hosts");
+    return launch_line({command}, "/r/c.json", json::Value::object(), Recompute::none, {4, 2},
+                       "/my r/hosts");
   };
   EXPECT_EQ(with_hostfile("train.py $CONFIG"),
             "deepspeed --hostfile '/my r/hosts' --num_nodes 2 --num_gpus 4 train.py /r/c.json");
@@ -140,14 +141,14 @@ TEST(LaunchLineTest, RefusesALineThatHidesThePlace) {
                                     "srun t $(cat arguments)",
                                     "srun t --deepspeed $OLD",
                                     "srun t # $CONFIG"}) {
-    const std::string violation = launch_line_violation(command, {});
+    const std::string violation = launch_line_violation({command});
     EXPECT_NE(violation.find("put $CONFIG where its file goes"), std::string::npos) << command;
   }
   for (const char* const command :
        {"srun t", "srun t --name 'a;b|c' \"#\" a#b", "srun t --date=$(date | tail -1) --n $N",
         "$PYTHON t.py", "srun t $MORE --deepspeed_config old.json", "srun t \\\n  --x 1",
         "deepspeed train.py >log 2>&1", "srun t $HOME/data \"$DATA\"", "bash train.sh -c 1"})
-    EXPECT_EQ(launch_line_violation(command, {}), "") << command;
+    EXPECT_EQ(launch_line_violation({command}), "") << command;
   EXPECT_THROW(line("deepspeed train.py | tee log"), LogicError);
 }
 
@@ -156,10 +157,11 @@ TEST(LaunchLineTest, RefusesMappingsWithoutAPlace) {
   for (const char* const command :
        {"C=$CONFIG; srun t --config $C", "export C=$CONFIG; srun t --config $C",
         "cat $CONFIG; srun t $CONFIG", "bash -c 'srun t $CONFIG'"}) {
-    EXPECT_NE(launch_line_violation(command, micro).find("--bs of"), std::string::npos) << command;
-    EXPECT_EQ(launch_line_violation(command, {}), "") << command;
+    EXPECT_NE(launch_line_violation({command, micro}).find("--bs of"), std::string::npos)
+        << command;
+    EXPECT_EQ(launch_line_violation({command}), "") << command;
   }
-  EXPECT_EQ(launch_line_violation("C=1; srun t $CONFIG --bs 1 | tee log", micro), "");
+  EXPECT_EQ(launch_line_violation({"C=1; srun t $CONFIG --bs 1 | tee log", micro}), "");
 }
 
 TEST(LaunchLineTest, LeavesRedirectionsBehindWhatIsAdded) {

@@ -305,7 +305,7 @@ TEST(FlagsTest, WhatSharesAGpuIsNotComparableWhereverItIsShown) {
   EXPECT_THAT(report_html(test::Concluded(report), json::Value::object()), HasSubstr(why));
   test::TemporaryFolder folder;
   ResultsFolder results(folder / "results", folder / "exps");
-  results.write_optimal(test::Concluded(report).recommendation(), std::nullopt, {});
+  results.write_optimal(test::Concluded(report).recommendation(), std::nullopt);
   EXPECT_THAT(read_file(folder / "results/optimal.json"), HasSubstr(why));
   report.rows = {test::row_of(test::sample_record("a"))};
   EXPECT_FALSE(summary_json(test::Concluded(report), 0)["best"].contains("not_comparable"));

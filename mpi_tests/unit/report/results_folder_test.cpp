@@ -55,9 +55,9 @@ TEST_F(ResultsFolderTest, AUsersCommandIsForItsOwnerAlone) {
   // It may hold a token.
   const mode_t before = ::umask(0022);
   const test::Concluded optimum = optimum_of(test::sample_record("a"));
-  const auto modes = [&](const std::optional<std::string>& command) {
-    folder_.write_optimal(optimum.recommendation(), command, {});
-    folder_.write_verification(optimum.recommendation(), command, {});
+  const auto modes = [&](const std::optional<UserCommand>& command) {
+    folder_.write_optimal(optimum.recommendation(), command);
+    folder_.write_verification(optimum.recommendation(), command);
     std::set<fs::perms> found;
     for (const char* name : {"cmd_optimal.txt", "optimal.json", "verify.sbatch", "verify.pbs"})
       found.insert(fs::status(results(name)).permissions());
@@ -65,7 +65,7 @@ TEST_F(ResultsFolderTest, AUsersCommandIsForItsOwnerAlone) {
   };
   using enum fs::perms;
   const auto own = owner_read | owner_write;
-  EXPECT_EQ(modes("train.py --token abc $CONFIG"), std::set{own});
+  EXPECT_EQ(modes(UserCommand{"train.py --token abc $CONFIG"}), std::set{own});
   EXPECT_EQ(modes(std::nullopt), std::set{own | group_read | others_read});
   EXPECT_EQ(fs::status(results("ds_config_optimal.json")).permissions(),
             own | group_read | others_read);
@@ -153,8 +153,9 @@ TEST_F(ResultsFolderTest, WritesTheOptimum) {
   report.calibration = TimeCalibration{{1, 2, 1}, {0, 0.5}};
   report.memory_offset_bytes = 5;
   folder_.write_environment({{"deepspeed", {{"version", "0.19.8"}, {"source", "a test"}}}});
-  folder_.write_optimal(test::Concluded(report).recommendation(), "t.py --bs 1 --ds $CONFIG",
-                        {{"train_micro_batch_size_per_gpu", "--bs"}, {"lr", "--lr"}});
+  folder_.write_optimal(test::Concluded(report).recommendation(),
+                        UserCommand{"t.py --bs 1 --ds $CONFIG",
+                                    {{"train_micro_batch_size_per_gpu", "--bs"}, {"lr", "--lr"}}});
   EXPECT_EQ(results_json("optimal.json")["deepspeed_version"], "0.19.8");
   const json::Value config = results_json("ds_config_optimal.json");
   EXPECT_FALSE(config.contains("autotuning"));
@@ -205,8 +206,7 @@ TEST_F(ResultsFolderTest, WritesTheOptimum) {
 }
 
 TEST_F(ResultsFolderTest, NamesAPlaceholderWithoutTrainingCommand) {
-  folder_.write_optimal(optimum_of(test::sample_record("a")).recommendation(), std::nullopt,
-                        {{"stage", "--z"}});
+  folder_.write_optimal(optimum_of(test::sample_record("a")).recommendation(), std::nullopt);
   EXPECT_EQ(read_file(results("cmd_optimal.txt")),
             "deepspeed --num_nodes 1 --num_gpus 2 your_training_script.py --deepspeed_config " +
                 results("ds_config_optimal.json") + "\n");
@@ -220,7 +220,7 @@ TEST_F(ResultsFolderTest, WritesScriptsForTheBestAndTheUsersOwn) {
   for (std::size_t i = 0; i < report.rows.size(); ++i)
     report.rows[i].record = test::sample_record(report.rows[i].planned.experiment.name, step_s[i]);
   report.baseline_row = 0;
-  folder_.write_verification(test::Concluded(report).recommendation(), "train.py $CONFIG", {});
+  folder_.write_verification(test::Concluded(report).recommendation(), UserCommand{"train.py $CONFIG"});
   for (const char* name : {"verify.sbatch", "verify.pbs"}) {
     const std::string script = read_file(results(name));
     std::size_t at = 0;
@@ -232,7 +232,7 @@ TEST_F(ResultsFolderTest, WritesScriptsForTheBestAndTheUsersOwn) {
     EXPECT_NE(script.find("VERIFY_DIR=" + results("verify\n")), std::string::npos);
   }
   report.baseline_row = 3;
-  folder_.write_verification(test::Concluded(report).recommendation(), "train.py $CONFIG", {});
+  folder_.write_verification(test::Concluded(report).recommendation(), UserCommand{"train.py $CONFIG"});
   const std::string script = read_file(results("verify.sbatch"));
   EXPECT_NE(script.find("Number 1 of what was measured, and your own"), std::string::npos);
   EXPECT_EQ(script.find("\nrun own"), std::string::npos);
@@ -295,7 +295,7 @@ TEST_F(ResultsFolderTest, SaysWhatChangesNumericsInEachResult) {
 
   test::Draft report;
   report.rows = {test::row_of(record)};
-  folder_.write_optimal(test::Concluded(report).recommendation(), std::nullopt, {});
+  folder_.write_optimal(test::Concluded(report).recommendation(), std::nullopt);
   folder_.write_summary(test::Concluded(report));
   EXPECT_EQ(results_json("optimal.json")["changed_numerics"].size(), 2U);
   EXPECT_NE(
@@ -357,8 +357,8 @@ void write_all(ResultsFolder& folder) {
   folder.write_experiment(record.experiment);
   folder.write_metrics(record);
   const test::Concluded optimum = optimum_of(record);
-  folder.write_optimal(optimum.recommendation(), std::nullopt, {});
-  folder.write_verification(optimum.recommendation(), std::nullopt, {});
+  folder.write_optimal(optimum.recommendation(), std::nullopt);
+  folder.write_verification(optimum.recommendation(), std::nullopt);
   folder.write_summary({});
   folder.write_exit_status(ExitCode::ok, "");
 }

@@ -16,7 +16,7 @@ VerificationJob sample_job(const std::vector<Experiment>& experiments) {
   for (const Experiment& experiment : experiments) job.runs.push_back({&experiment, "best"});
   job.folder = "/results/verify";
   job.script_path = "/results/verify.sbatch";
-  job.training_command = "train.py --deepspeed_config $CONFIG";
+  job.training_command = UserCommand{.text = "train.py --deepspeed_config $CONFIG"};
   return job;
 }
 

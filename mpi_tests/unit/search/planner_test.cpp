@@ -21,7 +21,7 @@ class PlannerTest : public SearchTest {};
 
 std::vector<std::string> names(const PlannedSpace& space, PlanStatus status) {
   std::vector<std::string> found;
-  for (const auto& [planned, chain] : space.members) {
+  for (const auto& [planned, chain, is_below] : space.members) {
     if (planned.status == status) found.push_back(planned.experiment.name);
   }
   return found;
@@ -34,7 +34,7 @@ TEST_F(PlannerTest, PredictsWhatThePlanSays) {
   const auto space = plan(read);
   EXPECT_EQ(space.total, 4U);
   EXPECT_EQ(space.planned, 4U);
-  for (const auto& [planned, chain] : space.members) {
+  for (const auto& [planned, chain, is_below] : space.members) {
     const auto& experiment = planned.experiment;
     const auto expected = build_step_plan(read.model, experiment.config, 2, 0, workspaces_).memory;
     EXPECT_EQ(planned.predicted.peak_memory_bytes, expected.arena_bytes);
@@ -46,24 +46,6 @@ TEST_F(PlannerTest, PredictsWhatThePlanSays) {
     EXPECT_EQ(MemoryPredictor(read, workspaces_).predict(experiment).peak_memory_bytes,
               expected.arena_bytes);
     EXPECT_FALSE(chain);
-  }
-}
-
-// The search takes none below it, and somebody has to say so.
-TEST_F(PlannerTest, AnIntegerAboveAllThatFitsIsNamed) {
-  for (const bool is_integer : {true, false}) {
-    const auto read = job(R"("zero_optimization": {"stage": 0},
-                             "train_micro_batch_size_per_gpu": )" +
-                              std::string(is_integer ? "64" : "[64, 128]"),
-                          R"("target": "self")");
-    const auto space = plan(read, 1 << 20);
-    EXPECT_EQ(space.planned, 0U);
-    EXPECT_FALSE(space.baseline);
-    const auto is_named = std::ranges::any_of(space.warnings, [](const std::string& text) {
-      return text.starts_with("/train_micro_batch_size_per_gpu: no size from 64 on fits");
-    });
-    EXPECT_EQ(is_named, is_integer);
-    EXPECT_TRUE(plan(read, plenty_bytes).baseline);
   }
 }
 
@@ -267,8 +249,9 @@ TEST_F(PlannerTest, ASearchedSizeBeginsAtTheUsersOwnOrTheSmallest) {
   EXPECT_EQ(own_size(R"("auto")", "train.py --per_device_train_batch_size"), 1);
   const std::string mapped = R"({"train_micro_batch_size_per_gpu": "--bs"})";
   EXPECT_EQ(own_size(R"("auto")", "train.py --bs 6 --bs_test 9", mapped), 6);
-  // One that is not among those that are searched: the next below it.
-  EXPECT_EQ(own_size(R"("auto")", "train.py --bs 33", mapped), 32);
+  // It is among those that are searched, whatever it is, but for limits of the search.
+  EXPECT_EQ(own_size(R"("auto")", "train.py --bs 33", mapped), 33);
+  EXPECT_EQ(own_size(R"("auto")", "train.py --bs 3000", mapped), 1024);
 }
 
 TEST_F(PlannerTest, RandomDrawsAnOrderFromTheSeed) {
@@ -294,7 +277,7 @@ TEST_F(PlannerTest, RandomKeepsTheOrderWithinAChain) {
   std::map<std::uint64_t, std::int64_t> largest;
   int switches = 0;
   for (std::size_t index = 0; index < space.members.size(); ++index) {
-    const auto& [planned, chain] = space.members[index];
+    const auto& [planned, chain, is_below] = space.members[index];
     ASSERT_TRUE(chain);
     EXPECT_GT(planned.experiment.config.micro_batch, largest[*chain]);
     largest[*chain] = planned.experiment.config.micro_batch;

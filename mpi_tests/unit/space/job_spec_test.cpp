@@ -97,7 +97,7 @@ TEST_F(ReadJobTest, ReadsTheWholeOfBothSections) {
   EXPECT_EQ(read.tuning.measure.trial_budget_s, 2.5);
   EXPECT_EQ(read.tuning.measure.start_profile_step, 2);
   EXPECT_EQ(read.tuning.measure.end_profile_step, 7);
-  EXPECT_EQ(read.training_command, "train.py $CONFIG");
+  EXPECT_EQ(read.training_command->text, "train.py $CONFIG");
   EXPECT_EQ(read.workload.kind, WorkloadKind::synthetic);
   EXPECT_EQ(read.workload.step_time_s, 0.5);
   EXPECT_EQ(read.tuning.results_dir, (folder_ / "out").string());

@@ -1,5 +1,6 @@
 #include "dstune/core/launch_line.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "command/training_command.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/base/text.hpp"
+#include "dstune/core/command_reading.hpp"
 
 namespace dstune {
 
@@ -59,6 +61,27 @@ void map_arguments(TrainingCommand& command, const json::Value& ds_config,
   }
 }
 
+/// Flags have underscores or hyphens; one that stands there keeps its spelling.
+void match_training_arguments(TrainingCommand& command, const json::Value& ds_config,
+                              Recompute recompute, const UserCommand& written) {
+  std::vector<TrainingArgument> arguments = training_arguments(ds_config, recompute);
+  if (written.trains_on_cpu) arguments.push_back({"use_cpu", true, "use_cpu"});
+  for (const TrainingArgument& argument : arguments) {
+    const std::string flag = "--" + argument.name;
+    const bool is_mapped = std::ranges::any_of(written.arg_mappings, [&](const auto& mapping) {
+      return trimmed(mapping.second) == flag || trimmed(mapping.first) == argument.key;
+    });
+    if (is_mapped) continue;
+    std::string hyphens = flag;
+    std::ranges::replace(hyphens, '_', '-');
+    const std::string text = argument.value.is_boolean()
+                                 ? std::string(argument.value == true ? "True" : "False")
+                                 : dstune::argument(argument.value).value_or("");
+    if (command.set_switch(flag, text) || command.set_switch(hyphens, text)) continue;
+    command.append({flag, text});
+  }
+}
+
 void add_launcher(TrainingCommand& command, const GroupShape& shape) {
   const std::vector<std::string> words = command.words();
   if (words.empty()) return;
@@ -103,11 +126,10 @@ std::string shell_quote(const std::string& word) {
   return quoted + "'";
 }
 
-std::string launch_line_violation(const std::string& training_command,
-                                  const ArgMappings& arg_mappings) {
-  const TrainingCommand command(std::string(trimmed(training_command)), "c.json");
+std::string launch_line_violation(const UserCommand& training_command) {
+  const TrainingCommand command(std::string(trimmed(training_command.text)), "c.json");
   std::vector<std::string> flags;
-  for (const auto& [key, flag] : arg_mappings) flags.emplace_back(trimmed(flag));
+  for (const auto& [key, flag] : training_command.arg_mappings) flags.emplace_back(trimmed(flag));
   const std::string reason = command.ambiguity(flags);
   if (reason.empty()) return "";
   const char* const hint =
@@ -118,19 +140,22 @@ std::string launch_line_violation(const std::string& training_command,
   return fmt::format("it can not be told where the configuration goes: {}; {}", reason, hint);
 }
 
-std::string launch_line(const std::string& training_command, const std::string& config_path,
-                        const json::Value& ds_config, const GroupShape& shape,
-                        const ArgMappings& arg_mappings,
+std::string launch_line(const UserCommand& training_command, const std::string& config_path,
+                        const json::Value& ds_config, Recompute recompute, const GroupShape& shape,
                         const std::optional<std::string>& hostfile) {
-  require(launch_line_violation(training_command, arg_mappings).empty(),
+  require(launch_line_violation(training_command).empty(),
           "the place of the configuration is clear");
-  TrainingCommand command(std::string(trimmed(training_command)), config_path);
+  TrainingCommand command(std::string(trimmed(training_command.text)), config_path);
   if (!command.has_variable() && !command.replace_value("--deepspeed_config", config_path)) {
     if (!names_json(command.value_of("--deepspeed")) ||
         !command.replace_value("--deepspeed", config_path))
-      command.append({"--deepspeed_config", config_path});
+      command.append(
+          {training_command.takes_training_arguments ? "--deepspeed" : "--deepspeed_config",
+           config_path});
   }
-  map_arguments(command, ds_config, arg_mappings);
+  map_arguments(command, ds_config, training_command.arg_mappings);
+  if (training_command.takes_training_arguments)
+    match_training_arguments(command, ds_config, recompute, training_command);
   add_launcher(command, shape);
   if (hostfile) add_hostfile(command, *hostfile);
   return command.text();

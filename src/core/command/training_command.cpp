@@ -37,6 +37,13 @@ Pieces::iterator at(Pieces& pieces, std::size_t index) {
   return pieces.begin() + static_cast<std::ptrdiff_t>(index);
 }
 
+/// What may stand behind a switch as its value.
+bool is_truth(std::string_view word) {
+  constexpr std::array<std::string_view, 10> truths{"true", "false", "True", "False", "yes",
+                                                    "no",   "1",     "0",    "t",     "f"};
+  return std::ranges::find(truths, word) != truths.end();
+}
+
 /// "a pipe"
 std::string name_of(const ShellPiece& piece) {
   if (piece.kind == Kind::comment) return "a comment";
@@ -161,6 +168,26 @@ bool TrainingCommand::replace_value(const std::string& flag, const std::string& 
     i = *next;
   }
   return is_replaced;
+}
+
+bool TrainingCommand::set_switch(const std::string& flag, const std::string& value) {
+  bool is_set = false;
+  for (std::size_t i = begin_; i < end_; ++i) {
+    ShellPiece& piece = pieces_[i];
+    if (piece.kind != Kind::word) continue;
+    if (piece.value.starts_with(flag + "=")) {
+      piece = quoted_word(flag + "=" + value);
+      is_set = true;
+    }
+    if (piece.value != flag) continue;
+    const std::optional<std::size_t> next = next_word(i);
+    if (next && (!is_truth(value) || is_truth(pieces_[*next].value)))
+      pieces_[*next] = quoted_word(value);
+    else
+      insert(i + 1, {value}, true);
+    is_set = true;
+  }
+  return is_set;
 }
 
 void TrainingCommand::insert_at_front(const std::vector<std::string>& added,

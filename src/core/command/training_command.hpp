@@ -31,6 +31,9 @@ class TrainingCommand {
   /// where it is not there.
   bool replace_value(const std::string& flag, const std::string& value);
 
+  /// Likewise where the flag may stand alone, as a switch: it is given its value then.
+  bool set_switch(const std::string& flag, const std::string& value);
+
   /// Puts the words in front of the command's first word, or behind it.
   void insert_at_front(const std::vector<std::string>& added, bool behind_first_word);
   /// Behind the last word, in front of redirections.

@@ -84,7 +84,7 @@ std::string run_text(const VerificationJob& job, const VerificationJob::Run& run
       job.training_command
           ? shell_quote(launch_line(*job.training_command,
                                     fmt::format("{}/{}", folder, file_name::config),
-                                    experiment.ds_config, shape, job.arg_mappings,
+                                    experiment.ds_config, experiment.config.recompute, shape,
                                     shape.num_nodes > 1 ? std::optional(hostfile) : std::nullopt))
           : "\"$TRAINING_COMMAND\"";
   return text + fmt::format("run {} {} {} \\\n  {} \\\n  {} \\\n  {}\n",

@@ -103,6 +103,8 @@ std::string answer_section(const Answer& answer) {
     out += described("changed numerics", numerics);
   if (const std::string& why = standing.row->record->measurement.not_comparable; !why.empty())
     out += described(not_comparable_words, why);
+  if (const std::string batch = batch_change_text(recommendation); !batch.empty())
+    out += described("global batch", batch);
   const GroupShape& shape = experiment.shape;
   out += described("group",
                    fmt::format("{} ranks: {} on each of {} node{}", shape.size(), shape.num_gpus,

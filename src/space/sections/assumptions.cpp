@@ -116,6 +116,9 @@ void decide_precision(const std::optional<Precision>& override, SectionTarget& t
   if (override) {
     job.precision = override;
     source = "--precision";
+  } else if (!job.precision && target.command_precision) {
+    job.precision = target.command_precision;
+    source = "the training command";
   } else if (!job.precision) {
     job.precision = target.model_precision;
     source = "the model's torch_dtype";
@@ -174,7 +177,7 @@ void add_assumptions(const json::Node* section, JobSpec& job) {
     if (!has_low_precision) assume("the precision is fp32, since neither bf16 nor fp16 is enabled");
     assume(optimizer_assumption(job.ds_config));
   }
-  if (!is_given("sequence_length"))
+  if (!is_given("sequence_length") && !job.command.sequence_length)
     assume(fmt::format("a sample has {} tokens, since dstune.sequence_length is not given",
                        job.sequence_length));
   if (!is_given("target"))

@@ -33,6 +33,13 @@ void set_deepspeed_version(SectionTarget& target, const Readings& readings) {
 void set_precision(SectionTarget& target, const Readings& readings) {
   target.job->precision = from_text<Precision>(lower_case(text_of(readings)));
 }
+void set_training_command(SectionTarget& target, const Readings& readings) {
+  target.job->training_command.emplace();
+  target.job->training_command->text = text_of(readings);
+}
+void set_global_batch(SectionTarget& target, const Readings& readings) {
+  target.job->keeps_global_batch = lower_case(text_of(readings)) == "keep";
+}
 void keep_gpus(SectionTarget& target, const Readings& readings) {
   target.num_gpus = readings;
 }
@@ -332,9 +339,15 @@ std::span<const SectionRow> dstune_rows() {
                  "seconds of timed steps of one experiment: a run is a fifth of them")),
       matching("^[A-Za-z0-9_]+$",
                map("/dstune/variables", "name to the value that `\"$NAME\"` stands for")),
-      sets<&JobSpec::training_command>(
-          "/dstune/training_command",
-          "the user's launch line, for cmd_optimal.txt; `$CONFIG` is the config"),
+      applied(set_training_command,
+              any_text("/dstune/training_command",
+                       "the line that starts your training today: its flags are read, and "
+                       "cmd_optimal.txt is made of it; `$CONFIG` is the config")),
+      applied(set_global_batch,
+              word("/dstune/global_batch", "keep|vary",
+                   "`keep`: the global batch of the training command stays, and accumulation "
+                   "follows from it; absent: it varies with the micro-batch, as with DeepSpeed's "
+                   "autotuner")),
 
       applied(find_templates,
               any_text("/dstune/templates",

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "dstune/base/log.hpp"
+
 namespace dstune {
 namespace {
 
@@ -138,6 +140,8 @@ void Agenda::fill(double time_left_s, bool is_idle, bool is_measuring) {
   }
   while (!search_.is_complete && scheduler_.num_waiting() < max_waiting(is_idle)) {
     const std::optional<std::size_t> row = search_.tuner.next();
+    const std::vector<std::string> notes = search_.tuner.notes();
+    for (; num_notes_told_ < notes.size(); ++num_notes_told_) log::warning(notes[num_notes_told_]);
     if (!row) break;
     note_asked_for(*row);
     if (!take_without_run(*row)) scheduler_.submit(*row, needs(*row));

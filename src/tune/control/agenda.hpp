@@ -106,6 +106,7 @@ class Agenda {
   std::map<std::size_t, int> tries_;  ///< begun, by row
   std::map<GroupShape, std::size_t> num_left_;  ///< members that the tuner may still ask for
   bool is_short_of_ranks_ = false;
+  std::size_t num_notes_told_ = 0;  ///< of the tuner's
 };
 
 }  // namespace dstune

@@ -29,7 +29,7 @@ namespace {
 void predict_members(PlannedSpace& space, JobPredictor& predictor, const TimeBudget& time) {
   constexpr std::uint64_t max_predicted = 20'000;
   if (space.planned > max_predicted) return;
-  for (auto& [planned, chain] : space.members)
+  for (auto& [planned, chain, is_below] : space.members)
     if (planned.status == PlanStatus::planned && !time.is_over())
       predictor.predict(planned.experiment, planned.predicted);
 }
@@ -138,6 +138,7 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
                         .user_runs = ready.user_runs,
                         .memory_offset_bytes = ready.memory_offset_bytes,
                         .baseline_row = ready.space.baseline,
+                        .todays_batch = todays_batch(ready),
                         .target = ready.target,
                         .num_ranks = num_ranks(ready.training_ranks),
                         .label = label_of(ready.job.workload),

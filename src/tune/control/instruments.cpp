@@ -178,7 +178,6 @@ SearchResult run_instrument(const SearchParts& parts, const InstrumentSearch& in
                             .deaths = deaths_in_repeats(instrument.keys, ready.history)});
   Publisher publisher(*ready.results, board,
                       {.training_command = ready.job.training_command,
-                       .arg_mappings = ready.job.tuning.arg_mappings,
                        .memory_timeline = [&](const Experiment& experiment) {
                          return memory_timeline_of(ready, experiment);
                        }});
@@ -294,6 +293,7 @@ Scoreboard verified_scoreboard(const Preparation& ready) {
   return known_scoreboard(ready.space, ready.verify_keys, ready.history,
                           {.metric = ready.job.tuning.metric,
                            .baseline_row = ready.space.baseline,
+                           .todays_batch = todays_batch(ready),
                            .num_ranks = num_ranks(ready.training_ranks),
                            .label = label_of(*ready.job.verify)});
 }

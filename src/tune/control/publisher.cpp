@@ -126,8 +126,8 @@ void Publisher::write(const std::optional<Recommendation>& recommendation,
                       SteadyClock::time_point now) {
   written_revision_ = board_.answer_revision();
   if (!recommendation) return;
-  results_.write_optimal(*recommendation, options_.training_command, options_.arg_mappings);
-  results_.write_verification(*recommendation, options_.training_command, options_.arg_mappings);
+  results_.write_optimal(*recommendation, options_.training_command);
+  results_.write_verification(*recommendation, options_.training_command);
   written_at_ = now;
 }
 

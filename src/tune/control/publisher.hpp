@@ -51,8 +51,7 @@ class BackgroundWriter {
 class Publisher {
  public:
   struct Options {
-    std::optional<std::string> training_command{};
-    std::vector<std::pair<std::string, std::string>> arg_mappings{};
+    std::optional<UserCommand> training_command{};
     /// For the picture of the winner; none where nothing is planned.
     std::function<std::optional<MemoryTimeline>(const Experiment&)> memory_timeline{};
   };

@@ -30,7 +30,7 @@ constexpr Version oldest_engine{0, 16, 0};
 std::string script_line(const JobSpec& job) {
   const json::Value& options = job.engine()->options;
   const bool is_own = job.is_script_named;
-  if (!is_own) return job.training_command.value_or("");
+  if (!is_own) return job.training_command ? job.training_command->text : "";
   std::string line = shell_quote(options.at("script").get<std::string>());
   const auto args = options.find("args");
   if (args == options.end()) return line;
@@ -101,7 +101,7 @@ void complete_engine_workload(JobSpec& job) {
   }
   job.is_script_named = options.contains("script");
   if (job.is_script_named || !job.training_command) return;
-  const auto command = script_command(*job.training_command, json::Value::object(), {});
+  const auto command = script_command(job.training_command->text, json::Value::object(), {});
   if (!command)
     throw command_error(job,
                         fmt::format("no word in it ends in .py: name the script as {}",

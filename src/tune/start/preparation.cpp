@@ -137,10 +137,15 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
                        static_cast<int>(max_ranks_per_node));
   // A job on GPUs is for a training on GPUs.
   ready.job.target.on_gpu = devices.back().backend == "cuda";
+  // What the engine needs on CPUs a launch of its own needs, too.
+  if (ready.job.training_command && ready.job.engine() != nullptr)
+    ready.job.training_command->trains_on_cpu = !ready.job.target.on_gpu;
   check_training_command(ready.job);
   complete_engine_workload(ready.job);
   // A plan says them itself.
   if (!options.dry_run) log::info(deepspeed_text(ready.job));
+  if (!options.dry_run)
+    for (const std::string& line : ready.job.from_command) log::info(line);
   if (!options.dry_run)
     for (const std::string& assumption : ready.job.assumptions) log::info("assumed: " + assumption);
   for (const std::string& warning : ready.job.warnings) log::warning(warning);
@@ -192,6 +197,10 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
           space.size(), max_tried));
     }
     ready.space = plan_space(ready.job, space, workspaces, planner);
+    if (needs_smaller_sizes(ready.job, ready.space)) {
+      ready.job.has_smaller_sizes = true;
+      ready.space = plan_space(ready.job, SearchSpace(ready.job), workspaces, planner);
+    }
   } else {
     ready.space = plan_experiments(ready.job, workspaces, planner);
     refuse_own_names(ready);

@@ -128,6 +128,10 @@ LoadedEngine load_engine_everywhere(const Communicator& world, const WorkloadSpe
 [[nodiscard]] std::string engine_release_violation(const JobSpec& job,
                                                    const engine::Loaded& loaded);
 
+/// Samples of an optimizer step today, by the training command, else by the baseline where the
+/// config states its sizes; nothing where neither says it.
+[[nodiscard]] std::optional<std::int64_t> todays_batch(const Preparation& ready);
+
 /// Throws InputError where `dstune.training_command` does not say where the configuration goes.
 void check_training_command(const JobSpec& job);
 

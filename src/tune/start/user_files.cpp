@@ -6,8 +6,8 @@
 #include "dstune/base/log.hpp"
 #include "dstune/core/interval.hpp"
 #include "dstune/core/job.hpp"
-#include "dstune/plan/memory.hpp"
 #include "dstune/core/launch_line.hpp"
+#include "dstune/plan/memory.hpp"
 #include "dstune/train/workload.hpp"
 #include "start/preparation.hpp"
 
@@ -150,10 +150,18 @@ Problem plugin_problem(const json::Document& document, const std::string& violat
   return {document.file(), pointer, document.line(pointer), violation};
 }
 
+std::optional<std::int64_t> todays_batch(const Preparation& ready) {
+  if (ready.job.todays_batch) return ready.job.todays_batch->samples;
+  if (!ready.space.baseline) return std::nullopt;
+  const PlannedMember& baseline = ready.space.members[*ready.space.baseline];
+  if (baseline.micro_batch_chain) return std::nullopt;
+  const Experiment& experiment = baseline.planned.experiment;
+  return global_batch(experiment.config, experiment.shape.size());
+}
+
 void check_training_command(const JobSpec& job) {
   if (!job.training_command) return;
-  const std::string violation =
-      launch_line_violation(*job.training_command, job.tuning.arg_mappings);
+  const std::string violation = launch_line_violation(*job.training_command);
   if (violation.empty()) return;
   const std::string pointer = "/dstune/training_command";
   throw InputError({{job.document->file(), pointer, job.document->line(pointer), violation}});

@@ -1,0 +1,172 @@
+// A micro-batch that is an integer is where sizes are searched from. Where it does not run, smaller
+// ones take its place, as with DeepSpeed's autotuner: stage by stage, on groups of each shape.
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "dstune/base/error.hpp"
+#include "tuners.hpp"
+
+namespace dstune {
+
+namespace {
+
+class FallbackTuner : public Tuner {
+ public:
+  FallbackTuner(const std::string& type, const PlannedSpace& space, const TuningOptions& options)
+      : type_(type), options_(options), space_(space), searched_(space) {
+    for (PlannedMember& member : searched_.members)
+      if (member.is_below_lowest) leave_out(member);
+    tuner_ = make_plain_tuner(type_, searched_, options_);
+  }
+
+  std::optional<std::size_t> next() override {
+    if (const auto index = tuner_->next()) return take(*index);
+    if (!may_fall()) return std::nullopt;
+    fall();
+    const auto index = tuner_->next();
+    return index ? std::optional(take(*index)) : std::nullopt;
+  }
+
+  void observe(std::size_t index, const Observation& observation) override {
+    require(index < space_.members.size(), "an index of the planned space");
+    running_.erase(index);
+    if (observed_.insert_or_assign(index, observation).second) order_.push_back(index);
+    if (is_searched(index)) tuner_->observe(index, observation);
+  }
+
+  void withdraw(std::size_t index) override {
+    running_.erase(index);
+    tuner_->withdraw(index);
+  }
+
+  void revise(std::size_t index, const Observation& observation) override {
+    const auto known = observed_.find(index);
+    if (known == observed_.end()) return;
+    known->second = observation;
+    if (is_searched(index)) tuner_->revise(index, observation);
+  }
+
+  [[nodiscard]] bool is_done() const override { return tuner_->is_done() && !may_fall(); }
+  [[nodiscard]] std::size_t max_waiting() const override { return tuner_->max_waiting(); }
+
+  [[nodiscard]] std::vector<Skipped> skipped() const override {
+    std::vector<Skipped> all;
+    for (Skipped& one : tuner_->skipped())
+      if (is_searched(one.index)) all.push_back(std::move(one));
+    for (std::size_t index = 0; index < space_.members.size(); ++index) {
+      const PlannedMember& member = space_.members[index];
+      if (member.planned.status != PlanStatus::planned || is_searched(index) ||
+          observed_.contains(index))
+        continue;
+      all.push_back({index, member.is_below_lowest
+                                ? "smaller than the micro-batch that the config asks for"
+                                : "the micro-batch that the config asks for did not run"});
+    }
+    return all;
+  }
+
+  [[nodiscard]] std::optional<double> chance_of_better() const override {
+    return tuner_->chance_of_better();
+  }
+
+  /// Where the config's own did not run: the largest smaller one of it that does.
+  [[nodiscard]] std::optional<std::size_t> baseline() const override {
+    if (!space_.baseline || !fallen_.contains(stage_of(*space_.baseline))) return std::nullopt;
+    std::optional<std::size_t> largest;
+    for (const auto& [index, observation] : observed_)
+      if (observation.result() && chain_of(index) == chain_of(*space_.baseline) &&
+          (!largest || size_of(index) > size_of(*largest)))
+        largest = index;
+    return largest;
+  }
+
+  [[nodiscard]] std::vector<std::string> notes() const override { return notes_; }
+
+ private:
+  using StageOfShape = std::pair<GroupShape, int>;
+
+  [[nodiscard]] const Experiment& experiment(std::size_t index) const {
+    return space_.members[index].planned.experiment;
+  }
+  [[nodiscard]] StageOfShape stage_of(std::size_t index) const {
+    return {experiment(index).shape, experiment(index).config.zero_stage};
+  }
+  [[nodiscard]] std::int64_t size_of(std::size_t index) const {
+    return experiment(index).config.micro_batch;
+  }
+  [[nodiscard]] std::optional<std::uint64_t> chain_of(std::size_t index) const {
+    return space_.members[index].micro_batch_chain;
+  }
+  [[nodiscard]] bool is_searched(std::size_t index) const {
+    return searched_.members[index].planned.status == PlanStatus::planned;
+  }
+  static void leave_out(PlannedMember& member) {
+    if (member.planned.status == PlanStatus::planned) member.planned.status = PlanStatus::pruned;
+  }
+  std::size_t take(std::size_t index) {
+    running_.insert(index);
+    return index;
+  }
+
+  /// Of which sizes ran to their end and none gave a result, and that have smaller ones.
+  [[nodiscard]] std::set<StageOfShape> failed_stages() const {
+    std::map<StageOfShape, bool> runs;
+    for (const auto& [index, observation] : observed_)
+      runs[stage_of(index)] |= observation.value.has_value();
+    std::set<StageOfShape> failed;
+    for (std::size_t index = 0; index < space_.members.size(); ++index) {
+      const auto found = runs.find(stage_of(index));
+      if (found == runs.end() || found->second || fallen_.contains(found->first)) continue;
+      const PlannedMember& member = space_.members[index];
+      if (member.is_below_lowest && member.planned.status == PlanStatus::planned)
+        failed.insert(found->first);
+    }
+    return failed;
+  }
+
+  [[nodiscard]] bool may_fall() const {
+    return tuner_->is_done() && running_.empty() && !failed_stages().empty();
+  }
+
+  /// The search begins anew, with what is known, and with smaller sizes in these stages.
+  void fall() {
+    const std::set<StageOfShape> failed = failed_stages();
+    fallen_.insert(failed.begin(), failed.end());
+    searched_ = space_;
+    for (std::size_t index = 0; index < searched_.members.size(); ++index) {
+      PlannedMember& member = searched_.members[index];
+      if (member.is_below_lowest != fallen_.contains(stage_of(index))) leave_out(member);
+    }
+    tuner_ = make_plain_tuner(type_, searched_, options_);
+    for (const std::size_t index : order_)
+      if (is_searched(index)) tuner_->observe(index, observed_.at(index));
+    for (const auto& [shape, zero_stage] : failed)
+      notes_.push_back(fmt::format(
+          "the micro-batch that the config asks for does not run at stage {} on {} ranks: smaller "
+          "ones are tried, as DeepSpeed's autotuner does",
+          zero_stage, shape.size()));
+  }
+
+  std::string type_;
+  TuningOptions options_;
+  const PlannedSpace& space_;
+  PlannedSpace searched_;  ///< what the tuner below may choose from
+  std::unique_ptr<Tuner> tuner_;
+  std::map<std::size_t, Observation> observed_;
+  std::vector<std::size_t> order_;  ///< in which they were observed first
+  std::set<std::size_t> running_;
+  std::set<StageOfShape> fallen_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tuner> make_fallback_tuner(const std::string& type, const PlannedSpace& space,
+                                           const TuningOptions& options) {
+  return std::make_unique<FallbackTuner>(type, space, options);
+}
+
+}  // namespace dstune
