@@ -22,6 +22,7 @@ struct UserCommand {
   /// configuration.
   bool takes_training_arguments = false;
   bool trains_on_cpu = false;  ///< which TrainingArguments have to be told
+  std::string folder{};        ///< where it runs, for the files that it names
 };
 
 /// A word as a POSIX shell takes it for itself: in single quotes where it needs them.
@@ -33,6 +34,8 @@ std::string shell_quote(const std::string& word);
 /// - `$CONFIG` and `${CONFIG}` become `config_path`, also inside quotes. Where neither is there,
 ///   the word after `--deepspeed_config`, or after a `--deepspeed` that names a .json file, is
 ///   replaced, else `--deepspeed_config` is appended, or `--deepspeed` for TrainingArguments.
+///   `--deepspeed_config_file` of `accelerate launch` is such a place, too; a command with that
+///   launcher and without a place gets it there.
 /// - For each of its mappings: the key is looked up depth-first in `ds_config`; the word after
 ///   the flag is replaced, or `flag value` appended. Nothing happens for a key that is not there or
 ///   is null, "", false or "auto".
@@ -41,8 +44,11 @@ std::string shell_quote(const std::string& word);
 ///   and flags that a mapping has. On CPUs `--use_cpu True` is among them.
 /// - What is appended goes behind the last word, in front of redirections.
 /// - `--autotuning tune|run` is removed.
-/// - A command that is only a Python script is started with `deepspeed` on the group's shape; one
-///   that starts with `deepspeed` and does not say where is given the shape.
+/// - The launcher starts the group: DeepSpeed's, torchrun, accelerate, and what starts them or the
+///   script, srun or mpirun. Counts are changed where they stand, and put in front where the
+///   default may be another. A command that is only a Python script, or Python for more than one
+///   rank, is started by DeepSpeed's launcher. Where launch_counts_violation() says something the
+///   counts stay as they are.
 /// - `hostfile`, where given, is named to a `deepspeed` that names none.
 /// Throws LogicError where launch_line_violation() says something.
 std::string launch_line(const UserCommand& training_command, const std::string& config_path,
@@ -53,6 +59,22 @@ std::string launch_line(const UserCommand& training_command, const std::string& 
 /// where it can. Without `$CONFIG` the line is one simple command: no pipe, `;`, `&`, comment,
 /// second line or text for another shell, and no substitution that may hold the place.
 [[nodiscard]] std::string launch_line_violation(const UserCommand& training_command);
+
+/// What the command says today, by its words, by accelerate's file, or by a launcher's fixed
+/// default; nothing where only the run itself shows it.
+struct LaunchCounts {
+  std::string launcher;  ///< "deepspeed", "srun", …
+  std::optional<int> num_nodes;
+  std::optional<int> num_gpus;   ///< ranks on each node
+  std::optional<int> num_ranks;  ///< all of them
+};
+LaunchCounts launch_counts(const UserCommand& training_command);
+
+/// Why launch_line() can not make the command start one of the groups, with what to write; empty
+/// where it can start each of them. One group alone is no violation where the command says it
+/// already, or does not say what it starts.
+[[nodiscard]] std::string launch_counts_violation(const UserCommand& training_command,
+                                                  const std::vector<GroupShape>& shapes);
 
 /// The Python script of a training command, for who runs it without a launcher.
 struct ScriptCommand {

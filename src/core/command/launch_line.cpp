@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "command/launch_plan.hpp"
 #include "command/training_command.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/base/text.hpp"
@@ -39,15 +40,6 @@ std::optional<std::string> argument(const json::Value& value) {
       return std::to_string(static_cast<std::int64_t>(number));
   }
   return value.dump();
-}
-
-std::vector<std::string> shape_words(const GroupShape& shape) {
-  return {"--num_nodes", std::to_string(shape.num_nodes), "--num_gpus",
-          std::to_string(shape.num_gpus)};
-}
-
-std::string base_name(const std::string& path) {
-  return path.substr(path.find_last_of('/') + 1);
 }
 
 void map_arguments(TrainingCommand& command, const json::Value& ds_config,
@@ -82,32 +74,14 @@ void match_training_arguments(TrainingCommand& command, const json::Value& ds_co
   }
 }
 
-void add_launcher(TrainingCommand& command, const GroupShape& shape) {
-  const std::vector<std::string> words = command.words();
-  if (words.empty()) return;
-  if (words.front().ends_with(".py")) {
-    std::vector<std::string> launcher = shape_words(shape);
-    launcher.insert(launcher.begin(), "deepspeed");
-    command.insert_at_front(launcher, false);
-    return;
-  }
-  if (base_name(words.front()) != "deepspeed") return;
-  for (const std::string& word : words) {
-    const std::string flag = word.substr(0, word.find('='));
-    for (const std::string_view said :
-         {"--num_gpus", "--num_nodes", "--include", "--exclude", "-i", "-e"})
-      if (flag == said) return;
-  }
-  command.insert_at_front(shape_words(shape), true);
-}
-
-/// DeepSpeed's launcher needs a hostfile for more than one node; without one it looks in /job.
-void add_hostfile(TrainingCommand& command, const std::string& hostfile) {
-  const std::vector<std::string> words = command.words();
-  if (words.empty() || base_name(words.front()) != "deepspeed") return;
-  for (const std::string& word : words)
-    if (word == "-H" || word == "--hostfile" || word.starts_with("--hostfile=")) return;
-  command.insert_at_front({"--hostfile", hostfile}, true);
+/// Puts the configuration where the command has a place for it; false where it has none.
+bool place_configuration(TrainingCommand& command, const std::string& config_path) {
+  bool is_placed = command.has_variable();
+  for (const char* const flag : accelerate_config_flags)
+    is_placed = command.replace_value(flag, config_path) || is_placed;
+  if (is_placed || command.replace_value("--deepspeed_config", config_path)) return true;
+  return names_json(command.value_of("--deepspeed")) &&
+         command.replace_value("--deepspeed", config_path);
 }
 
 }  // namespace
@@ -146,19 +120,54 @@ std::string launch_line(const UserCommand& training_command, const std::string& 
   require(launch_line_violation(training_command).empty(),
           "the place of the configuration is clear");
   TrainingCommand command(std::string(trimmed(training_command.text)), config_path);
-  if (!command.has_variable() && !command.replace_value("--deepspeed_config", config_path)) {
-    if (!names_json(command.value_of("--deepspeed")) ||
-        !command.replace_value("--deepspeed", config_path))
-      command.append(
-          {training_command.takes_training_arguments ? "--deepspeed" : "--deepspeed_config",
-           config_path});
+  LaunchRequest request{shape, training_command.folder, config_path, &ds_config, true, hostfile};
+  request.is_placed = place_configuration(command, config_path);
+  if (!request.is_placed && read_launcher(command.words()).kind != LauncherKind::accelerate) {
+    command.append(
+        {training_command.takes_training_arguments ? "--deepspeed" : "--deepspeed_config",
+         config_path});
+    request.is_placed = true;
   }
   map_arguments(command, ds_config, training_command.arg_mappings);
   if (training_command.takes_training_arguments)
     match_training_arguments(command, ds_config, recompute, training_command);
-  add_launcher(command, shape);
-  if (hostfile) add_hostfile(command, *hostfile);
+  const LaunchPlan plan = plan_launch(command.words(), request);
+  command.apply(plan.edits);
+  // What can not be told of ranks starts with the configuration all the same.
+  if (!plan.problem.empty() && !request.is_placed)
+    command.apply({{read_launcher(command.words()).options.begin,
+                    false,
+                    {"--deepspeed_config_file", config_path}}});
   return command.text();
+}
+
+LaunchCounts launch_counts(const UserCommand& training_command) {
+  const TrainingCommand command(std::string(trimmed(training_command.text)), "c.json");
+  return counts_of(command.words(), training_command.folder);
+}
+
+std::string launch_counts_violation(const UserCommand& training_command,
+                                    const std::vector<GroupShape>& shapes) {
+  const std::string& folder = training_command.folder;
+  TrainingCommand command(std::string(trimmed(training_command.text)), "c.json");
+  const bool is_placed = place_configuration(command, "c.json");
+  const std::vector<std::string> words = command.words();
+  for (const GroupShape& shape : shapes) {
+    LaunchRequest request{shape, folder, "c.json"};
+    request.is_placed = is_placed || read_launcher(words).kind != LauncherKind::accelerate;
+    const LaunchPlan plan = plan_launch(words, request);
+    if (plan.problem.empty()) continue;
+    if (!plan.is_of_counts) return plan.problem;
+    const LaunchCounts counts = counts_of(words, folder);
+    const bool is_other = counts.num_ranks.value_or(shape.size()) != shape.size() ||
+                          counts.num_nodes.value_or(shape.num_nodes) != shape.num_nodes ||
+                          counts.num_gpus.value_or(shape.num_gpus) != shape.num_gpus;
+    if (shapes.size() == 1 && !is_other) continue;
+    return fmt::format("it can not be told to start {} rank{} on {} node{}: {}", shape.size(),
+                       shape.size() == 1 ? "" : "s", shape.num_nodes,
+                       shape.num_nodes == 1 ? "" : "s", plan.problem);
+  }
+  return "";
 }
 
 std::optional<ScriptCommand> script_command(const std::string& training_command,

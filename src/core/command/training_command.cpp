@@ -115,6 +115,8 @@ std::string TrainingCommand::hidden_place() const {
   if (runs_text(words())) return "the command is inside a text for another shell";
   const std::string engine = value_of("--deepspeed");
   if (!value_of("--deepspeed_config").empty() || names_json(engine)) return "";
+  for (const char* const flag : accelerate_config_flags)
+    if (!value_of(flag).empty()) return "";
   if (engine.find_first_of("$`") != std::string::npos)
     return fmt::format("it does not say what --deepspeed {} names", engine);
   bool is_value = true;  // the program itself is none of its arguments
@@ -190,9 +192,31 @@ bool TrainingCommand::set_switch(const std::string& flag, const std::string& val
   return is_set;
 }
 
-void TrainingCommand::insert_at_front(const std::vector<std::string>& added,
-                                      bool behind_first_word) {
-  insert(first_word() + (behind_first_word ? 1 : 0), added, behind_first_word);
+void TrainingCommand::apply(const WordEdits& edits) {
+  std::vector<std::size_t> places;
+  for (std::size_t i = first_word(); i < end_; ++i)
+    if (pieces_[i].kind == Kind::word) places.push_back(i);
+  // From the back, so that the places in front stay what they are.
+  for (std::size_t word = places.size() + 1; word-- > 0;) {
+    std::vector<std::string> added;
+    bool is_replaced = false;
+    for (const WordEdit& edit : edits) {
+      if (edit.word != word) continue;
+      added.insert(added.end(), edit.words.begin(), edit.words.end());
+      is_replaced = is_replaced || edit.is_replaced;
+    }
+    if (word == places.size()) {
+      append(added);
+      continue;
+    }
+    if (is_replaced && !added.empty()) {
+      pieces_[places[word]] = quoted_word(added.back());
+      added.pop_back();
+    } else if (is_replaced) {
+      remove_word(places[word]);
+    }
+    insert(places[word], added, false);
+  }
 }
 
 void TrainingCommand::append(const std::vector<std::string>& added) {
@@ -228,6 +252,14 @@ void TrainingCommand::remove_everywhere(const std::string& flag) {
     pieces_.erase(at(pieces_, first), at(pieces_, last + 1));
     i = first;
   }
+}
+
+/// With the blanks in front of it.
+void TrainingCommand::remove_word(std::size_t index) {
+  const bool has_space = index > begin_ && pieces_[index - 1].kind == Kind::space;
+  const std::size_t first = index - (has_space ? 1 : 0);
+  pieces_.erase(at(pieces_, first), at(pieces_, index + 1));
+  end_ -= index + 1 - first;
 }
 
 void TrainingCommand::insert(std::size_t index, const std::vector<std::string>& added,

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "command/launch_options.hpp"
 #include "command/shell_words.hpp"
 
 namespace dstune {
@@ -34,8 +35,8 @@ class TrainingCommand {
   /// Likewise where the flag may stand alone, as a switch: it is given its value then.
   bool set_switch(const std::string& flag, const std::string& value);
 
-  /// Puts the words in front of the command's first word, or behind it.
-  void insert_at_front(const std::vector<std::string>& added, bool behind_first_word);
+  /// Changes words; they are counted as words() does.
+  void apply(const WordEdits& edits);
   /// Behind the last word, in front of redirections.
   void append(const std::vector<std::string>& added);
 
@@ -44,6 +45,7 @@ class TrainingCommand {
   [[nodiscard]] std::optional<std::size_t> next_word(std::size_t index) const;
   [[nodiscard]] std::string hidden_place() const;
   void remove_everywhere(const std::string& flag);
+  void remove_word(std::size_t index);
   void insert(std::size_t index, const std::vector<std::string>& added, bool space_in_front);
 
   std::vector<ShellPiece> pieces_;
@@ -56,5 +58,8 @@ class TrainingCommand {
 
 /// Whether the word behind `--deepspeed` is the configuration's file.
 [[nodiscard]] bool names_json(const std::string& word);
+/// The flags of `accelerate launch` that name the configuration's file.
+inline constexpr const char* accelerate_config_flags[] = {"--deepspeed_config_file",
+                                                          "--deepspeed-config-file"};
 
 }  // namespace dstune
