@@ -63,6 +63,9 @@ std::optional<std::int64_t> size_in(const json::Value& config, const char* key,
 
 /// Ranks that the command trains with: what its launcher says, else the largest group.
 int ranks_of(const JobSpec& job) {
+  const LaunchCounts counts = launch_counts(*job.training_command);
+  if (counts.num_ranks) return *counts.num_ranks;
+  if (counts.num_gpus) return *counts.num_gpus * counts.num_nodes.value_or(1);
   int most = 1;
   for (const GroupShape& shape : job.shapes) most = std::max(most, shape.size());
   return most;
@@ -197,6 +200,7 @@ void take_from_command(const json::Node* section, SectionTarget& target) {
   if (!job.training_command) return;
   UserCommand& written = *job.training_command;
   written.arg_mappings = job.tuning.arg_mappings;
+  written.folder = job.folder;
   job.command = read_command(written.text, written.arg_mappings, files_in(job.folder));
   written.takes_training_arguments = job.command.takes_training_arguments;
   if (!job.experiment_files.empty()) return;  // they say it all

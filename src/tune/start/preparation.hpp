@@ -132,7 +132,8 @@ LoadedEngine load_engine_everywhere(const Communicator& world, const WorkloadSpe
 /// config states its sizes; nothing where neither says it.
 [[nodiscard]] std::optional<std::int64_t> todays_batch(const Preparation& ready);
 
-/// Throws InputError where `dstune.training_command` does not say where the configuration goes.
+/// Throws InputError where `dstune.training_command` does not say where the configuration goes, or
+/// can not be told to start the ranks of one of the groups.
 void check_training_command(const JobSpec& job);
 
 /// Members of the space that are to be run.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 
 #include <fmt/format.h>
@@ -161,7 +162,8 @@ std::optional<std::int64_t> todays_batch(const Preparation& ready) {
 
 void check_training_command(const JobSpec& job) {
   if (!job.training_command) return;
-  const std::string violation = launch_line_violation(*job.training_command);
+  std::string violation = launch_line_violation(*job.training_command);
+  if (violation.empty()) violation = launch_counts_violation(*job.training_command, job.shapes);
   if (violation.empty()) return;
   const std::string pointer = "/dstune/training_command";
   throw InputError({{job.document->file(), pointer, job.document->line(pointer), violation}});
