@@ -3,6 +3,7 @@
 import os
 
 from harness import EngineTest, EXAMPLES, config, losses, main
+from test_frameworks import ALL_AUTO
 
 
 class TrainerTest(EngineTest):
@@ -62,11 +63,36 @@ class TrainerTest(EngineTest):
                           if name.startswith("checkpoint")])
 
     def test_recompute_reaches_the_model(self):
-        self.assertOk(self.run_trainer(config(1), recompute="block"))
+        result = self.run_trainer(config(1), recompute="block")
+        self.assertOk(result)
+        self.assertTrue(result["build"][0]["launch_arguments"]["gradient_checkpointing"])
 
-    def test_a_training_that_ends_is_told(self):
+    def test_a_training_that_would_end_goes_on(self):
         result = self.run_trainer(config(1), ["--max_steps", "2"], steps=4)
-        self.assertFails(result, "refused", "the script ended after 2 optimizer steps")
+        self.assertOk(result)
+        self.assertIn("it went on", " ".join(result["end"][0]["notes"]))
+        # 4096 samples of the example, 2 ranks: four steps an epoch.
+        result = self.run_trainer(config(1, micro=512), ["--num_train_epochs", "1", "--length", "8"], steps=5)
+        self.assertOk(result)
+        # The rate falls over the steps that the arguments say, and is none after them.
+        last = losses(self.run_trainer(config(1), ["--max_steps", "2", "--lr_scheduler_type", "constant"], steps=4))
+        self.assertNotEqual(last[-1], losses(self.run_trainer(config(1), ["--max_steps", "2"], steps=4))[-1])
+
+    def test_a_template_with_auto_everywhere_runs(self):
+        for more in ({}, {"steps_per_print": 2000}):
+            result = self.run_trainer({**ALL_AUTO, **more}, ["--learning_rate", "1e-3"])
+            self.assertOk(result)
+            reply = result["build"][0]
+            self.assertEqual((reply["data_parallel_size"], reply["global_batch"]), (2, 4))
+            self.assertEqual(reply["launch_arguments"], {"per_device_train_batch_size": 2, "use_cpu": True})
+            self.assertTrue(reply["launch_arguments_are_words"])
+
+    def test_steps_that_the_configuration_states_are_its_own(self):
+        ds_config = config(1, scheduler={"type": "WarmupDecayLR", "params": {
+            "total_num_steps": 77, "warmup_max_lr": 1e-3, "warmup_num_steps": 2}})
+        result = self.run_trainer(ds_config)
+        self.assertOk(result)
+        self.assertIn("total_num_steps is 77", " ".join(result["build"][0]["notes"]))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 
-from . import errors, groups, output, process_state, prepare
+from . import errors, groups, operators, output, process_state, prepare, script
 from .experiment import Experiment
 from .hooks import Written
 from .module_state import ModuleState
@@ -67,6 +67,14 @@ class Job:
         gc.collect()
         gc.freeze()
         return {"ok": True, **told, "resident_bytes": process_state.resident_bytes()}, None
+
+    def do_operators(self, command):
+        """Of each configuration what DeepSpeed would load for it, and what of that is not there."""
+        has_own = bool(self.prepared) and script.hands_optimizer(self.prepared["workload"])
+        needed = [operators.needed(config, has_own) for config in command["configs"]]
+        available = set(operators.survey()["available"])
+        lacking = [[name for name in names if name not in available] for names in needed]
+        return {"ok": True, "needed": needed, "lacking": lacking}, None
 
     def do_open_store(self, _):
         return {"ok": True, "port": self.stores.open()}, None

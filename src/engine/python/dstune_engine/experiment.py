@@ -4,8 +4,8 @@ import gc
 import os
 import sys
 
-from . import (environment, errors, groups, leftovers, own_loop, process_settings, process_state, script, surroundings,
-               temporary, trainer)
+from . import (accelerate_loop, environment, errors, groups, leftovers, observed, own_loop, process_settings,
+               process_state, script, surroundings, temporary, trainer)
 from .hooks import Hooks
 from .steps import Steps
 
@@ -23,6 +23,8 @@ class Experiment:
         # What the user trains is of no matter where the model is ours.
         self.workload_ = {} if order.get("own_model") else job.prepared["workload"]
         order.setdefault("device_index", job.prepared.get("device_index", 0))
+        order["device"] = job.prepared["device"]
+        order["stated"] = list(self.workload_.get("stated", ()))
         self.order_["ds_config"] = without_monitors(order["ds_config"])
         self.device_ = job.prepared["device"]
         self.notes_ = []
@@ -30,7 +32,8 @@ class Experiment:
         self.surroundings_ = surroundings.Surroundings()
         self.group_ = groups.Group(order, job.prepared, job.stores, job.channel)
         self.steps_ = Steps(job.channel, order, self.device_, self.group_, self.ready_, job.output)
-        self.hooks_ = Hooks(order, self.steps_, self.leftovers_.track, self.notes_, job.written)
+        self.steps_.observed = observed.Observed(order, order["stated"], self.steps_.refuse, self.note_)
+        self.hooks_ = Hooks(order, self.steps_, self.leftovers_.track, self.notes_, job.written, self.steps_.observed)
         self.config_file_ = None
         self.scratch_ = None
         self.variables_ = []
@@ -52,6 +55,8 @@ class Experiment:
         if type(error) is errors.Unwinding:  # the script caught what came first
             error = errors.Interrupted()
         told = errors.describe(error, self.job_.output.text(), near_limit)
+        if told["kind"] == "exception" and not self.hooks_.initialized:
+            told["message"] += accelerate_loop.why_not_deepspeed()
         has_ended = isinstance(error, ScriptEnded) or (isinstance(error, SystemExit) and not error.code)
         errors.forget_frames(error)
         steps.failure = None
@@ -61,6 +66,10 @@ class Experiment:
             if command["command"] != "step":
                 return None, command
         return {"ok": False, "error": {**told, **self.new_notes_()}}, None
+
+    def note_(self, text):
+        if text not in self.notes_:
+            self.notes_.append(text)
 
     def all_of_it_(self):
         self.job_.channel.open_to_interrupts()
@@ -80,13 +89,14 @@ class Experiment:
         order = self.order_
         variables = groups.variables_of(order, self.job_.prepared)
         variables.update({"DSTUNE_SEQUENCE_LENGTH": order["sequence_length"], "DSTUNE_SEED": order["seed"],
-                          "DSTUNE_ACTIVATION_RECOMPUTE": order["recompute"], "DSTUNE_EXPERIMENT": order["experiment"]})
+                          "DSTUNE_ACTIVATION_RECOMPUTE": order["recompute"], "DSTUNE_EXPERIMENT": order["experiment"],
+                          "ACCELERATE_USE_DEEPSPEED": "true"})  # as accelerate's own launcher does
         self.variables_ = list(variables)
         environment.set_quietly(variables)
         os.chdir(self.working_folder_())
         self.group_.open()
         self.hooks_.install()
-        trainer.current = (order, self.hooks_)
+        trainer.current = accelerate_loop.current = (order, self.hooks_)
         surroundings.seed_everything(order["seed"])
 
     def working_folder_(self):
@@ -116,19 +126,22 @@ class Experiment:
         if self.steps_.ended is not None:
             raise errors.EndOfExperiment(self.steps_.ended)
         if not self.hooks_.initialized:
-            raise errors.Refused("the script ended without calling deepspeed.initialize: its configuration is ignored")
+            raise errors.Refused("the script ended without calling deepspeed.initialize: its configuration is ignored" +
+                                 accelerate_loop.why_not_deepspeed())
         raise ScriptEnded(f"the script ended after {self.steps_.done} optimizer steps of "
                           f"{self.order_.get('steps_hint') or 'those needed'}; give it more epochs or data")
 
     def ready_(self):
         """The reply to "build"."""
-        engine = self.steps_.engine
+        engine, launch = self.steps_.engine, self.hooks_.launch
         size = lambda one: int(getattr(one, "ds_numel", None) or one.numel())
         parameters = list(engine.module.parameters())
         return {"ok": True, "parameters": sum(map(size, parameters)),
                 "trainable_parameters": sum(size(one) for one in parameters if one.requires_grad),
                 "data_parallel_size": int(engine.dp_world_size), "global_batch": int(engine.train_batch_size()),
                 "sockets": self.group_.sockets, "init_s": self.steps_.clock_.settled() - self.begin_,
+                "launch_arguments": launch.arguments, "launch_arguments_are_words": launch.are_words,
+                "launch_lines": launch.lines + self.steps_.observed.recompute.lines,
                 "notes": self.job_.only_new(self.notes_), "wrote": []}
 
     def finish(self, failed):
@@ -143,12 +156,15 @@ class Experiment:
             self.process_.put_back()
         self.process_.end_threads(surroundings.is_users_function)
         job.written.stop()
+        if 0 < self.hooks_.trainer_steps < self.steps_.done:
+            self.note_(trainer.LONGER)
         told = self.new_notes_()
         notes = self.process_.take_notes()
         state = job.losses.compare(self.order_, self.steps_.first_losses) if self.steps_.first_losses else None
         if state:
             notes.append(state)
-        trainer.current = None
+        trainer.current = accelerate_loop.current = None
+        self.steps_.observed.stop()
         self.hooks_.remove()
         self.steps_.engine = None
         self.steps_.begin_step_()

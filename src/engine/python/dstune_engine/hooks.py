@@ -1,29 +1,15 @@
 """What is replaced in DeepSpeed and torch while user code runs."""
 
 import copy
+import json
 import os
 import sys
 import threading
 
-from . import temporary
+from . import rewrites, temporary
 from .patches import Patches
 
 MAX_WRITTEN = 20
-
-
-def differing_keys(ours, theirs, place=""):
-    """Keys whose concrete values in `ours` a config of the script has otherwise."""
-    found = []
-    for key, value in ours.items():
-        where = f"{place}/{key}"
-        if value == "auto" or not isinstance(theirs, dict):
-            continue
-        other = theirs.get(key)
-        if isinstance(value, dict):
-            found += differing_keys(value, other if isinstance(other, dict) else {}, where)
-        elif other != value:
-            found.append(where)
-    return found
 
 
 current = None  # the Hooks of the experiment that runs
@@ -46,10 +32,30 @@ def install_initialize():
     deepspeed.initialize = initialize
 
 
+def read(given):
+    """A configuration that was handed over as a file, or as itself."""
+    if not isinstance(given, (str, os.PathLike)):
+        return given
+    try:
+        with open(given, encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return None
+
+
+class Launch:
+    """What a separate launch of the same training needs beside the configuration."""
+
+    def __init__(self):
+        self.arguments = {}  # of TrainingArguments, that differ from the script's own
+        self.are_words = True  # the script reads them from its command line
+        self.lines = []  # for the script
+
+
 class Hooks:
     """Installed before user code runs; remove() afterwards."""
 
-    def __init__(self, order, steps, track, notes, written):
+    def __init__(self, order, steps, track, notes, written, observed):
         self.order_ = order
         self.steps_ = steps
         self.track_ = track  # called with every engine that is made, complete or not
@@ -58,11 +64,17 @@ class Hooks:
         self.filled_config = False  # a framework filled our config in, and hands it to initialize
         self.initializing_ = False
         self.written_ = written
+        self.observed_ = observed
+        self.looks = rewrites.Looks()
+        self.launch = Launch()
+        self.trainer_steps = 0  # after which the Trainer's arguments end it; 0: nobody knows
         self.patches_ = Patches()
 
     def install(self):
         global current
         current = self
+        rewrites.current = self.looks
+        self.looks.look(self.order_["ds_config"], "")
         import deepspeed
         import torch
         import torch.utils.data as data
@@ -72,7 +84,7 @@ class Hooks:
 
     def remove(self):
         global current
-        current = None
+        current = rewrites.current = None
         self.patches_.undo()
 
     def save_(self, original, value, file, *args, **kwargs):
@@ -93,12 +105,8 @@ class Hooks:
     def initialize(self, original, args=None, model=None, optimizer=None, *positional, **kwargs):
         given = [kwargs.pop(name, None) for name in ("config", "config_params")]
         given = given[0] if given[0] is not None else given[1]
-        config = copy.deepcopy(self.order_["ds_config"])
-        if self.filled_config and isinstance(given, dict):
-            config = given
-            other = differing_keys(self.order_["ds_config"], given)
-            if other:
-                self.steps_.refuse("the script changes the configuration that it is to run: " + ", ".join(other))
+        config = self.settled_(given)
+        self.observed_.recompute.before(model)
         args = copy.copy(args)
         for name in ("deepspeed_config", "deepscale_config"):
             if getattr(args, name, None) is not None:
@@ -110,6 +118,7 @@ class Hooks:
             self.initializing_ = False
         self.initialized = True
         engine = made[0]
+        self.observed_.made(engine, optimizer)
         wanted = self.order_["micro_batch"]
         if engine.train_micro_batch_size_per_gpu() != wanted:
             self.steps_.refuse(f"the engine has a micro-batch of {engine.train_micro_batch_size_per_gpu()}, "
@@ -122,6 +131,24 @@ class Hooks:
                                "write the same for both")
         self.steps_.attach(engine)
         return made
+
+    def settled_(self, given):
+        """The configuration for the engine, of what was handed to deepspeed.initialize."""
+        if self.filled_config and isinstance(given, dict):
+            config, notes, foreign = rewrites.settled(self.order_["ds_config"], given, self.looks)
+            for note in notes:
+                self.note(note)
+            if foreign:
+                self.steps_.refuse("the configuration that is to run was changed: " +
+                                   ", ".join(f"{key} by {who}" for key, who in foreign))
+        else:
+            config = rewrites.fill_from(self.order_["ds_config"], read(given))
+        fails, defaults = rewrites.unfilled(config)
+        if fails:
+            self.steps_.refuse(rewrites.unfilled_refusal(fails))
+        for key in defaults:
+            self.note(f'"auto" is left in the configuration at {key}, for which DeepSpeed takes its default')
+        return config
 
     def loader_(self, original, loader, *args, **kwargs):
         """A loader's workers are processes: the main process loads instead."""

@@ -68,7 +68,10 @@ def install():
 
 
 def survey():
-    """{"available": names, "missing": {name: command that builds it}} for the accelerator in use."""
+    """{"available": names, "missing": {name: command that builds it}} for the accelerator in use.
+
+    What is in neither DeepSpeed does not have for it.
+    """
     available, missing = [], {}
     from deepspeed.git_version_info import installed_ops
     from deepspeed.ops.op_builder.all_ops import ALL_OPS
@@ -80,3 +83,43 @@ def survey():
         else:
             missing[name] = command_for(builder)
     return {"available": available, "missing": missing}
+
+
+def section(config, *path):
+    for name in path:
+        config = config.get(name) if isinstance(config, dict) else None
+    return config if isinstance(config, dict) else {}
+
+
+def of_optimizer(config):
+    """The operator that DeepSpeed loads for the optimizer of the configuration, or ""."""
+    optimizer = section(config, "optimizer")
+    kind = str(optimizer.get("type", "")).lower()
+    on_host = section(config, "zero_optimization", "offload_optimizer").get("device") in ("cpu", "nvme")
+    if kind in ("adam", "adamw", "muon"):
+        if section(optimizer, "params").get("torch_adam") is True:
+            return ""
+        return "cpu_adam" if on_host else "fused_adam"
+    if kind == "adagrad":
+        return "cpu_adagrad" if on_host else ""
+    if kind == "lion":
+        return "cpu_lion" if on_host else "fused_lion"
+    return "fused_lamb" if kind == "lamb" else ""
+
+
+def needed(config, has_own_optimizer=False):
+    """Operators that DeepSpeed loads for an engine of this configuration on any device, sorted.
+
+    `has_own_optimizer`: the script may hand one over, and DeepSpeed makes none then. 1-bit optimizers,
+    and those of torch, need no operator.
+    """
+    zero = section(config, "zero_optimization")
+    names = set() if has_own_optimizer else {of_optimizer(config)}
+    if zero.get("stage") == 3:
+        # Below it DeepSpeed takes the host's memory for the disk's.
+        if "nvme" in (section(zero, "offload_optimizer").get("device"), section(zero, "offload_param").get("device")):
+            names.add("async_io")
+        if any(zero.get(name) is True for name in ("zero_quantized_weights", "zero_quantized_gradients",
+                                                   "zero_quantized_nontrainable_weights")):
+            names.add("quantizer")
+    return sorted(names - {""})

@@ -5,8 +5,8 @@ import importlib
 import os
 import sys
 
-from . import (after_import, descriptors, environment, guard, hooks, operators, script, surroundings, temporary,
-               trainer)
+from . import (accelerate_loop, after_import, descriptors, environment, guard, hooks, operators, rewrites, script,
+               surroundings, temporary, trainer)
 from .errors import Refused, message_of
 
 OLDEST = (0, 16)
@@ -100,6 +100,8 @@ def prepare(order, channel, state):
     check_versions(torch, deepspeed, order["device"])
     if order["device"] == "cuda":
         torch.cuda.set_device(order["device_index"])
+    rewrites.install()
+    accelerate_loop.install()
     trainer.install()
     tokens = not path and order.get("model") and not order.get("imports_only")
     if tokens or script.imports_any(files, ("transformers", "accelerate", "trl", "peft")):

@@ -59,6 +59,25 @@ def imports_any(files, packages):
     return any(pattern.search(text_of(path)) for path in files)
 
 
+def hands_optimizer(workload):
+    """Does the script hand an optimizer of its own to deepspeed.initialize? Found without running it."""
+    if not workload.get("script"):
+        return False
+    for path in module_files(workload["script"]):
+        try:
+            tree = ast.parse(text_of(path))
+        except (OSError, SyntaxError, ValueError):
+            continue
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call):
+                continue
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            if name == "initialize" and (len(node.args) > 2 or any(
+                    one.arg == "optimizer" or one.arg is None for one in node.keywords)):
+                return True
+    return False
+
+
 def text_of(path):
     with open(path, encoding="utf-8", errors="replace") as file:
         return file.read()

@@ -92,6 +92,7 @@ class Steps:
         self.output_ = output
         self.clock_ = Clock(device)
         self.engine = None
+        self.observed = None  # compares what the member says with what the script does
         self.started = False
         self.failure = None  # what a hook raised: a script that swallows it does not get further
         self.ended = None
@@ -215,6 +216,7 @@ class Steps:
             self.started = True
             self.group_.note_sockets()
             self.wait_(self.ready_())
+            self.observed.start()
             self.begin_step_()
             self.begin_ = self.clock_.settled()
 
@@ -242,6 +244,7 @@ class Steps:
             return
         name, tensor = found
         size = tensor.shape[0]
+        self.observed.batch(name, tensor)
         self.samples_ += size
         if size == wanted:
             return
@@ -281,6 +284,8 @@ class Steps:
         else:
             self.check_micro_steps_()
         self.check_uneven_()
+        if self.done == 0:
+            self.observed.first_step()
         self.done += 1
         if self.done <= 3:
             self.group_.note_sockets()  # gloo connects at first use

@@ -28,10 +28,38 @@ SAME = {
     "scheduler.params.warmup_num_steps": "warmup_steps",
 }
 
+# What a launch on CPUs has to say: accelerate counts no ranks there otherwise, from 1.14 on.
+ON_CPU = ("use_cpu", "no_cuda")
+
+# Arguments that a separate launch needs as the experiment has them.
+LAUNCHED = ("per_device_train_batch_size", "gradient_accumulation_steps", *sorted(set(SAME.values())), "adam_beta1",
+            "adam_beta2", "bf16", "fp16", "gradient_checkpointing", *ON_CPU)
+
+LONGER = ("the Trainer's arguments (max_steps, num_train_epochs) end the training before the experiment had enough "
+          "steps: it went on; the rate's schedule stays that of the arguments")
+ENDLESS = 1 << 40
+
 # DeepSpeed's default was 0 before 0.19.6, and stands in each configuration; the argument's is 1.0.
 OTHER_CLIPPING = ("the configuration's gradient_clipping replaces max_grad_norm of TrainingArguments; the Trainer of a "
                   "separate launch refuses to start unless both are the same: map it by autotuning.arg_mappings, "
                   '"gradient_clipping": "--max_grad_norm"')
+
+
+def set_recompute(arguments, order, note):
+    """Newer versions have two names, of which the one that is set first counts."""
+    names = [name for name in ("activation_checkpointing", "gradient_checkpointing") if hasattr(arguments, name)]
+    asked = any(getattr(arguments, name) for name in names)
+    if order.get("recompute") == "block":
+        wanted = True
+    elif asked and "activation_recompute" in order["stated"] and order.get("recompute") == "none":
+        wanted = False
+    else:
+        if asked and order.get("recompute") == "none":
+            note("TrainingArguments ask for gradient_checkpointing; it stays on, since the space does not state "
+                 "dstune.activation_recompute")
+        return
+    for name in names:
+        setattr(arguments, name, wanted)
 
 
 def fill(arguments, order, note):
@@ -57,10 +85,12 @@ def fill(arguments, order, note):
                 setattr(arguments, other, False)
     if value_at(config, "scheduler.params.total_num_steps") is not None:
         config["scheduler"]["params"]["total_num_steps"] = "auto"
-    if order.get("recompute") == "block":
-        arguments.gradient_checkpointing = True
-    elif getattr(arguments, "gradient_checkpointing", False) and order.get("recompute") == "none":
-        note("TrainingArguments ask for gradient_checkpointing; it stays on although the experiment says none")
+    set_recompute(arguments, order, note)
+    if order["device"] == "cpu":
+        for name in ON_CPU:
+            if hasattr(arguments, name):
+                setattr(arguments, name, True)
+                break
     if getattr(arguments, "dataloader_num_workers", 0):
         note(f"the Trainer asks for {arguments.dataloader_num_workers} loader processes; it runs without them")
     quiet = {"dataloader_num_workers": 0, "dataloader_prefetch_factor": None, "dataloader_persistent_workers": False,
@@ -73,6 +103,28 @@ def fill(arguments, order, note):
     arguments.deepspeed = config
 
 
+def is_from_command_line():
+    """Whether a parser of transformers makes the arguments, and not the script itself."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename.endswith("hf_argparser.py"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def note_launch(arguments, before, hooks):
+    """Records which arguments a separate launch has to state."""
+    launch = hooks.launch
+    launch.arguments = {name: getattr(arguments, name) for name in LAUNCHED
+                        if hasattr(arguments, name) and getattr(arguments, name) != before.get(name)}
+    launch.are_words = is_from_command_line()
+    if not launch.are_words and launch.arguments:
+        words = ", ".join(f"{name}={value!r}" for name, value in launch.arguments.items())
+        hooks.note("the script makes its TrainingArguments itself, and the run has others than it says; a separate "
+                   f"launch needs them there: {words}")
+
+
 def hook_arguments(module):
     """`transformers.training_args` was imported."""
     kind = module.TrainingArguments
@@ -83,7 +135,9 @@ def hook_arguments(module):
             order, hooks = current
             if not self.deepspeed:
                 hooks.note("the script's TrainingArguments name no DeepSpeed configuration; it gets the experiment's")
+            before = {name: getattr(self, name) for name in LAUNCHED if hasattr(self, name)}
             fill(self, order, hooks.note)
+            note_launch(self, before, hooks)
             hooks.filled_config = True
         original(self, *args, **kwargs)
 
@@ -92,8 +146,45 @@ def hook_arguments(module):
         kind.__post_init__ = __post_init__
 
 
+def hook_loop(module):
+    """`transformers.trainer` was imported: its loop has no end, and its schedule has."""
+    kind, name = module.Trainer, "set_initial_training_values"
+    original = getattr(kind, name, None)
+    if original is None or hasattr(original, "dstune_"):
+        return
+
+    def set_initial_training_values(self, *args, **kwargs):
+        epochs, *others = original(self, *args, **kwargs)
+        if current is not None:
+            current[1].trainer_steps = others[-1]
+            epochs = max(epochs, ENDLESS)
+        return (epochs, *others)
+
+    set_initial_training_values.dstune_ = True
+    kind.set_initial_training_values = set_initial_training_values
+
+
+def hook_begin(module):
+    """`transformers.trainer_callback` was imported."""
+    kind = module.CallbackHandler
+    original = kind.on_train_begin
+    if hasattr(original, "dstune_"):
+        return
+
+    def on_train_begin(self, args, state, control, *others, **kwargs):
+        result = original(self, args, state, control, *others, **kwargs)
+        if current is not None and current[1].trainer_steps:
+            state.max_steps = max(state.max_steps, ENDLESS)
+        return result
+
+    on_train_begin.dstune_ = True
+    kind.on_train_begin = on_train_begin
+
+
 def install():
     call_after_import("transformers.training_args", hook_arguments)
+    call_after_import("transformers.trainer", hook_loop)
+    call_after_import("transformers.trainer_callback", hook_begin)
 
 
 def reset():
