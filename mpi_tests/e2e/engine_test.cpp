@@ -259,6 +259,33 @@ TEST_F(EngineJobTest, WhatAScriptDoesOtherwiseIsNamed) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(job_.folder()), {}), num_before);
 }
 
+TEST_F(EngineJobTest, OperatorsThatAreNotBuiltAreKnownBeforeAnythingRuns) {
+  Json written = script_space({1});
+  // Where none is built.
+  const Command command{
+      .ranks = 2,
+      .args = {"space.json"},
+      .environment = {{"TORCH_EXTENSIONS_DIR", (job_.folder() / "none").string()}},
+      .limit_s = 400};
+  Json& params = written["optimizer"]["params"];
+  params.erase("torch_adam");
+  job_.write("space.json", written);
+  const Ended refused = job_.run(command);
+  expect_exit(job_, refused, bad_input);
+  EXPECT_EQ(count_of(refused.err, "not built: fused_adam; build before: "), 1) << refused;
+  EXPECT_EQ(count_of(refused.err, "\"torch_adam\": true"), 1) << refused;
+  EXPECT_FALSE(job_.exists("autotuning_exps")) << "no experiment began";
+
+  params["torch_adam"] = {false, true};
+  job_.write("space.json", written);
+  const Ended ended = job_.run(command);
+  expect_exit(job_, ended, 0);
+  EXPECT_EQ(names_of(journal(job_), "started").size(), 1);
+  const std::string summary = job_.read(results + "summary.txt");
+  EXPECT_EQ(count_of(summary, "build before: "), 1) << summary;
+  EXPECT_EQ(count_of(summary, "1 pruned"), 1) << summary;
+}
+
 TEST_F(EngineJobTest, AJobThatIsTerminatedGoesOnWithTheSameCommand) {
   Json written = script_space({1, 4, 8, 9, 10, 11});
   written["dstune"]["trial_budget_s"] = 1;

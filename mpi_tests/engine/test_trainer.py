@@ -3,7 +3,7 @@
 import os
 
 from harness import EngineTest, EXAMPLES, config, losses, main
-from test_frameworks import ALL_AUTO
+from test_frameworks import ALL_AUTO, ask_operators
 
 
 class TrainerTest(EngineTest):
@@ -86,6 +86,17 @@ class TrainerTest(EngineTest):
             self.assertEqual((reply["data_parallel_size"], reply["global_batch"]), (2, 4))
             self.assertEqual(reply["launch_arguments"], {"per_device_train_batch_size": 2, "use_cpu": True})
             self.assertTrue(reply["launch_arguments_are_words"])
+
+    def test_operators_that_configurations_need_are_known_before(self):
+        reply = ask_operators(self.world)
+        self.assertEqual(reply["needed"], [["fused_adam"], [], ["cpu_adam"], ["fused_lion"], ["fused_lamb"], [],
+                                           ["async_io"], []])
+        operators = self.world.prepared[0]["operators"]
+        for needed, lacking in zip(reply["needed"], reply["lacking"]):
+            self.assertEqual(lacking, [name for name in needed if name not in operators["available"]])
+        # On CPUs DeepSpeed has none: no command builds it.
+        self.assertEqual(reply["lacking"][4], ["fused_lamb"])
+        self.assertNotIn("fused_lamb", operators["missing"])
 
     def test_steps_that_the_configuration_states_are_its_own(self):
         ds_config = config(1, scheduler={"type": "WarmupDecayLR", "params": {

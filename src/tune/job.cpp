@@ -203,6 +203,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
             throw InputError({engine_problem(ready.job, loaded.violation)});
           if (const auto other = engine_release_violation(ready.job, ready.engine); !other.empty())
             throw InputError({engine_problem(ready.job, other)});
+          if (loaded.engine) prune_for_operators(ready, *loaded.engine);
           // A GPU's memory is for Python alone.
           if (loaded.engine && beside == nullptr && is_planned(ready.job) && found.gpu.name.empty())
             predict_engine_members(ready, device);

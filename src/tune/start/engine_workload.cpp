@@ -43,6 +43,17 @@ InputError command_error(const JobSpec& job, const std::string& message) {
   return InputError({{job.document->file(), pointer, job.document->line(pointer), message}});
 }
 
+/// What the space says of the training beside the configuration. What is a default of ours is no
+/// word of the user's: a script that does otherwise is not wrong.
+json::Value stated_in(const json::Document& document) {
+  json::Value names = json::Value::array();
+  const auto section = document.root().find("dstune");
+  if (section == document.root().end() || !section->is_object()) return names;
+  for (const char* name : {"activation_recompute", "sequence_length"})
+    if (section->contains(name)) names.push_back(name);
+  return names;
+}
+
 /// What ranks must have alike.
 std::string words_of(const engine::Loaded& loaded) {
   std::string text = "script " + loaded.script_hash;
@@ -99,6 +110,7 @@ void complete_engine_workload(JobSpec& job) {
     options["imports_only"] = true;
     return;
   }
+  options["stated"] = stated_in(*job.document);
   job.is_script_named = options.contains("script");
   if (job.is_script_named || !job.training_command) return;
   const auto command = script_command(job.training_command->text, json::Value::object(), {});

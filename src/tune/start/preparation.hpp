@@ -128,6 +128,11 @@ LoadedEngine load_engine_everywhere(const Communicator& world, const WorkloadSpe
 [[nodiscard]] std::string engine_release_violation(const JobSpec& job,
                                                    const engine::Loaded& loaded);
 
+/// Looks before anything runs at the operators of DeepSpeed that members need. Those whose
+/// operators are not built are pruned, with that reason. Throws InputError where all are, with the
+/// commands that build them; where the engine only verifies, nothing else happens. Rank 0's. Local.
+void prune_for_operators(Preparation& preparation, engine::Engine& engine);
+
 /// Samples of an optimizer step today, by the training command, else by the baseline where the
 /// config states its sizes; nothing where neither says it.
 [[nodiscard]] std::optional<std::int64_t> todays_batch(const Preparation& ready);

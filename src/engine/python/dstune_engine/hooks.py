@@ -65,7 +65,7 @@ class Hooks:
         self.initializing_ = False
         self.written_ = written
         self.observed_ = observed
-        self.looks = rewrites.Looks()
+        self.looks = rewrites.Looks(order["ds_config"])
         self.launch = Launch()
         self.trainer_steps = 0  # after which the Trainer's arguments end it; 0: nobody knows
         self.patches_ = Patches()
@@ -74,7 +74,6 @@ class Hooks:
         global current
         current = self
         rewrites.current = self.looks
-        self.looks.look(self.order_["ds_config"], "")
         import deepspeed
         import torch
         import torch.utils.data as data

@@ -20,7 +20,7 @@ def is_on(model):
 
 
 def switch(model, on):
-    """The Trainer's own way, for a model of transformers or one in peft. Returns the line that a script lacks, or ""."""
+    """The Trainer's own way, for a model of transformers, in peft too. Returns what a script lacks, or ""."""
     if not getattr(model, "supports_gradient_checkpointing", False):
         return ""
     names = [f"{kind}_checkpointing_{'enable' if on else 'disable'}" for kind in ("activation", "gradient")]

@@ -75,20 +75,26 @@ def put(config, key, value):
 
 
 class Looks:
-    """Who changed which key of one experiment's configuration."""
+    """Who gave which key of one experiment's configuration another value.
 
-    def __init__(self):
-        self.last_ = None
-        self.changed = {}  # key: who
+    Frameworks copy configurations: a value that is seen again is its first writer's.
+    """
+
+    def __init__(self, ours):
+        self.ours_ = copy.deepcopy(ours)
+        self.writers_ = {}  # (key, value): who
+        self.depth = 0  # of calls of frameworks' functions in each other
 
     def look(self, config, who):
-        """What differs from the last look `who` has changed."""
+        """What nobody has written before is of `who`."""
         if not isinstance(config, dict):
             return
-        if self.last_ is not None:
-            for key in differences(self.last_, config):
-                self.changed[key] = who
-        self.last_ = copy.deepcopy(config)
+        values = flat(config)
+        for key in differences(self.ours_, config):
+            self.writers_.setdefault((key, repr(values.get(key, MISSING))), who)
+
+    def writer(self, key, config):
+        return self.writers_.get((key, repr(flat(config).get(key, MISSING))), script_or_package())
 
 
 current = None  # the Looks of the experiment that runs
@@ -106,12 +112,17 @@ def watch(kind, name, framework, config_of):
         return
 
     def watched(self, *args, **kwargs):
-        if current is not None:
-            current.look(config_of(self), script_or_package())
-        result = original(self, *args, **kwargs)
-        if current is not None:
-            current.look(config_of(self), framework)
-        return result
+        looks = current
+        if looks is None:
+            return original(self, *args, **kwargs)
+        if looks.depth == 0:  # else a framework's function has called this one
+            looks.look(config_of(self), script_or_package())
+        looks.depth += 1
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            looks.depth -= 1
+            looks.look(config_of(self), framework)
 
     watched.dstune_, watched.__wrapped__ = True, original
     watched.__name__, watched.__doc__ = name, original.__doc__
@@ -148,7 +159,7 @@ def settled(ours, given, looks):
         rewrite = BY_KEY.get(key)
         if rewrite is not None and rewrite.keeps == "theirs":
             continue
-        who = looks.changed.get(key, script_or_package())
+        who = looks.writer(key, given)
         if rewrite is not None and key in stated:
             if key.endswith("total_num_steps"):
                 notes.append(f"the configuration's {key} is {stated[key]!r}, and the Trainer counts "

@@ -114,13 +114,15 @@ def is_from_command_line():
 
 
 def note_launch(arguments, before, hooks):
-    """Records which arguments a separate launch has to state."""
+    """Records which arguments a separate launch has to state; copies that packages make of them have them already."""
     launch = hooks.launch
-    launch.arguments = {name: getattr(arguments, name) for name in LAUNCHED
-                        if hasattr(arguments, name) and getattr(arguments, name) != before.get(name)}
-    launch.are_words = is_from_command_line()
-    if not launch.are_words and launch.arguments:
-        words = ", ".join(f"{name}={value!r}" for name, value in launch.arguments.items())
+    changed = {name: getattr(arguments, name) for name in LAUNCHED
+               if hasattr(arguments, name) and getattr(arguments, name) != before.get(name)}
+    if not launch.arguments:
+        launch.are_words = is_from_command_line()
+    launch.arguments.update(changed)
+    if not launch.are_words and changed:
+        words = ", ".join(f"{name}={value!r}" for name, value in changed.items())
         hooks.note("the script makes its TrainingArguments itself, and the run has others than it says; a separate "
                    f"launch needs them there: {words}")
 
