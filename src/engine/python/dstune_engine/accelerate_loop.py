@@ -7,7 +7,7 @@ from .after_import import call_after_import
 
 current = None  # (order, hooks) of the experiment that runs
 
-COUNTS_BY_CPU = (1, 14)  # from here on ranks of CPUs are counted where `cpu` is asked for, only
+COUNTS_BY_CPU = (1, 13)  # from here on ranks of CPUs are counted where `cpu` is asked for, only
 LINE = "from accelerate import PartialState; PartialState(cpu=True)  # before Accelerator()"
 
 

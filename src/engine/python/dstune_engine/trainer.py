@@ -28,7 +28,7 @@ SAME = {
     "scheduler.params.warmup_num_steps": "warmup_steps",
 }
 
-# What a launch on CPUs has to say: accelerate counts no ranks there otherwise, from 1.14 on.
+# What a launch on CPUs has to say: accelerate counts no ranks there otherwise, from 1.13 on.
 ON_CPU = ("use_cpu", "no_cuda")
 
 # Arguments that a separate launch needs as the experiment has them.
