@@ -4,7 +4,9 @@
 # nothing and needs no network. Run it by itself, or source it: quickstart.sh and test.sh do.
 #   scripts/setup.sh --engine   also makes a Python environment with PyTorch and DeepSpeed from the
 #                               package index, and prints its interpreter. Tests of the engine use
-#                               it by DSTUNE_ENGINE_PYTHON; about 6 GB in build/engine.
+#                               it by DSTUNE_ENGINE_PYTHON; 5.6 GB in build/engine. Versions are those of
+#                               scripts/engine/constraints.txt; DSTUNE_TORCH_INDEX names an index that
+#                               PyTorch comes from, as one of wheels for CPUs, which are far smaller.
 #
 # Sourced, it also sets what mpirun needs as root, with more ranks than cores and in a bare
 # environment. Variables that are already set stay as they are.
@@ -156,26 +158,8 @@ build_release() {
   ) >&2
 }
 
-# What the engine's tests and examples import. No operator of DeepSpeed is compiled: they do without.
-engine_packages=(torch numpy 'deepspeed==0.19.8' transformers accelerate peft)
-engine_environment=${DSTUNE_ENGINE_ENVIRONMENT:-$checkout/build/engine}
-
-make_engine_environment() {
-  local python=$engine_environment/bin/python
-  if [[ -e $engine_environment/complete ]]; then
-    say "The engine's environment is there: $engine_environment"
-    return
-  fi
-  if ! python3 -c 'import ensurepip' 2>/dev/null && command -v apt-get >/dev/null && can_become_root; then
-    missing_packages=(python3-venv)
-    install_missing || say "apt-get did not succeed"
-  fi
-  say "Making the engine's environment in $engine_environment (a few minutes)"
-  python3 -m venv "$engine_environment" &&
-    "$python" -m pip install -q setuptools wheel ninja torch numpy &&
-    DS_BUILD_OPS=0 "$python" -m pip install -q --no-build-isolation "${engine_packages[@]}" &&
-    touch "$engine_environment/complete"
-}
+# shellcheck source=scripts/engine/environment.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/engine/environment.sh"
 
 ensure_needs
 set_mpi_environment
