@@ -167,12 +167,23 @@ class ScriptTest(EngineTest):
         self.assertOk(group)
 
     def test_an_operator_that_is_not_built_is_named(self):
-        ds_config = config(optimizer={"type": "Adam", "params": {"lr": 1e-3}},
+        ds_config = config(optimizer={"type": "Adagrad", "params": {"lr": 1e-3}},
                            zero={"offload_optimizer": {"device": "cpu"}}, stage=2)
-        if "cpu_adam" in self.world.prepared[0]["operators"]["missing"]:
-            self.assertFails(self.run_case("plain", ds_config), "refused", "CPUAdamBuilder")
-        else:
+        missing = self.world.prepared[0]["operators"]["missing"]
+        if "cpu_adagrad" not in missing:
             self.assertOk(self.run_case("plain", ds_config))
+            return
+        self.assertFails(self.run_case("plain", ds_config), "refused", missing["cpu_adagrad"])
+
+    def test_operators_that_are_built_are_taken(self):
+        for name, zero in (("fused_adam", {}), ("cpu_adam", {"offload_optimizer": {"device": "cpu"}})):
+            ds_config = config(optimizer={"type": "AdamW", "params": {"lr": 1e-3}}, zero=zero, stage=2)
+            result = self.run_case("plain", ds_config)
+            if name in self.world.prepared[0]["operators"]["available"]:
+                self.assertOk(result)
+                self.assertLess(losses(result)[-1], losses(result)[0])
+            else:
+                self.assertFails(result, "refused", name)
 
     def test_everything_around_the_script_is_put_back(self):
         before = losses(self.run_case("plain"))

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import shlex
 import sys
 
 from .errors import MissingOperator
@@ -44,8 +45,13 @@ def built_library(builder):
 
 
 def command_for(builder):
+    """For a shell whose environment need not be activated: ninja stands beside the interpreter."""
     kind = type(builder)
-    return (f"{sys.executable} -c \"from {kind.__module__} import {kind.__name__} as b; b().load()\"")
+    words = [f"PATH={shlex.quote(os.path.dirname(sys.executable))}:$PATH"]
+    if "TORCH_EXTENSIONS_DIR" in os.environ:
+        words.append("TORCH_EXTENSIONS_DIR=" + shlex.quote(os.environ["TORCH_EXTENSIONS_DIR"]))
+    words.append(shlex.quote(sys.executable))
+    return " ".join(words) + f" -c \"from {kind.__module__} import {kind.__name__} as b; b().load()\""
 
 
 def load_built(builder):
