@@ -72,6 +72,12 @@ class EnvironmentTest(unittest.TestCase):
         self.assertIn("without: fused_adam cpu_adam", said)
         self.assertIn("an environment/operators.log", said)
 
+    def test_no_operator_is_built_where_none_is_wanted(self):
+        said, calls = self.make(DSTUNE_ENGINE_OPERATORS="", BUILT="1")
+        self.assertRegex(calls[-1], "^0 .* deepspeed$")
+        self.assertNotIn("--no-binary", "".join(calls))
+        self.assertNotIn("could not be built", said)
+
     def test_operators_that_deepspeed_leaves_out_are_named(self):
         said, calls = self.make(BUILT="1")
         self.assertRegex(calls[-1], "^011 ")

@@ -3,11 +3,12 @@
 # The Python environment that the engine's tests and examples run in. setup.sh sources it.
 #   DSTUNE_ENGINE_ENVIRONMENT   its folder; without it build/engine of the checkout
 #   DSTUNE_TORCH_INDEX          the package index that PyTorch alone comes from: one of wheels for CPUs
+#   DSTUNE_ENGINE_OPERATORS     DeepSpeed's operators to build, "" for none; without it those of Adam and AdamW
 engine_environment=${DSTUNE_ENGINE_ENVIRONMENT:-$checkout/build/engine}
 engine_constraints=$checkout/scripts/engine/constraints.txt
 engine_packages=(torch transformers accelerate peft)
-# The operators of Adam and AdamW, without and with offload.
-engine_operators=(fused_adam cpu_adam)
+# Without and with offload.
+read -ra engine_operators <<<"${DSTUNE_ENGINE_OPERATORS-fused_adam cpu_adam}"
 # The build of an operator asks for these before DeepSpeed is there.
 engine_build_packages=(setuptools wheel ninja numpy py-cpuinfo)
 
@@ -50,13 +51,16 @@ PY
 # install_deepspeed PYTHON [PIP'S ARGUMENTS]: with the operators, or without where they do not compile. The cache
 # of pip takes no part: a wheel of the same name may be without operators, or of another PyTorch.
 install_deepspeed() {
-  local python=$1 folder log name missing=()
+  local python=$1 folder log name settings=() missing=()
   shift
   folder=$(dirname -- "$python")
   log=$folder/../operators.log
-  if ! PATH=$folder:$PATH DS_BUILD_OPS=0 DS_BUILD_FUSED_ADAM=1 DS_BUILD_CPU_ADAM=1 DS_ENABLE_NINJA=1 \
-    MAX_JOBS=$(build_jobs) "$python" -m pip install -v --no-cache-dir --no-binary deepspeed --no-build-isolation \
-    "$@" deepspeed >"$log" 2>&1; then
+  for name in "${engine_operators[@]}"; do settings+=("DS_BUILD_${name^^}=1"); done
+  # ninja compiles sources side by side.
+  if [[ ${#settings[@]} -eq 0 ]] ||
+    ! env PATH="$folder:$PATH" DS_BUILD_OPS=0 "${settings[@]}" DS_ENABLE_NINJA=1 MAX_JOBS="$(build_jobs)" \
+      "$python" -m pip install -v --no-cache-dir --no-binary deepspeed --no-build-isolation "$@" deepspeed \
+      >"$log" 2>&1; then
     DS_BUILD_OPS=0 "$python" -m pip install -q --no-build-isolation "$@" deepspeed || return
   fi
   for name in "${engine_operators[@]}"; do
