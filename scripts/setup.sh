@@ -4,7 +4,7 @@
 # nothing and needs no network. Run it by itself, or source it: quickstart.sh and test.sh do.
 #   scripts/setup.sh --engine   also makes a Python environment with PyTorch and DeepSpeed from the
 #                               package index, and prints its interpreter. Tests of the engine use
-#                               it by DSTUNE_ENGINE_PYTHON; 5.6 GB in build/engine. Versions are those of
+#                               it by DSTUNE_ENGINE_PYTHON; 5.7 GB in build/engine. Versions are those of
 #                               scripts/engine/constraints.txt; DSTUNE_TORCH_INDEX names an index that
 #                               PyTorch comes from, as one of wheels for CPUs, which are far smaller.
 #

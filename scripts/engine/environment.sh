@@ -85,7 +85,7 @@ make_environment() {
   if [[ -n ${DSTUNE_TORCH_INDEX:-} ]]; then
     say "  PyTorch comes from the index that DSTUNE_TORCH_INDEX names"
   else
-    say "  It downloads 3.1 GB and takes 5.6 GB of disk, of which what serves GPUs takes 4.5 GB. For CPUs alone"
+    say "  It downloads 3.1 GB and takes 5.7 GB of disk, of which what serves GPUs takes 4.5 GB. For CPUs alone"
     say "  DSTUNE_TORCH_INDEX can name a package index with PyTorch for CPUs, which brings none of that"
   fi
   python3 -m venv "$folder" && install_packages "$python" "$@" && install_deepspeed "$python" "$@" &&
