@@ -19,7 +19,7 @@
 /// Libraries: cuBLASLt for matrix products and cuDNN for attention are looked for when the program
 /// runs; where one is absent or refuses, kernels of our own serve. The first use of a shape asks
 /// the library: it runs the candidates for a product, or up to three plans of attention, several
-/// times, waits for them and keeps the fastest for the process; a plan takes some tenths of a
+/// times, waits for them and keeps the fastest for the process (adopt_cuda_choices()); a plan takes some tenths of a
 /// second to make. So warm-up steps run a plan's operations once before they are timed or recorded
 /// as a graph, where nothing is waited for; later uses neither wait nor allocate on the device.
 /// Attention's backward by cuDNN keeps something of the heads that it does at a time in its
@@ -38,6 +38,7 @@
 /// or wait. std::invalid_argument: a head of attention above 256 elements, or another word in
 /// DSTUNE_CUDA_ALGORITHMS.
 
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -76,6 +77,19 @@ void set_cuda_library_folders(std::vector<std::string> folders);
 /// What libraries were to do since the last call, and kernels of our own did, without tensor cores:
 /// a library that is absent, a shape that it refused. Each stands there once, in order.
 std::vector<std::string> take_cuda_refusals();
+
+/// What of a library's candidates was chosen by its time: by library, GPU and operation, in words,
+/// the place in the library's order: "3 of 24".
+using CudaChoices = std::map<std::string, std::string>;
+
+/// What was timed since the last call, but for what was adopted since.
+CudaChoices take_new_cuda_choices();
+
+/// Nothing that is named here is timed from now on, and what was chosen otherwise is chosen anew at
+/// its next use. What does not fit is no choice: other versions and GPUs have other names, and an
+/// operation for which a library offers another number of candidates is timed. While nothing is
+/// recorded as a graph.
+void adopt_cuda_choices(const CudaChoices& choices);
 
 /// Loads the code of all kernels of our own to the calling thread's GPU, which CUDA else does at
 /// each one's first launch: no launch takes memory for it then, or waits until the GPU is done with

@@ -25,6 +25,8 @@ class Gpu {
 
   /// The calling thread's device and stream.
   virtual int device() = 0;
+  /// The device's name and compute capability: "NVIDIA H200 9.0".
+  virtual std::string name() = 0;
   virtual cudaStream_t stream() = 0;
   /// Whether the stream records a graph, so that nothing can be waited for.
   virtual bool is_recording() = 0;
@@ -37,6 +39,10 @@ class Gpu {
   virtual void give_back(void* memory) = 0;
   /// What of the device's memory is free.
   virtual std::size_t free_bytes() = 0;
+  /// Of the cache that all multiprocessors share.
+  virtual std::size_t cache_bytes() = 0;
+  /// Writes all of it on the stream, and does not wait.
+  virtual void fill(void* memory, std::size_t bytes) = 0;
 };
 
 /// The one through CUDA's runtime; kept apart from the libraries' callers, as all that calls it.
@@ -48,27 +54,51 @@ enum class Choice {
   first          ///< of those, the one that the library names first
 };
 
+/// Empties the GPU's cache: in a step operands come from memory, since much else was read and
+/// written since they were. Takes twice the cache's size of the GPU's memory for as long as it
+/// lives, and does nothing where less than twice that is free.
+class CacheFlush {
+ public:
+  explicit CacheFlush(Gpu& gpu) : gpu_(gpu), bytes_(2 * gpu.cache_bytes()) {
+    if (bytes_ > 0 && gpu.free_bytes() >= 2 * bytes_) memory_ = gpu.take(bytes_);
+  }
+  ~CacheFlush() {
+    if (memory_ != nullptr) gpu_.give_back(memory_);
+  }
+  CacheFlush(const CacheFlush&) = delete;
+  CacheFlush& operator=(const CacheFlush&) = delete;
+
+  void operator()() const {
+    if (memory_ != nullptr) gpu_.fill(memory_, bytes_);
+  }
+
+ private:
+  Gpu& gpu_;
+  std::size_t bytes_;
+  void* memory_ = nullptr;
+};
+
 /// Sorts candidates by the time of execute(candidate), which gives whether it works; those that do
 /// not are left out. Executes each of them several times, which must change nothing, and waits: all
-/// of them once, then the best few in turns, so that a clock that changes concerns all alike.
+/// of them once, then the best few in turns, so that a clock that changes concerns all alike. Each
+/// run that is timed begins with an empty cache (CacheFlush).
 /// Returns the seconds of the fastest; infinity where none works. Where something is thrown they
 /// stay as they were.
 template <class Candidate, class Execute>
 double sort_by_time(Gpu& gpu, std::vector<Candidate>& candidates, Execute&& execute) {
   constexpr std::size_t max_finalists = 4;
-  constexpr int turns = 3;
-  constexpr int runs_a_turn = 2;
+  constexpr int turns = 6;
+  const CacheFlush flush(gpu);
   std::vector<std::pair<double, std::size_t>> timed;
-  const auto seconds_of = [&](std::size_t index, int runs, bool& works) {
-    return gpu.seconds_of([&] {
-      for (int run = 0; run < runs; ++run) works = execute(candidates[index]) && works;
-    }) / runs;
+  const auto seconds_of = [&](std::size_t index, bool& works) {
+    flush();
+    return gpu.seconds_of([&] { works = execute(candidates[index]) && works; });
   };
   for (std::size_t index = 0; index < candidates.size(); ++index) {
     // The first run may load code.
     bool works = execute(candidates[index]);
     if (!works) continue;
-    const double seconds = seconds_of(index, 1, works);
+    const double seconds = seconds_of(index, works);
     if (works) timed.emplace_back(seconds, index);
   }
   std::sort(timed.begin(), timed.end());
@@ -76,7 +106,7 @@ double sort_by_time(Gpu& gpu, std::vector<Candidate>& candidates, Execute&& exec
   for (int turn = 0; turn < turns; ++turn) {
     for (std::size_t place = 0; place < finalists; ++place) {
       bool works = true;
-      const double seconds = seconds_of(timed[place].second, runs_a_turn, works);
+      const double seconds = seconds_of(timed[place].second, works);
       timed[place].first = turn == 0 ? seconds : std::min(timed[place].first, seconds);
     }
   }

@@ -111,13 +111,14 @@ const void* at(const void* data, std::int64_t elements) {
 
 LibraryAttention::LibraryAttention(const DnnLibrary* library, Gpu& gpu, OwnKernels own,
                                    Choice choice, std::string why_none,
-                                   std::int64_t max_scratch_bytes)
+                                   std::int64_t max_scratch_bytes, KeptChoices* kept)
     : library_(library),
       gpu_(gpu),
       own_(own),
       choice_(choice),
       why_none_(std::move(why_none)),
-      max_scratch_bytes_(max_scratch_bytes) {}
+      max_scratch_bytes_(max_scratch_bytes),
+      kept_(kept) {}
 
 /// Equal pieces, so that one plan does them all.
 AttentionPiece LibraryAttention::backward_piece(const AttentionShape& shape,
@@ -171,6 +172,11 @@ LibraryAttention::Candidates& LibraryAttention::candidates_of(const AttentionSha
   } else {
     add_backward(BackwardForm::stored_scores, most);
   }
+  candidates.offered = candidates.all.size();
+  candidates.words = "cuDNN " + std::to_string(library_->get_version()) + ", " + gpu_.name() +
+                     (choice_ == Choice::fastest ? ": attention" : ": reproducible attention");
+  for (std::size_t part = 1; part < key.size(); ++part)
+    candidates.words += " " + std::to_string(key[part]);
   return candidates_.emplace(key, std::move(candidates)).first->second;
 }
 
@@ -180,10 +186,32 @@ void LibraryAttention::add_plans(Candidates& to, const AttentionPiece& piece,
   const OperationGraph graph = form ? attention_backward_graph(*library_, piece, *form)
                                     : attention_forward_graph(*library_, piece);
   for (Descriptor& plan : graph.plans({context_of(gpu_.device())}, max_bytes, most))
-    to.all.push_back({std::move(plan), piece, form});
+    to.all.push_back({std::move(plan), piece, form, to.all.size()});
 } catch (const DnnRefusal& refusal) {
   throw_if_out_of_memory(gpu_, refusal.status);
   to.refusal = refusal.status;  // the other form or our own kernel serves
+}
+
+void LibraryAttention::settle(Candidates& candidates,
+                              const std::function<bool(const Candidate&)>& execute) {
+  const auto place = kept_ != nullptr && choice_ != Choice::first
+                         ? kept_->find(candidates.words, candidates.offered)
+                         : std::nullopt;
+  const auto found =
+      place ? std::ranges::find(candidates.all, *place, &Candidate::place) : candidates.all.end();
+  candidates.is_kept = found != candidates.all.end();
+  if (!candidates.is_kept) return time(candidates, execute);
+  std::rotate(candidates.all.begin(), found, found + 1);
+}
+
+void LibraryAttention::time(Candidates& candidates,
+                            const std::function<bool(const Candidate&)>& execute) {
+  candidates.is_kept = false;
+  if (candidates.all.size() < 2) return;
+  // Inputs are only read, and outputs the same each time but for the order of sums.
+  sort_by_time(gpu_, candidates.all, execute);
+  if (kept_ != nullptr && !candidates.all.empty())
+    kept_->keep(candidates.words, candidates.all.front().place, candidates.offered);
 }
 
 bool LibraryAttention::serve(const AttentionShape& shape, Direction direction, bool is_aligned,
@@ -198,16 +226,21 @@ bool LibraryAttention::serve(const AttentionShape& shape, Direction direction, b
   cudnnStatus_t refusal = CUDNN_STATUS_NOT_SUPPORTED;
   if (may_serve(shape) && version >= oldest_version && takes_tiles && is_aligned) {
     const std::lock_guard lock(mutex_);
+    if (kept_ != nullptr && kept_->revision() != revision_) {
+      revision_ = kept_->revision();
+      for (auto& [key, known] : candidates_) known.is_settled = false;
+    }
     Candidates& candidates = candidates_of(shape, direction);
     failure_ = CUDNN_STATUS_SUCCESS;
     if (!candidates.is_settled && !gpu_.is_recording()) {
-      // Inputs are only read, and outputs the same each time but for the order of sums.
-      if (candidates.all.size() > 1) sort_by_time(gpu_, candidates.all, execute);
+      settle(candidates, execute);
       candidates.is_settled = true;
     }
     while (!candidates.all.empty()) {
       if (execute(candidates.all.front())) return true;
       candidates.all.erase(candidates.all.begin());
+      // The next best is not known.
+      if (candidates.is_kept && !gpu_.is_recording()) time(candidates, execute);
     }
     if (failure_ != CUDNN_STATUS_SUCCESS) candidates.refusal = failure_;
     refusal = candidates.refusal;

@@ -1,7 +1,8 @@
 #pragma once
 /// Attention by cuDNN, where it has a plan for the shape: 16-bit types, heads of a multiple of 8
 /// elements up to 256 (backward on most GPUs up to 128), causal or not, a window where causal.
-/// A few plans are built and timed at a shape's first use, and the fastest is kept; a call
+/// A few plans are built and timed at a shape's first use, and the fastest is kept; what an earlier
+/// process chose, or another rank (KeptChoices), is taken without being timed. A call
 /// allocates no memory of the device. Where the library fails for want of memory CudaOutOfMemory is
 /// thrown, and the next use begins anew.
 ///
@@ -18,12 +19,14 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "dstune/kernels/kernels.hpp"
 #include "libraries/attention_graph.hpp"
 #include "libraries/candidates.hpp"
+#include "libraries/kept_choices.hpp"
 
 namespace dstune::kernels::cuda {
 
@@ -39,9 +42,11 @@ class LibraryAttention {
   static constexpr std::int64_t default_scratch_bytes = std::int64_t{256} << 20;
 
   /// `library` may be null; `why_none` says why. Every rank gives the same max_scratch_bytes.
+  /// `kept` may be null, and outlives it.
   LibraryAttention(const DnnLibrary* library, Gpu& gpu, OwnKernels own, Choice choice,
                    std::string why_none = {},
-                   std::int64_t max_scratch_bytes = default_scratch_bytes);
+                   std::int64_t max_scratch_bytes = default_scratch_bytes,
+                   KeptChoices* kept = nullptr);
 
   /// The functions of the table.
   void forward(const AttentionShape& shape, void* out, float* log_sum_exp, const void* qkv,
@@ -65,11 +70,15 @@ class LibraryAttention {
     Descriptor plan;
     AttentionPiece piece;
     std::optional<BackwardForm> form;  ///< of backward
+    std::size_t place = 0;             ///< in the order in which they were offered
   };
   /// Best first; none: our own kernel.
   struct Candidates {
     std::vector<Candidate> all;
     bool is_settled = false;
+    bool is_kept = false;                                ///< what serves was not timed here
+    std::size_t offered = 0;                             ///< plans
+    std::string words;                                   ///< what a choice is kept for
     cudnnStatus_t refusal = CUDNN_STATUS_NOT_SUPPORTED;  ///< the last
   };
 
@@ -78,6 +87,9 @@ class LibraryAttention {
   /// Forward without a form.
   void add_plans(Candidates& to, const AttentionPiece& piece, std::optional<BackwardForm> form,
                  std::int64_t max_bytes, std::size_t most);
+  /// By what is kept, else by time.
+  void settle(Candidates& candidates, const std::function<bool(const Candidate&)>& execute);
+  void time(Candidates& candidates, const std::function<bool(const Candidate&)>& execute);
   /// Whether one of the candidates did it; one that fails is never used again. execute(candidate)
   /// does all pieces and gives whether it works. Where none did, that is noted.
   bool serve(const AttentionShape& shape, Direction direction, bool is_aligned,
@@ -92,6 +104,8 @@ class LibraryAttention {
   Choice choice_;
   std::string why_none_;
   std::int64_t max_scratch_bytes_;
+  KeptChoices* kept_;
+  std::uint64_t revision_ = 0;  ///< of the kept ones
   std::mutex mutex_;
   std::map<int, Context> contexts_;  ///< by device
   std::map<Key, Candidates> candidates_;

@@ -1,5 +1,6 @@
 #include "matrix_products.hpp"
 
+#include <algorithm>
 #include <initializer_list>
 #include <string>
 
@@ -89,8 +90,13 @@ std::size_t MatrixProducts::KeyHash::operator()(const Key& key) const {
 }
 
 MatrixProducts::MatrixProducts(const BlasLibrary* library, Gpu& gpu, OwnKernels own, Choice choice,
-                               std::string why_none)
-    : library_(library), gpu_(gpu), own_(own), choice_(choice), why_none_(std::move(why_none)) {}
+                               std::string why_none, KeptChoices* kept)
+    : library_(library),
+      gpu_(gpu),
+      own_(own),
+      choice_(choice),
+      why_none_(std::move(why_none)),
+      kept_(kept) {}
 
 void MatrixProducts::run(const MatmulShape& shape, const void* a, const void* b, const void* bias,
                          void* c, void* workspace) {
@@ -125,6 +131,7 @@ void MatrixProducts::run_bias_backward(const MatmulShape& shape, const void* a, 
 
 void MatrixProducts::serve(const Call& call) {
   const std::lock_guard lock(mutex_);
+  hear_of_others();
   const std::optional<Parts> parts = parts_of(call);
   if (!parts || !is_faster_in_parts(call, *parts)) return serve_whole(call);
   serve_whole(parts->most);
@@ -182,15 +189,19 @@ bool MatrixProducts::is_faster_in_parts(const Call& call, const Parts& parts) {
   const Key key = key_of(call);
   if (const auto found = in_parts_.find(key); found != in_parts_.end()) return found->second;
   if (choice_ == Choice::first || gpu_.is_recording()) return true;
+  constexpr std::size_t ways = 2;  // as a whole, in parts
+  const auto kept = kept_ != nullptr ? kept_->find(words_of_parts(key), ways) : std::nullopt;
+  if (kept) return in_parts_.emplace(key, *kept != 0).first->second;
   const bool is_faster = seconds_of(parts.most) + seconds_of(parts.rest) < seconds_of(call);
   in_parts_.emplace(key, is_faster);
+  if (kept_ != nullptr) kept_->keep(words_of_parts(key), is_faster ? 1 : 0, ways);
   return is_faster;
 }
 
 double MatrixProducts::seconds_of(const Call& call) {
   Product& product = product_of(call);
-  if (!product.is_settled) {
-    settle(call, product, true);
+  if (!product.is_settled || product.is_kept) {
+    time(call, product, true);
     product.is_settled = true;
   }
   return product.seconds;
@@ -202,12 +213,14 @@ void MatrixProducts::serve_whole(const Call& call) {
   if (library_ != nullptr && shape.m > 0 && shape.n > 0 && shape.k > 0) {
     Product& product = product_of(call);
     if (!product.is_settled && !gpu_.is_recording()) {
-      settle(call, product, false);
+      settle(call, product);
       product.is_settled = true;
     }
     while (!product.candidates.empty()) {
       if (execute(call, product, product.candidates.front())) return;
       product.candidates.erase(product.candidates.begin());
+      // The next best is not known.
+      if (product.is_kept && !gpu_.is_recording()) time(call, product, false);
     }
     note_refusal(words_for(shape, product.refusal));
   }
@@ -215,7 +228,7 @@ void MatrixProducts::serve_whole(const Call& call) {
   finish(call, {.adds_bias = true});
 }
 
-MatrixProducts::Key MatrixProducts::key_of(const Call& call) {
+MatrixProducts::Key MatrixProducts::key_of(const Call& call) const {
   std::uint64_t alignments = 0;
   for (const void* const address : std::initializer_list<const void*>{
            call.a, call.b, call.bias, call.c, call.activated, call.x, call.d_bias})
@@ -227,6 +240,29 @@ MatrixProducts::Product& MatrixProducts::product_of(const Call& call) {
   const Key key = key_of(call);
   if (const auto found = products_.find(key); found != products_.end()) return found->second;
   return products_.emplace(key, build(call)).first->second;
+}
+
+std::string MatrixProducts::words_of(const Key& key) const {
+  const MatmulShape& shape = key.operation.shape;
+  std::string words =
+      "cuBLASLt " + std::to_string(library_->get_version()) + ", " + gpu_.name() + ": product";
+  for (const std::int64_t part :
+       {shape.m, shape.n, shape.k, shape.row_of_a(), shape.row_of_c(),
+        std::int64_t{shape.transpose_a}, std::int64_t{shape.transpose_b},
+        std::int64_t{shape.accumulate}, std::int64_t{shape.has_bias},
+        static_cast<std::int64_t>(shape.type), static_cast<std::int64_t>(shape.out_type),
+        static_cast<std::int64_t>(key.operation.then),
+        static_cast<std::int64_t>(key.operation.activation),
+        static_cast<std::int64_t>(key.alignments)})
+    words += " " + std::to_string(part);
+  return words;
+}
+
+void MatrixProducts::hear_of_others() {
+  if (kept_ == nullptr || kept_->revision() == revision_) return;
+  revision_ = kept_->revision();
+  for (auto& [key, product] : products_) product.is_settled = false;
+  in_parts_.clear();
 }
 
 cublasLtEpilogue_t MatrixProducts::its_epilogue(Then then, const Epilogue& epilogue) {
@@ -273,6 +309,7 @@ MatrixProducts::Product MatrixProducts::build(const Call& call) try {
     add_candidates(call, {.sums = true}, product);
   if (can_add) add_candidates(call, {.adds_bias = true}, product);
   add_candidates(call, {}, product);
+  product.offered = product.candidates.size();
   return product;
 } catch (const Refusal& refusal) {
   throw_if_out_of_memory(gpu_, refusal.status);
@@ -325,7 +362,7 @@ void MatrixProducts::add_candidates(const Call& call, const Epilogue& epilogue,
   results.resize(static_cast<std::size_t>(count));
   for (const cublasLtMatmulHeuristicResult_t& result : results) {
     if (result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= workspace_limit)
-      product.candidates.push_back({epilogue, description, result.algo});
+      product.candidates.push_back({epilogue, description, result.algo, product.candidates.size()});
   }
 } catch (const Refusal& refusal) {
   // Where it has no such epilogue our kernels have.
@@ -333,7 +370,23 @@ void MatrixProducts::add_candidates(const Call& call, const Epilogue& epilogue,
   product.refusal = refusal.status;
 }
 
-void MatrixProducts::settle(const Call& call, Product& product, bool is_time_asked) {
+void MatrixProducts::settle(const Call& call, Product& product) {
+  product.is_kept = take_kept(call, product);
+  if (!product.is_kept) time(call, product, false);
+}
+
+bool MatrixProducts::take_kept(const Call& call, Product& product) const {
+  if (kept_ == nullptr || choice_ == Choice::first) return false;
+  const auto place = kept_->find(words_of(key_of(call)), product.offered);
+  if (!place) return false;
+  const auto found = std::ranges::find(product.candidates, *place, &Candidate::place);
+  if (found == product.candidates.end()) return false;
+  std::rotate(product.candidates.begin(), found, found + 1);
+  return true;
+}
+
+void MatrixProducts::time(const Call& call, Product& product, bool is_time_asked) {
+  product.is_kept = false;
   const std::size_t least = is_time_asked ? 1 : 2;
   if (choice_ == Choice::first || product.candidates.size() < least) return;
   // Operands are only read, so they are the real ones, and so are results unless they are added to.
@@ -355,6 +408,8 @@ void MatrixProducts::settle(const Call& call, Product& product, bool is_time_ask
   product.seconds = sort_by_time(gpu_, product.candidates, [&](const Candidate& candidate) {
     return execute(timed, product, candidate);
   });
+  if (kept_ != nullptr && product.offered > 1 && !product.candidates.empty())
+    kept_->keep(words_of(key_of(call)), product.candidates.front().place, product.offered);
 }
 
 bool MatrixProducts::execute(const Call& call, Product& product, const Candidate& candidate) {

@@ -2,7 +2,8 @@
 /// Matrix products by cuBLASLt, with a bias, GELU and a bias's gradient where its epilogues do them
 /// faster than kernels of our own after it. The first use of a shape asks the library for its
 /// candidates and, where there are several, times each of them with what it leaves to our kernels;
-/// the fastest serves the shape from then on, in all experiments of the process. A product with a
+/// the fastest serves the shape from then on, in all experiments of the process; what an earlier
+/// process chose, or another rank (KeptChoices), is taken without being timed. A product with a
 /// dimension that the library's fast kernels do not take, as a vocabulary of 50257, is done as two
 /// where that is faster. Later uses allocate nothing and wait for nothing. Where the library fails
 /// for want of memory CudaOutOfMemory is thrown, and the next use begins anew.
@@ -24,6 +25,7 @@
 
 #include "dstune/kernels/kernels.hpp"
 #include "libraries/candidates.hpp"
+#include "libraries/kept_choices.hpp"
 #include "libraries/libraries.hpp"
 
 namespace dstune::kernels::cuda {
@@ -40,9 +42,9 @@ class MatrixProducts {
     decltype(Table::add) add;
   };
 
-  /// `library` may be null; `why_none` says why.
+  /// `library` may be null; `why_none` says why. `kept` may be null, and outlives it.
   MatrixProducts(const BlasLibrary* library, Gpu& gpu, OwnKernels own, Choice choice,
-                 std::string why_none = {});
+                 std::string why_none = {}, KeptChoices* kept = nullptr);
 
   /// matmul(), matmul_activation_forward(), matmul_activation_backward() and
   /// matmul_bias_backward() of the table. A shape's first use, unless its stream records a graph,
@@ -120,6 +122,7 @@ class MatrixProducts {
     Epilogue epilogue;
     cublasLtMatmulDesc_t description;
     cublasLtMatmulAlgo_t algorithm;
+    std::size_t place;  ///< in the order in which they were offered
   };
   /// An operation as the library knows it. Its matrices are ours transposed: what we store by rows
   /// it reads by columns, so Cᵀ = op(B)ᵀ·op(A)ᵀ, and `left` is B. A column of ours, which has one
@@ -129,6 +132,8 @@ class MatrixProducts {
     Layout left{nullptr, nullptr}, right{nullptr, nullptr}, result{nullptr, nullptr};
     std::vector<Description> descriptions;  ///< one an epilogue
     bool is_settled = false;
+    bool is_kept = false;                                      ///< what serves was not timed here
+    std::size_t offered = 0;                                   ///< candidates
     double seconds = std::numeric_limits<double>::infinity();  ///< of the best, where it was timed
     std::vector<Candidate> candidates;                     ///< best first; none: our own kernels
     cublasStatus_t refusal = CUBLAS_STATUS_NOT_SUPPORTED;  ///< the last
@@ -147,14 +152,25 @@ class MatrixProducts {
   /// Decides by their times, which are taken at the first use that records no graph.
   [[nodiscard]] bool is_faster_in_parts(const Call& call, const Parts& parts);
   [[nodiscard]] double seconds_of(const Call& call);
-  [[nodiscard]] Key key_of(const Call& call);
+  [[nodiscard]] Key key_of(const Call& call) const;
   Product& product_of(const Call& call);
   [[nodiscard]] Product build(const Call& call);
   void add_candidates(const Call& call, const Epilogue& epilogue, Product& product);
   [[nodiscard]] static cublasLtEpilogue_t its_epilogue(Then then, const Epilogue& epilogue);
   cublasLtHandle_t context_of(int device);
+  /// By what is kept, else by time.
+  void settle(const Call& call, Product& product);
+  /// Whether it is one of the candidates.
+  [[nodiscard]] bool take_kept(const Call& call, Product& product) const;
   /// `is_time_asked`: also where there is nothing to choose.
-  void settle(const Call& call, Product& product, bool is_time_asked);
+  void time(const Call& call, Product& product, bool is_time_asked);
+  /// What was settled otherwise than others have told since is not any more.
+  void hear_of_others();
+  /// What a choice is kept for.
+  [[nodiscard]] std::string words_of(const Key& key) const;
+  [[nodiscard]] std::string words_of_parts(const Key& key) const {
+    return words_of(key) + " parts";
+  }
   /// With what comes after it; whether the library did its part.
   [[nodiscard]] bool execute(const Call& call, Product& product, const Candidate& candidate);
   /// Where the library stores a bias's gradient: what will be added to something behind its
@@ -173,6 +189,8 @@ class MatrixProducts {
   OwnKernels own_;
   Choice choice_;
   std::string why_none_;
+  KeptChoices* kept_;
+  std::uint64_t revision_ = 0;  ///< of the kept ones
   std::mutex mutex_;
   std::map<int, Context> contexts_;  ///< by device
   std::unordered_map<Key, Product, KeyHash> products_;

@@ -9,6 +9,7 @@
 
 #include "dstune/kernels/cuda.hpp"
 #include "libraries/candidates.hpp"
+#include "libraries/kept_choices.hpp"
 #include "libraries/library_attention.hpp"
 #include "libraries/matrix_products.hpp"
 #include "stream.hpp"
@@ -37,6 +38,12 @@ std::vector<std::string>& folders() {
   return all;
 }
 
+/// Never destroyed, like the libraries.
+KeptChoices& kept_choices() {
+  static auto& all = *new KeptChoices;
+  return all;
+}
+
 /// What the libraries made lives as long as the process: when it ends, CUDA may be gone first.
 struct Libraries {
   std::string blas_unavailable_reason;
@@ -46,7 +53,8 @@ struct Libraries {
                           {table.matmul, add_bias, table.activation_forward,
                            table.activation_backward, table.bias_backward, table.add},
                           choice(),
-                          blas_unavailable_reason};
+                          blas_unavailable_reason,
+                          &kept_choices()};
   std::string dnn_unavailable_reason;
   const DnnLibrary* dnn = dnn_library(dnn_unavailable_reason);
   LibraryAttention attention{
@@ -54,7 +62,9 @@ struct Libraries {
       real_gpu(),
       {table.attention_forward, table.attention_backward, table.attention_workspace_bytes},
       choice(),
-      dnn_unavailable_reason};
+      dnn_unavailable_reason,
+      LibraryAttention::default_scratch_bytes,
+      &kept_choices()};
 };
 
 Libraries& libraries() {
@@ -152,6 +162,14 @@ void set_cuda_library_folders(std::vector<std::string> folders) {
 
 std::vector<std::string> take_cuda_refusals() {
   return cuda::take_refusals();
+}
+
+CudaChoices take_new_cuda_choices() {
+  return cuda::kept_choices().take_new();
+}
+
+void adopt_cuda_choices(const CudaChoices& choices) {
+  cuda::kept_choices().adopt(choices);
 }
 
 int load_cuda_kernels() {

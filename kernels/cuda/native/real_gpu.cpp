@@ -1,4 +1,8 @@
 // The GPU through CUDA's runtime.
+#include <map>
+#include <mutex>
+#include <string>
+
 #include <cuda_runtime_api.h>
 
 #include "libraries/candidates.hpp"
@@ -25,6 +29,17 @@ class RealGpu : public Gpu {
     int device = 0;
     check(cudaGetDevice(&device));
     return device;
+  }
+
+  std::string name() override {
+    const int number = device();
+    const std::lock_guard lock(mutex_);
+    std::string& name = names_[number];
+    if (!name.empty()) return name;
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, number));
+    return name = std::string(properties.name) + " " + std::to_string(properties.major) + "." +
+                  std::to_string(properties.minor);
   }
 
   cudaStream_t stream() override { return cuda::stream(); }
@@ -61,6 +76,18 @@ class RealGpu : public Gpu {
     check(cudaMemGetInfo(&free_bytes, &total_bytes));
     return free_bytes;
   }
+
+  std::size_t cache_bytes() override {
+    int bytes = 0;
+    check(cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, device()));
+    return static_cast<std::size_t>(bytes);
+  }
+
+  void fill(void* memory, std::size_t bytes) override { set_to_zero(memory, bytes); }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, std::string> names_;  ///< by device: asking CUDA takes milliseconds
 };
 
 }  // namespace

@@ -55,6 +55,12 @@ std::vector<std::string> take_cuda_refusals() {
   return {};
 }
 
+CudaChoices take_new_cuda_choices() {
+  return {};
+}
+
+void adopt_cuda_choices(const CudaChoices& /*choices*/) {}
+
 int load_cuda_kernels() {
   return 0;
 }

@@ -66,6 +66,14 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return cudaSuccess;
 }
 
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  if (device < 0 || device >= machine().gpus) return said(cudaErrorInvalidDevice);
+  if (attribute != cudaDevAttrL2CacheSize) return said(cudaErrorInvalidValue);
+  constexpr int cache_bytes = 1 << 16;
+  *value = cache_bytes;
+  return cudaSuccess;
+}
+
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int other) {
   const auto is_none = [](int gpu) { return gpu < 0 || gpu >= machine().gpus; };
   if (is_none(device) || is_none(other)) return said(cudaErrorInvalidDevice);

@@ -81,8 +81,8 @@ cublasStatus_t create(cublasLtHandle_t* made) {
 cublasStatus_t destroy_context(cublasLtHandle_t made) {
   return destroy<Context>(made);
 }
-std::size_t version() {
-  return 130100;
+std::size_t get_version() {
+  return current->version;
 }
 
 cublasStatus_t create_description(cublasLtMatmulDesc_t* made, cublasComputeType_t compute,
@@ -412,9 +412,9 @@ FakeBlas::~FakeBlas() {
 
 const cuda::BlasLibrary& FakeBlas::functions() {
   static const cuda::BlasLibrary library{
-      version,  create,        destroy_context, create_description, destroy_description,
-      describe, create_layout, destroy_layout,  create_preference,  destroy_preference,
-      prefer,   search,        matmul};
+      get_version, create,        destroy_context, create_description, destroy_description,
+      describe,    create_layout, destroy_layout,  create_preference,  destroy_preference,
+      prefer,      search,        matmul};
   return library;
 }
 

@@ -19,6 +19,7 @@ struct FakeBlas {
   FakeBlas& operator=(const FakeBlas&) = delete;
   static const cuda::BlasLibrary& functions();
 
+  std::size_t version = 130100;
   int algorithms = 1;
   bool adds_bias = true;              ///< or has no algorithm that does
   bool activates = true;              ///< likewise
