@@ -115,6 +115,48 @@ TEST_F(EmulatedGpusTest, ALibraryThatIsMissingIsNamedWhereGpusAreAskedFor) {
   expect_all_ok(run(1, transformer_space({1}), {{"DSTUNE_EMULATED_NCCL_VERSION", "21403"}}), 4);
 }
 
+// By the choices that ranks tell of: a rank that times nothing tells of none.
+TEST_F(EmulatedGpusTest, ALibrarysChoicesAreKeptForLaterJobs) {
+  const std::string file = results + "library_choices.json";
+  const std::string words = " choices by time";
+  const auto run_stages = [&](const std::vector<int>& stages, const std::string& version) {
+    Json space = transformer_space({2});
+    space["bf16"] = {{"enabled", true}};
+    space["zero_optimization"] = {{"stage", stages}};
+    job_.write("space.json", space);
+    const Ended ended = job_.run({.ranks = 2,
+                                  .args = {"--backend", "cuda", "--verbose", "space.json"},
+                                  .environment = {{"DSTUNE_EMULATED_GPUS", "2"},
+                                                  {"DSTUNE_EMULATED_CUBLASLT_VERSION", version}},
+                                  .program = {DSTUNE_E2E_WITH_LIBRARIES},
+                                  .limit_s = 120});
+    expect_all_ok(ended, stages.size());
+    return ended.err;
+  };
+  const auto count_by = [&](const std::string& library) {
+    int count = 0;
+    for (const auto& [what, place] : job_.read_json(file)["choices"].items())
+      count += what.starts_with(library + ", emulated GPU 9.0: ") ? 1 : 0;
+    return count;
+  };
+  EXPECT_GE(count_of(run_stages({0}, "130100"), words), 1);
+  const int products = count_by("cuBLASLt 130100");
+  EXPECT_GE(products, 10);
+  EXPECT_GE(count_by("cuDNN 91900"), 2);
+  const std::string first = job_.read(file);
+  EXPECT_EQ(count_of(run_stages({0, 1}, "130100"), words), 0);
+  EXPECT_EQ(job_.read(file), first);
+  EXPECT_GE(count_of(run_stages({0, 1, 2}, "130200"), words), 1);
+  EXPECT_EQ(count_by("cuBLASLt 130200"), products);
+  EXPECT_EQ(count_by("cuBLASLt 130100"), products);
+  // What is not as it was written is not used, and stays.
+  job_.write_text(file, first + "\n");
+  const std::string said = run_stages({0, 1, 2, 3}, "130100");
+  EXPECT_EQ(count_of(said, "library_choices.json is not as dstune-mpi wrote it"), 1) << said;
+  EXPECT_GE(count_of(said, words), 1);
+  EXPECT_EQ(job_.read(file), first + "\n");
+}
+
 // CUDA's context and libraries are part of what a training takes there.
 TEST_F(EmulatedGpusTest, TheTargetsMemoryIsThatOfAGpu) {
   job_.write("space.json", transformer_space({1}));

@@ -32,6 +32,8 @@ inline constexpr std::string_view table = "results.csv";
 inline constexpr std::string_view validation = "validation.json";
 inline constexpr std::string_view environment = "environment.json";
 inline constexpr std::string_view exit_status = "exit_status.json";
+/// It is in nobody's way: where something else has its place, nothing is read and nothing written.
+inline constexpr std::string_view library_choices = "library_choices.json";
 /// The names of our files in a folder (own_files.hpp).
 inline constexpr std::string_view manifest = ".dstune-manifest.jsonl";
 /// Folders that are taken where the default ones are somebody else's; DeepSpeed has the same ones.
@@ -40,8 +42,8 @@ inline constexpr const char* other_exps = "dstune_exps";
 /// Of the job that writes there now (folder_lock.hpp); deleted by nothing but its end.
 inline constexpr std::string_view lock = "lock";
 
-/// All of the results folder but the journal, in the order in which they are deleted: first what
-/// says that a run is complete.
+/// All of the results folder but the journal and what is in nobody's way, in the order in which
+/// they are deleted: first what says that a run is complete.
 inline constexpr std::array in_results = {
     exit_status, optimal, optimal_command, optimal_config, verify_slurm, verify_pbs, validation,
     summary,     page,    environment,     table};

@@ -18,6 +18,7 @@
 #include "dstune/report/journal.hpp"
 #include "dstune/report/results.hpp"
 #include "dstune/report/verify_script.hpp"
+#include "entries.hpp"
 #include "parts.hpp"
 
 namespace dstune {
@@ -90,7 +91,7 @@ void remove_temporaries(const fs::path& folder) {
 bool is_own_file_name(std::string_view name) {
   const auto is_own = [](std::string_view file) {
     return file == file_name::journal || file == file_name::lock || file == file_name::manifest ||
-           file == file_name::verification ||
+           file == file_name::verification || file == file_name::library_choices ||
            std::ranges::find(file_name::in_results, file) != file_name::in_results.end();
   };
   return is_own(name) || is_own(std::string(name) + ".json");
@@ -268,6 +269,32 @@ void ResultsFolder::write_environment(const json::Value& environment) {
 
 void ResultsFolder::write_validation(const Answer& answer) {
   write(file_name::validation, json_text(validation_json(answer)) + "\n");
+}
+
+std::map<std::string, std::string> ResultsFolder::library_choices(std::string& note) const {
+  const std::string name(file_name::library_choices);
+  const std::string path = file(name);
+  std::map<std::string, std::string> choices;
+  if (!entries::status_of(path)) return choices;
+  if (!own_->results.is_own(name)) {
+    note = path +
+           " is not as dstune-mpi wrote it: it is not used and stays as it is; move it away "
+           "and what libraries' candidates are chosen is kept again";
+    return choices;
+  }
+  const json::Value value =
+      json::Value::parse(entries::content_of(path).value_or(""), nullptr, false);
+  if (!value.is_object() || !value.contains("choices") || !value["choices"].is_object())
+    return choices;
+  for (const auto& [what, place] : value["choices"].items())
+    if (place.is_string()) choices[what] = place;
+  return choices;
+}
+
+void ResultsFolder::write_library_choices(const std::map<std::string, std::string>& choices) {
+  const std::string name(file_name::library_choices);
+  if (!own_->results.obstacle(name).empty()) return;
+  write(name, indented({{"written_by", file_name::writer}, {"choices", choices}}));
 }
 
 void ResultsFolder::forget_exit_status() {

@@ -18,6 +18,7 @@
 #include "dstune/device/energy.hpp"
 #include "dstune/device/nvml.hpp"
 #include "dstune/group/group_table.hpp"
+#include "dstune/kernels/cuda.hpp"
 #include "dstune/train/executor.hpp"
 #include "dstune/tune/watchdog.hpp"
 #include "dstune/tune/worker.hpp"
@@ -193,9 +194,9 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
   if (!energy.reason.empty())
     ready.energy += (energy.meter ? "; nothing else: " : ": ") + energy.reason;
   // Only now: bad input touches no result.
-  Bytes code(1);
+  JobStart begun;
   if (world.rank() == 0) {
-    code[0] = static_cast<std::byte>(guarded(
+    const ExitCode code = guarded(
         [&] {
           if (!plugin.violation.empty())
             throw InputError({plugin_problem(*ready.job.document, plugin.violation)});
@@ -213,14 +214,18 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
           log::info((energy.meter ? "energy is measured: " : "energy is ") + ready.energy);
           return ExitCode::ok;
         },
-        &reason));
-    if (!reason.empty()) write_end(ready, options, static_cast<ExitCode>(code[0]), reason);
+        &reason);
+    if (!reason.empty()) write_end(ready, options, code, reason);
+    begun = {static_cast<int>(code), ready.choices};
   }
-  world.broadcast(code, 0);
-  const auto start = static_cast<ExitCode>(code[0]);
+  bytes = encode(begun);
+  world.broadcast(bytes, 0);
+  begun = decode_job_start(bytes);
+  const auto start = static_cast<ExitCode>(begun.exit_code);
   if (plugin.hangs) MpiEnvironment::leave_without_finalize(static_cast<int>(start));
   if (start != ExitCode::ok) return start;
 
+  kernels::adopt_cuda_choices(begun.choices);
   device.budget().set_limit_bytes(input.device_memory_bytes);
   device.host_budget().set_limit_bytes(input.host_memory_bytes);
   const Communicator to_workers = world.duplicate();

@@ -108,6 +108,12 @@ void members(Archive& archive, Of<Archive, JobInput>& input) {
   archive("groups", input.groups);
 }
 
+template <class Archive>
+void members(Archive& archive, Of<Archive, JobStart>& start) {
+  archive("exit_code", start.exit_code);
+  archive("choices", start.choices);
+}
+
 namespace message {
 
 template <class Archive>
@@ -127,6 +133,7 @@ void members(Archive& archive, Of<Archive, Assign>& m) {
   archive("risky", m.is_risky);
   archive("rest", m.drain_timeout_s);
   archive("tiny", m.tiny);
+  archive("choices", m.choices, {.nothing = json::Nothing::omitted});
 }
 template <class Archive>
 void members(Archive& archive, Of<Archive, Incumbent>& m) {
@@ -149,6 +156,7 @@ template <class Archive>
 void members(Archive& archive, Of<Archive, Outcome>& m) {
   archive("measurement", m.measurement);
   archive("notes", m.notes);
+  archive("choices", m.choices, {.nothing = json::Nothing::omitted});
 }
 template <class Archive>
 void members(Archive& archive, Of<Archive, Gone>& m) {
@@ -172,6 +180,7 @@ void members(Archive& archive, Of<Archive, Profiled>& m) {
   archive("profile", m.profile);
   archive("outside", m.non_arena_bytes);
   archive("gpu_outside", m.gpu_non_arena_bytes);
+  archive("choices", m.choices, {.nothing = json::Nothing::omitted});
 }
 
 }  // namespace message
@@ -245,6 +254,14 @@ Bytes encode(const JobInput& input) {
 
 JobInput decode_job_input(const Bytes& bytes) {
   return json::unpack<JobInput>(bytes, "job input");
+}
+
+Bytes encode(const JobStart& start) {
+  return json::pack(start);
+}
+
+JobStart decode_job_start(const Bytes& bytes) {
+  return json::unpack<JobStart>(bytes, "job start");
 }
 
 }  // namespace dstune

@@ -3,6 +3,7 @@
 /// writing is here, and all of it is atomic: a reader, and a full disk, find the old file or the
 /// new one. What they say is the Answer's; nothing is decided here. Local. Throws IoError.
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,9 +14,9 @@
 #include "dstune/base/error.hpp"
 #include "dstune/base/json.hpp"
 #include "dstune/core/experiment.hpp"
+#include "dstune/core/launch_line.hpp"
 #include "dstune/ranking/answer.hpp"
 #include "dstune/report/chosen_folders.hpp"
-#include "dstune/core/launch_line.hpp"
 
 namespace dstune {
 
@@ -69,6 +70,12 @@ class ResultsFolder {
   void write_environment(const json::Value& environment);
   /// validation.json. Synced.
   void write_validation(const Answer& answer);
+  /// library_choices.json of an earlier job: what of libraries' candidates was chosen, by what for.
+  /// One that is not ours, or was changed, is none, and the note says so.
+  [[nodiscard]] std::map<std::string, std::string> library_choices(std::string& note) const;
+  /// library_choices.json; whenever something new was chosen. Synced. Nothing is written where the
+  /// file is not ours.
+  void write_library_choices(const std::map<std::string, std::string>& choices);
   /// An earlier job's exit_status.json says nothing of this one.
   void forget_exit_status();
   /// Last of all. Synced. Not where others have ended the job in this process's place.

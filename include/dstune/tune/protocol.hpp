@@ -1,9 +1,9 @@
 #pragma once
 /// What ranks say to each other, as CBOR. Local.
 ///
-/// First rank 0 tells all of them what the job is (JobInput). Then controller and workers exchange
-/// messages. Every message of an experiment carries its attempt's number; receivers drop those of
-/// other attempts.
+/// First rank 0 tells all of them what the job is (JobInput), and what is known (JobStart). Then
+/// controller and workers exchange messages. Every message of an experiment carries its attempt's
+/// number; receivers drop those of other attempts.
 ///
 /// ASSIGN → READY (every member) → GO → PROGRESS (leader) → OUTCOME (leader); INCUMBENT to the
 /// leader says what it is raced against, from its start and again where the best improves; STOP to
@@ -21,6 +21,7 @@
 #include "dstune/core/interval.hpp"
 #include "dstune/core/job.hpp"
 #include "dstune/core/measurement.hpp"
+#include "dstune/kernels/cuda.hpp"
 #include "dstune/model/model_spec.hpp"
 #include "dstune/predict/device_profile.hpp"
 #include "dstune/predict/profiling_plan.hpp"
@@ -45,6 +46,7 @@ struct Assign {
   bool is_risky = false;                 ///< an earlier attempt lost a rank, its device, or the job
   double drain_timeout_s = 0;            ///< that its device may take to drain after a failure
   std::optional<Tiny> tiny{};            ///< of what measures the target's time
+  kernels::CudaChoices choices{};        ///< of all ranks in this job
 };
 /// A message that says nothing but what it is.
 struct Signal {
@@ -72,6 +74,7 @@ struct Outcome {
   std::uint64_t attempt = 0;
   Measurement measurement;
   std::vector<std::string> notes{};  ///< what the user is to be told of it
+  kernels::CudaChoices choices{};    ///< that this member has made since it told any
 };
 /// A rank that has lost one of these takes no experiment any more.
 enum class Loss { nothing, device, device_answer, python };
@@ -101,6 +104,7 @@ struct Profiled {
   DeviceProfile profile;
   std::int64_t non_arena_bytes = 0;      ///< what its process holds after it, beside the arenas
   std::int64_t gpu_non_arena_bytes = 0;  ///< likewise of its GPU; 0: none, or not known
+  kernels::CudaChoices choices{};        ///< as of Outcome
 };
 
 }  // namespace dstune::message
@@ -136,5 +140,15 @@ struct JobInput {
 [[nodiscard]] Bytes encode(const JobInput& input);
 /// Throws InputError for bytes that are none.
 [[nodiscard]] JobInput decode_job_input(const Bytes& bytes);
+
+/// What every rank is told once the results folder is open.
+struct JobStart {
+  int exit_code = 0;               ///< as of JobInput
+  kernels::CudaChoices choices{};  ///< of earlier jobs
+};
+
+[[nodiscard]] Bytes encode(const JobStart& start);
+/// Throws InputError for bytes that are none.
+[[nodiscard]] JobStart decode_job_start(const Bytes& bytes);
 
 }  // namespace dstune

@@ -28,7 +28,10 @@ Fake& in_streams() {
 }  // namespace
 
 const BlasLibrary* blas_library(std::string& /*why_not*/) {
-  in_streams<test::FakeBlas>().algorithms = 2;
+  auto& fake = in_streams<test::FakeBlas>();
+  fake.algorithms = 2;
+  if (const char* const version = std::getenv("DSTUNE_EMULATED_CUBLASLT_VERSION"))
+    fake.version = std::strtoul(version, nullptr, 10);
   return &test::FakeBlas::functions();
 }
 

@@ -360,7 +360,39 @@ void write_all(ResultsFolder& folder) {
   folder.write_optimal(optimum.recommendation(), std::nullopt);
   folder.write_verification(optimum.recommendation(), std::nullopt);
   folder.write_summary({});
+  folder.write_library_choices({{"product", "1 of 3"}});
   folder.write_exit_status(ExitCode::ok, "");
+}
+
+TEST_F(ResultsFolderTest, KeepsWhatOfLibrariesWasChosen) {
+  const std::map<std::string, std::string> choices{{"one", "1 of 3"}, {"two", "0 of 2"}};
+  std::string note;
+  EXPECT_TRUE(folder_.library_choices(note).empty());
+  folder_.begin();
+  folder_.write_library_choices({{"one", "1 of 3"}});
+  folder_.write_library_choices(choices);
+  EXPECT_EQ(results_json("library_choices.json")["written_by"], "dstune-mpi");
+  ResultsFolder again(temporary_ / "results", temporary_ / "exps");
+  EXPECT_EQ(again.library_choices(note), choices);
+  EXPECT_EQ(note, "");
+}
+
+TEST_F(ResultsFolderTest, OtherChoicesOfLibrariesAreLeftAloneAndInNobodysWay) {
+  folder_.begin();
+  folder_.write_library_choices({{"one", "1 of 3"}});
+  const FolderNames asked{.results_dir = temporary_ / "results", .exps_dir = temporary_ / "exps"};
+  for (const std::string text : {"{\"choices\": {\"one\": \"2 of 3\"}}", "{\"written_by\"", ""}) {
+    std::ofstream(results("library_choices.json")) << text;
+    ResultsFolder again(temporary_ / "results", temporary_ / "exps");
+    std::string note;
+    EXPECT_TRUE(again.library_choices(note).empty());
+    EXPECT_THAT(note, testing::HasSubstr("library_choices.json is not as dstune-mpi wrote it"));
+    EXPECT_NO_THROW((void)choose_folders(asked, {"a"}, {}));
+    again.begin();
+    again.write_library_choices({{"two", "1 of 3"}});
+    again.delete_previous();
+    EXPECT_EQ(read_file(results("library_choices.json")), text);
+  }
 }
 
 TEST_F(ResultsFolderTest, DeletesAllThatItWrote) {
@@ -452,7 +484,7 @@ TEST_F(ResultsFolderTest, WritesNothingThroughALink) {
 
 TEST_F(ResultsFolderTest, KnowsTheNamesOfItsOwnFiles) {
   for (const char* name : {"lock", "journal.jsonl", "summary.txt", "verify", "exit_status.json",
-                           "optimal.json", "optimal", "environment"})
+                           "optimal.json", "optimal", "environment", "library_choices"})
     EXPECT_TRUE(is_own_file_name(name)) << name;
   for (const char* name : {"z0_gas1_tmbspg1", "baseline", "journal", "locks"})
     EXPECT_FALSE(is_own_file_name(name)) << name;

@@ -90,13 +90,14 @@ inline auto fields(JobInput& value) {
       value;
   return std::tie(exit_code, model, workload, verify, measure, device_memory, host_memory, groups);
 }
+DSTUNE_FIELDS(JobStart, exit_code, choices)
 DSTUNE_FIELDS(RankDevice, description, threads, memory, host, backend, gpu, context, library, free)
 DSTUNE_FIELDS(IncumbentEstimate, step, standard_error, spread, degrees_of_freedom)
 
 namespace message {
 DSTUNE_FIELDS(Tiny, model, measure)
 DSTUNE_FIELDS(Assign, attempt, experiment, config, ranks, timeout, ds_config, arguments, in_engine,
-              is_risky, rest, tiny)
+              is_risky, rest, tiny, choices)
 DSTUNE_FIELDS(Incumbent, attempt, incumbent)
 DSTUNE_FIELDS(Go, attempt)
 DSTUNE_FIELDS(Stop, attempt)
@@ -104,10 +105,10 @@ DSTUNE_FIELDS(Abort, attempt)
 DSTUNE_FIELDS(Quit, exit_code, finalize)
 DSTUNE_FIELDS(Ready, attempt)
 DSTUNE_FIELDS(Progress, attempt, steps, slowest)
-DSTUNE_FIELDS(Outcome, attempt, measurement, notes)
+DSTUNE_FIELDS(Outcome, attempt, measurement, notes, choices)
 DSTUNE_FIELDS(Gone, attempt, status, reason, is_cause, loss, details, notes)
 DSTUNE_FIELDS(Profile, attempt, task, ranks, timeout, rest)
-DSTUNE_FIELDS(Profiled, attempt, profile, outside, gpu_outside)
+DSTUNE_FIELDS(Profiled, attempt, profile, outside, gpu_outside, choices)
 }  // namespace message
 
 namespace {
@@ -176,7 +177,8 @@ TEST(ArchiveValuesTest, EveryMemberOfMessagesSurvives) {
                                  true,
                                  true,
                                  7.5,
-                                 Tiny{test::full_model(), {4, 9, 0.75}}});
+                                 Tiny{test::full_model(), {4, 9, 0.75}},
+                                 {{"product", "1 of 3"}}});
   expect_message_survives(Incumbent{4, {0.5, 0.01, 0.02, 7.5}});
   expect_message_survives(Go{1});
   expect_message_survives(Stop{2});
@@ -184,13 +186,18 @@ TEST(ArchiveValuesTest, EveryMemberOfMessagesSurvives) {
   expect_message_survives(Quit{75, false});
   expect_message_survives(Ready{4});
   expect_message_survives(Progress{5, 6, 0.25});
-  expect_message_survives(Outcome{3, test::full_measurement(), {"a note"}});
+  expect_message_survives(
+      Outcome{3, test::full_measurement(), {"a note"}, {{"product", "1 of 3"}}});
   expect_message_survives(
       Gone{4, Status::timed_out, "why", true, Loss::device, "trace", {"a note"}});
   expect_message_survives(Profile{8, test::full_task(), {1, 2}, 60, 1.5});
-  expect_message_survives(Profiled{8, test::full_profile(), 1 << 20, 3 << 20});
+  expect_message_survives(
+      Profiled{8, test::full_profile(), 1 << 20, 3 << 20, {{"product", "1 of 3"}}});
   expect_every_member_survives<JobInput>(
       test::full_input(), [](const JobInput& input) { return decode_job_input(encode(input)); });
+  expect_every_member_survives<JobStart>({75, {{"product", "1 of 3"}}}, [](const JobStart& start) {
+    return decode_job_start(encode(start));
+  });
   JobInput nothing;
   nothing.exit_code = 4;
   EXPECT_EQ(decode_job_input(encode(nothing)).exit_code, 4);

@@ -106,6 +106,30 @@ class AttemptsTest : public testing::Test {
   std::vector<int> steps_;
 };
 
+// Or ranks that choose at once would go on with candidates of their own.
+TEST_F(AttemptsTest, TheFirstToTellDecidesWhichCandidatesServeFromThenOn) {
+  message::Profile order;
+  order.world_ranks = {0, 1};
+  const Attempts::Number profiling = machine_.begin(order, limits(), at(0));
+  machine_.on(1, message::Profiled{profiling, {}, 0, 0, {{"one", "1 of 3"}}}, at(1));
+  machine_.on(0, message::Profiled{profiling, {}, 0, 0, {{"one", "2 of 3"}, {"two", "0 of 3"}}},
+              at(1));
+  EXPECT_THAT(machine_.take_new_choices(),
+              ElementsAre(Pair("one", "1 of 3"), Pair("two", "0 of 3")));
+  const Attempts::Number first = run({2});
+  machine_.on(2, message::Outcome{first, measured(), {}, {{"three", "1 of 2"}}}, at(2));
+  EXPECT_THAT(machine_.take_new_choices(), ElementsAre(Pair("three", "1 of 2")));
+  EXPECT_THAT(machine_.take_new_choices(), IsEmpty());
+  collect();
+  sent_.clear();
+  begin({0, 3});
+  collect();
+  ASSERT_EQ(sent_.size(), 2U);
+  for (const Attempts::Outgoing& outgoing : sent_)
+    EXPECT_THAT(std::get<message::Assign>(outgoing.message).choices,
+                ElementsAre(Pair("one", "1 of 3"), Pair("three", "1 of 2"), Pair("two", "0 of 3")));
+}
+
 TEST_F(AttemptsTest, GoesOnceEveryMemberIsReadyAndEndsWithTheLeadersOutcome) {
   const Attempts::Number number = begin({2, 3});
   EXPECT_THAT(receivers<message::Assign>(), ElementsAre(2, 3));

@@ -43,6 +43,7 @@ Attempts::Number Attempts::begin(Order order, const Limits& limits, Moment now) 
   // Members give up by themselves long after ABORT should have reached them.
   order.timeout_s = (limits.timeout_s > 0 ? limits.timeout_s : longest_timeout_s) +
                     limits.inactivity_timeout_s + 2 * limits.abort_grace_s;
+  if constexpr (requires { order.choices; }) order.choices = choices_;
   Attempt attempt;
   attempt.members = order.world_ranks;
   attempt.limits = limits;
@@ -64,6 +65,11 @@ void Attempts::note_neighbours(Attempt& attempt) {
         options_.share_a_node(attempt.members, neighbour.members))
       attempt.has_nodes = neighbour.has_nodes = false;
   }
+}
+
+void Attempts::note_choices(const kernels::CudaChoices& choices) {
+  for (const auto& choice : choices)
+    if (choices_.insert(choice).second) new_choices_.insert(choice);
 }
 
 void Attempts::send(int world_rank, Message message) {
@@ -107,6 +113,7 @@ void Attempts::on_ready(Number number, Attempt& attempt, int source, Moment now)
 
 void Attempts::on_outcome(Number number, Attempt& attempt, message::Outcome outcome, Moment now) {
   Measurement& measurement = outcome.measurement;
+  note_choices(outcome.choices);
   if (attempt.state == Attempt::State::aborting) return;
   // Whose energy it was can not be told.
   if (!attempt.has_nodes) measurement.energy_j.reset();
@@ -122,6 +129,7 @@ void Attempts::on_outcome(Number number, Attempt& attempt, message::Outcome outc
 void Attempts::on_profiled(Number number, Attempt& attempt, int source, message::Profiled answer,
                            Moment now) {
   attempt.left.insert(source);
+  note_choices(answer.choices);
   events_.emplace_back(Profiled{number, source, std::move(answer)});
   if (attempt.state == Attempt::State::aborting) {
     conclude(number, now);

@@ -99,6 +99,10 @@ class Attempts {
   std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
   std::vector<Event> take_events() { return std::exchange(events_, {}); }
 
+  /// What members have chosen of libraries' candidates since it was taken last. The first to tell
+  /// decides for all that take part in what begins from then on.
+  kernels::CudaChoices take_new_choices() { return std::exchange(new_choices_, {}); }
+
   [[nodiscard]] bool is_empty() const { return under_way_.empty(); }
   /// Ranks that an answer may come from.
   [[nodiscard]] std::set<int> awaited_ranks() const;
@@ -136,6 +140,7 @@ class Attempts {
   };
 
   void note_neighbours(Attempt& attempt);
+  void note_choices(const kernels::CudaChoices& choices);
   void send(int world_rank, Message message);
 
   void on_ready(Number number, Attempt& attempt, int source, Moment now);
@@ -160,6 +165,7 @@ class Attempts {
   std::optional<Time> stopping_since_;
   std::vector<Outgoing> outgoing_;
   std::vector<Event> events_;
+  kernels::CudaChoices choices_, new_choices_;
 };
 
 /// Drives the attempts under way: brings them the workers' messages, the time and the deaths of
@@ -177,6 +183,11 @@ class AttemptDriver {
         lost_ranks_(std::move(lost_ranks)),
         clock_(std::move(clock)) {}
 
+  /// Who keeps what libraries' candidates are chosen; called from listen().
+  void set_choice_keeper(std::function<void(const kernels::CudaChoices&)> keep) {
+    keep_choices_ = std::move(keep);
+  }
+
   [[nodiscard]] Attempts& attempts() { return attempts_; }
   [[nodiscard]] Moment now() const { return clock_(); }
 
@@ -191,6 +202,8 @@ class AttemptDriver {
     }
     check_liveness();
     attempts_.tick(now());
+    const kernels::CudaChoices choices = attempts_.take_new_choices();
+    if (keep_choices_ && !choices.empty()) keep_choices_(choices);
     return has_heard;
   }
 
@@ -215,6 +228,7 @@ class AttemptDriver {
   Mailbox& mailbox_;
   LostRanks lost_ranks_;
   JobClock clock_;
+  std::function<void(const kernels::CudaChoices&)> keep_choices_;
   SteadyClock::time_point liveness_checked_at_{};
 };
 

@@ -220,6 +220,12 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
                               return slots.share_a_node(one, other);
                             }},
                        [&] { return watchdog.lost_ranks(); });
+  driver.set_choice_keeper([&](const kernels::CudaChoices& chosen) {
+    log::debug(fmt::format("libraries: {} choices by time", chosen.size()));
+    for (const auto& [what, place] : chosen) ready.choices[what] = place;
+    ready.lock->check();  // or the file is another job's
+    ready.results->write_library_choices(ready.choices);
+  });
   SearchEnd end;
   end.code = guarded([&] {
     end = run_search(options, ready, devices, bytes, time, slots, driver, watchdog);

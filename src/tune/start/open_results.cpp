@@ -146,6 +146,9 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
   hold_results(ready);
   on_held(ready.results->exit_status_path());
   if (ready.job.tuning.overwrite) ready.results->delete_previous();
+  std::string note;
+  ready.choices = ready.results->library_choices(note);
+  if (!note.empty()) log::warning(note);
   ready.results->prepare_journal();
   const JournalContent content = read_journal(ready.results->journal_path());
   ready.history = understand(content, ready.results->journal_path());

@@ -62,6 +62,7 @@ struct Preparation {
   InputFiles inputs;                 ///< what the user named, which is never written
   std::unique_ptr<FolderLock> lock;  ///< from before anything is written to the end of all writing
   std::unique_ptr<ResultsFolder> results;
+  kernels::CudaChoices choices;  ///< of libraries' candidates; once the results are open
   std::unique_ptr<Journal> journal;
   engine::Loaded engine;  ///< on rank 0, where there is an engine
   std::string energy;     ///< what is counted where rank 0 is, or why nothing is

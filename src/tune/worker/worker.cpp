@@ -12,6 +12,7 @@
 #include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/comm/environment.hpp"
+#include "dstune/kernels/cuda.hpp"
 #include "dstune/train/workload.hpp"
 #include "profile/prediction.hpp"
 #include "profile/profiler.hpp"
@@ -184,7 +185,8 @@ void Worker::run_profiling(const message::Profile& order) {
     send(message::Profiled{attempt_, std::move(profile),
                            process_resident_bytes() - context_.device->arena().capacity_bytes() -
                                context_.device->host_arena().capacity_bytes(),
-                           gpu_bytes_beside_arena(*context_.device)});
+                           gpu_bytes_beside_arena(*context_.device),
+                           kernels::take_new_cuda_choices()});
   } catch (const std::exception& error) {
     leave(order.world_ranks, Status::failed, error.what(), true);
   }
@@ -207,6 +209,7 @@ void Worker::run_assignment(const message::Assign& assign) {
   const crash::ExperimentScope scope;  // its code may be a user's
   const int world_rank = context_.topology->world_rank;
   const Waiter waiter = begin_attempt(assign);
+  kernels::adopt_cuda_choices(assign.choices);
   const Injection injection = find_injection(world_rank, assign.experiment);
   injection.commit(FaultMoment::assigned, waiter);
   pretends_lost_device_ = pretends_lost_device_ || injection.fault == Fault::loses_device;
@@ -270,7 +273,8 @@ void Worker::run_assignment(const message::Assign& assign) {
       measurement.world_ranks = assign.world_ranks;
       if (const DeviceGroups* const devices = context_.groups->devices())
         add_what_devices_say(*devices, measurement);
-      send(message::Outcome{attempt_, std::move(measurement), std::move(notes)});
+      send(message::Outcome{attempt_, std::move(measurement), std::move(notes),
+                            kernels::take_new_cuda_choices()});
     }
   } catch (const StepFailure& error) {
     leave(assign.world_ranks, error.status(), error.what(), true, error.details());
