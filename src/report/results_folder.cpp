@@ -278,8 +278,8 @@ std::map<std::string, std::string> ResultsFolder::library_choices(std::string& n
   if (!entries::status_of(path)) return choices;
   if (!own_->results.is_own(name)) {
     note = path +
-           " is not as dstune-mpi wrote it: it is not used and stays as it is; move it away "
-           "and what libraries' candidates are chosen is kept again";
+           " is not as dstune-mpi wrote it: it is not used and stays as it is; move it away, "
+           "and choices are kept again";
     return choices;
   }
   const json::Value value =

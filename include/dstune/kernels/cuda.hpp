@@ -19,13 +19,12 @@
 /// Libraries: cuBLASLt for matrix products and cuDNN for attention are looked for when the program
 /// runs; where one is absent or refuses, kernels of our own serve. The first use of a shape asks
 /// the library: it runs the candidates for a product, or up to three plans of attention, several
-/// times, waits for them and keeps the fastest for the process (adopt_cuda_choices()); a plan takes some tenths of a
-/// second to make. So warm-up steps run a plan's operations once before they are timed or recorded
-/// as a graph, where nothing is waited for; later uses neither wait nor allocate on the device.
-/// Attention's backward by cuDNN keeps something of the heads that it does at a time in its
-/// workspace, 256 MiB at most or one key head's. fp32 is fp32, not TF32. Sizes of
-/// workspaces are of the shape alone, the same on every GPU and rank, with the libraries or
-/// without.
+/// times, waits for them and keeps the fastest for the process (adopt_cuda_choices()); a plan takes
+/// some tenths of a second to make. So warm-up steps run a plan's operations once before they are
+/// timed or recorded as a graph, where nothing is waited for; later uses neither wait nor allocate
+/// on the device. Attention's backward by cuDNN keeps something of the heads that it does at a time
+/// in its workspace, 256 MiB at most or one key head's. fp32 is fp32, not TF32. Sizes of workspaces
+/// are of the shape alone, the same on every GPU and rank, with the libraries or without.
 ///
 /// DSTUNE_CUDA_ALGORITHMS in the environment says what may serve: `fastest` (the default) whatever
 /// is, also a backward of attention whose gradient of the queries is added up in another order in

@@ -81,9 +81,8 @@ class CacheFlush {
 /// Sorts candidates by the time of execute(candidate), which gives whether it works; those that do
 /// not are left out. Executes each of them several times, which must change nothing, and waits: all
 /// of them once, then the best few in turns, so that a clock that changes concerns all alike. Each
-/// run that is timed begins with an empty cache (CacheFlush).
-/// Returns the seconds of the fastest; infinity where none works. Where something is thrown they
-/// stay as they were.
+/// run that is timed begins with an empty cache (CacheFlush). Returns the seconds of the fastest;
+/// infinity where none works. Where something is thrown they stay as they were.
 template <class Candidate, class Execute>
 double sort_by_time(Gpu& gpu, std::vector<Candidate>& candidates, Execute&& execute) {
   constexpr std::size_t max_finalists = 4;

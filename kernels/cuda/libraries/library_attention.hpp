@@ -2,9 +2,9 @@
 /// Attention by cuDNN, where it has a plan for the shape: 16-bit types, heads of a multiple of 8
 /// elements up to 256 (backward on most GPUs up to 128), causal or not, a window where causal.
 /// A few plans are built and timed at a shape's first use, and the fastest is kept; what an earlier
-/// process chose, or another rank (KeptChoices), is taken without being timed. A call
-/// allocates no memory of the device. Where the library fails for want of memory CudaOutOfMemory is
-/// thrown, and the next use begins anew.
+/// process chose, or another rank (KeptChoices), is taken without being timed. A call allocates no
+/// memory of the device. Where the library fails for want of memory CudaOutOfMemory is thrown, and
+/// the next use begins anew.
 ///
 /// Backward has two forms (BackwardForm). One gives the same bits in every run and keeps the
 /// gradient of the scores; the other adds up the gradient of the queries as its blocks come, and is

@@ -359,8 +359,8 @@ void write_all(ResultsFolder& folder) {
   const test::Concluded optimum = optimum_of(record);
   folder.write_optimal(optimum.recommendation(), std::nullopt);
   folder.write_verification(optimum.recommendation(), std::nullopt);
-  folder.write_summary({});
   folder.write_library_choices({{"product", "1 of 3"}});
+  folder.write_summary({});
   folder.write_exit_status(ExitCode::ok, "");
 }
 
