@@ -24,9 +24,6 @@ const json::Value launched_config = {{"bf16", {{"enabled", true}}},
 struct Launch {
   std::string command;
   GroupShape shape;
-  [[nodiscard]] UserCommand in_folder(const std::string& command) const {
-    return {.text = command, .folder = folder_};
-  }
   std::string line;
 };
 
@@ -46,6 +43,9 @@ class LauncherTest : public testing::Test {
     const std::filesystem::path path = folder_ / name;
     std::filesystem::create_directories(path.parent_path());
     write_file_atomically(path, text, Durability::rename_only);
+  }
+  [[nodiscard]] UserCommand in_folder(const std::string& command) const {
+    return {.text = command, .folder = folder_};
   }
   [[nodiscard]] std::string line_of(const std::string& command, GroupShape shape) const {
     return launch_line(in_folder(command), "c.json", launched_config, Recompute::none, shape);

@@ -220,7 +220,8 @@ TEST_F(ResultsFolderTest, WritesScriptsForTheBestAndTheUsersOwn) {
   for (std::size_t i = 0; i < report.rows.size(); ++i)
     report.rows[i].record = test::sample_record(report.rows[i].planned.experiment.name, step_s[i]);
   report.baseline_row = 0;
-  folder_.write_verification(test::Concluded(report).recommendation(), UserCommand{"train.py $CONFIG"});
+  folder_.write_verification(test::Concluded(report).recommendation(),
+                             UserCommand{"train.py $CONFIG"});
   for (const char* name : {"verify.sbatch", "verify.pbs"}) {
     const std::string script = read_file(results(name));
     std::size_t at = 0;
@@ -232,7 +233,8 @@ TEST_F(ResultsFolderTest, WritesScriptsForTheBestAndTheUsersOwn) {
     EXPECT_NE(script.find("VERIFY_DIR=" + results("verify\n")), std::string::npos);
   }
   report.baseline_row = 3;
-  folder_.write_verification(test::Concluded(report).recommendation(), UserCommand{"train.py $CONFIG"});
+  folder_.write_verification(test::Concluded(report).recommendation(),
+                             UserCommand{"train.py $CONFIG"});
   const std::string script = read_file(results("verify.sbatch"));
   EXPECT_NE(script.find("Number 1 of what was measured, and your own"), std::string::npos);
   EXPECT_EQ(script.find("\nrun own"), std::string::npos);
@@ -501,8 +503,7 @@ TEST_F(ResultsFolderTest, FullDiskLeavesThePreviousFilesWhole) {
   const rlimit tiny{16, limit.rlim_max};
   ::setrlimit(RLIMIT_FSIZE, &tiny);
   const Record slower = test::sample_record("a", 1.5, 2);
-  EXPECT_THROW(folder_.write_optimal(optimum_of(slower).recommendation(), std::nullopt, {}),
-               IoError);
+  EXPECT_THROW(folder_.write_optimal(optimum_of(slower).recommendation(), std::nullopt), IoError);
   EXPECT_THROW(folder_.write_metrics(slower), IoError);
   EXPECT_THROW(folder_.write_experiment(slower.experiment), IoError);
   EXPECT_THROW(folder_.write_summary({}), IoError);

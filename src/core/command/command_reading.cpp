@@ -263,12 +263,13 @@ CommandReading read_command(const std::string& training_command, const ArgMappin
     const auto flag = flag_at(words, place);
     if (!flag) continue;
     auto name = mapped_argument(flag->name, arg_mappings);
-    if (!name && flag->name.starts_with("--")) {
+    if (flag->name.starts_with("--")) {
       const std::string argument = with_underscores(flag->name.substr(2));
-      name = argument_named(argument, false);
+      const auto usual = argument_named(argument, false);
       if (argument == "output_dir" || argument == "num_train_epochs" ||
-          (name && name->key != sequence_key))
+          (usual && usual->key != sequence_key))
         ++num_training_flags;
+      if (!name) name = usual;
     }
     if (!name) continue;
     if (flag->value || name->shape == Shape::truth)

@@ -93,11 +93,10 @@ std::optional<TodaysBatch> todays_batch(const JobSpec& job) {
   return batch;
 }
 
-/// "gradient_accumulation_steps 4 (--gradient_accumulation_steps)"
+/// "bf16.enabled True (--bf16)"
 std::string told(const CommandValue& value) {
   std::string key = value.key;
-  if (const std::string ours = "dstune/"; key.starts_with(ours))
-    key = "dstune." + key.substr(ours.size());
+  std::ranges::replace(key, '/', '.');
   return fmt::format("{} {} ({})", key, value.text, value.source);
 }
 
