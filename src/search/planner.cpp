@@ -160,9 +160,15 @@ StageOfShape stage_of(const PlannedMember& member) {
   return {experiment.shape, experiment.config.zero_stage};
 }
 
-/// Where the config's own micro-batch fits, smaller ones are out; where nothing is planned, its run
-/// will tell. Says where smaller ones take its place.
+/// Whether only runs say what fits: a recorded table is one that nobody has planned, either.
+bool only_runs_tell(const JobSpec& job, const PlannedSpace& planned) {
+  return planned.is_unplanned || job.workload.kind == WorkloadKind::replay;
+}
+
+/// Where the config's own micro-batch fits, smaller ones are out; where only runs tell, they will.
+/// Says where smaller ones take its place.
 void settle_smaller_sizes(const JobSpec& job, PlannedSpace& planned) {
+  if (only_runs_tell(job, planned)) return;
   std::map<StageOfShape, bool> fits;
   for (const PlannedMember& member : planned.members)
     if (member.planned.status != PlanStatus::pruned)
@@ -171,19 +177,14 @@ void settle_smaller_sizes(const JobSpec& job, PlannedSpace& planned) {
   std::set<int> stages;
   for (PlannedMember& member : planned.members) {
     if (!member.is_below_lowest || member.planned.status == PlanStatus::pruned) continue;
-    if (fits[stage_of(member)] && !planned.is_unplanned) {
-      if (member.planned.status == PlanStatus::planned) {
-        --planned.planned;
-        ++planned.pruned;
-      } else {
-        --planned.infeasible;
-        ++planned.pruned;
-      }
+    if (fits[stage_of(member)]) {
+      --(member.planned.status == PlanStatus::planned ? planned.planned : planned.infeasible);
+      ++planned.pruned;
       member.planned.status = PlanStatus::pruned;
       member.planned.reason =
           fmt::format("the config asks for a micro-batch of {} or more, of which one fits",
                       *lowest_micro_batch(job));
-    } else if (!planned.is_unplanned) {
+    } else {
       if (member.planned.status == PlanStatus::planned)
         stages.insert(member.planned.experiment.config.zero_stage);
       member.is_below_lowest = false;
@@ -265,7 +266,7 @@ bool needs_smaller_sizes(const JobSpec& job, const PlannedSpace& space) {
   if (!lowest || *lowest <= job.tuning.min_train_micro_batch_size_per_gpu ||
       job.has_smaller_sizes || space.is_cut_short)
     return false;
-  if (space.is_unplanned) return true;
+  if (only_runs_tell(job, space)) return true;
   std::map<StageOfShape, std::pair<bool, bool>> found;  // something fits; something does not
   for (const PlannedMember& member : space.members) {
     auto& [fits, does_not] = found[stage_of(member)];

@@ -74,8 +74,8 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
                         const WorkspaceSizes& workspaces, const PlannerOptions& options);
 
 /// Whether a micro-batch that is an integer may have to give way to smaller ones, as with
-/// DeepSpeed's autotuner: nothing is planned, or no size from it on fits at a stage on groups of a
-/// shape. Then `has_smaller_sizes` is set, and the space planned anew.
+/// DeepSpeed's autotuner: only runs tell what fits, or no size from it on fits at a stage on groups
+/// of a shape. Then `has_smaller_sizes` is set, and the space planned anew.
 [[nodiscard]] bool needs_smaller_sizes(const JobSpec& job, const PlannedSpace& space);
 
 /// Experiments given by --experiments files instead of the space: {name, ds_config, num_gpus,

@@ -173,6 +173,10 @@ TEST(CommandReadingTest, ALaunchOfATrainerSaysWhatTheConfigurationSays) {
                  Recompute::block, {{"train_micro_batch_size_per_gpu", "--mine"}}, true),
             "mine t.py --deepspeed /c.json --gradient-checkpointing True --bf16=True --mine 2 "
             "--gradient_accumulation_steps 4 --use_cpu True");
+  EXPECT_EQ(line("mine t.py --deepspeed $CONFIG --gradient_accumulation_steps 1 "
+                 "--activation_checkpointing --per_device_train_batch_size=1 --bf16 1"),
+            "mine t.py --deepspeed /c.json --gradient_accumulation_steps 4 "
+            "--activation_checkpointing False --per_device_train_batch_size=2 --bf16 True");
   EXPECT_EQ(line("mine t.py --x 1", Recompute::selective,
                  {{"gradient_accumulation_steps", "--gradient_accumulation_steps"}}),
             "mine t.py --x 1 --deepspeed /c.json --gradient_accumulation_steps 4 "

@@ -31,10 +31,11 @@ constexpr std::string_view recompute_key = "dstune/activation_recompute";
 constexpr std::string_view rate_key = "optimizer/params/lr";
 
 /// Flags of TrainingArguments (transformers, training_args.py).
-constexpr std::array<ArgumentName, 15> trainer_names{{
+constexpr std::array<ArgumentName, 16> trainer_names{{
     {"per_device_train_batch_size", micro_batch_key, Shape::count},
     {"gradient_accumulation_steps", accumulation_key, Shape::count},
     {"gradient_checkpointing", recompute_key, Shape::truth},
+    {"activation_checkpointing", recompute_key, Shape::truth},
     {"bf16", "bf16/enabled", Shape::truth},
     {"fp16", "fp16/enabled", Shape::truth},
     {"tf32", "tf32", Shape::truth},

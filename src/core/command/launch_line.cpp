@@ -53,24 +53,36 @@ void map_arguments(TrainingCommand& command, const json::Value& ds_config,
   }
 }
 
-/// Flags have underscores or hyphens; one that stands there keeps its spelling.
+/// False where the command has no such flag. It has underscores or hyphens.
+bool set_flag(TrainingCommand& command, const std::string& flag, const json::Value& value) {
+  std::string hyphens = flag;
+  std::ranges::replace(hyphens, '_', '-');
+  bool is_set = false;
+  for (const std::string& spelled : {flag, "--" + hyphens.substr(2)}) {
+    if (is_set) break;
+    is_set = value.is_boolean() ? command.set_switch(spelled, value.get<bool>())
+                                : command.replace_value(spelled, argument(value).value_or(""));
+  }
+  return is_set;
+}
+
 void match_training_arguments(TrainingCommand& command, const json::Value& ds_config,
                               Recompute recompute, const UserCommand& written) {
   std::vector<TrainingArgument> arguments = training_arguments(ds_config, recompute);
   if (written.trains_on_cpu) arguments.push_back({"use_cpu", true, "use_cpu"});
-  for (const TrainingArgument& argument : arguments) {
-    const std::string flag = "--" + argument.name;
+  for (const TrainingArgument& one : arguments) {
+    const std::string flag = "--" + one.name;
     const bool is_mapped = std::ranges::any_of(written.arg_mappings, [&](const auto& mapping) {
-      return trimmed(mapping.second) == flag || trimmed(mapping.first) == argument.key;
+      return trimmed(mapping.second) == flag || trimmed(mapping.first) == one.key;
     });
-    if (is_mapped) continue;
-    std::string hyphens = flag;
-    std::ranges::replace(hyphens, '_', '-');
-    const std::string text = argument.value.is_boolean()
-                                 ? std::string(argument.value == true ? "True" : "False")
-                                 : dstune::argument(argument.value).value_or("");
-    if (command.set_switch(flag, text) || command.set_switch(hyphens, text)) continue;
-    command.append({flag, text});
+    if (is_mapped || set_flag(command, flag, one.value)) continue;
+    // Its name from transformers 5 on, where the command has it.
+    if (one.name == "gradient_checkpointing" &&
+        set_flag(command, "--activation_checkpointing", one.value))
+      continue;
+    command.append({flag, one.value == true    ? "True"
+                          : one.value == false ? "False"
+                                               : argument(one.value).value_or("")});
   }
 }
 

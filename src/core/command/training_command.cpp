@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "dstune/base/text.hpp"
 #include "dstune/core/launch_line.hpp"
 
 namespace dstune {
@@ -39,9 +40,9 @@ Pieces::iterator at(Pieces& pieces, std::size_t index) {
 
 /// What may stand behind a switch as its value.
 bool is_truth(std::string_view word) {
-  constexpr std::array<std::string_view, 10> truths{"true", "false", "True", "False", "yes",
-                                                    "no",   "1",     "0",    "t",     "f"};
-  return std::ranges::find(truths, word) != truths.end();
+  constexpr std::array<std::string_view, 10> truths{"true", "false", "yes", "no", "y",
+                                                    "n",    "t",     "f",   "1",  "0"};
+  return std::ranges::find(truths, lower_case(word)) != truths.end();
 }
 
 /// "a pipe"
@@ -172,22 +173,21 @@ bool TrainingCommand::replace_value(const std::string& flag, const std::string& 
   return is_replaced;
 }
 
-bool TrainingCommand::set_switch(const std::string& flag, const std::string& value) {
+bool TrainingCommand::set_switch(const std::string& flag, bool value) {
+  const std::string word = value ? "True" : "False";
   bool is_set = false;
   for (std::size_t i = begin_; i < end_; ++i) {
-    ShellPiece& piece = pieces_[i];
-    if (piece.kind != Kind::word) continue;
-    if (piece.value.starts_with(flag + "=")) {
-      piece = quoted_word(flag + "=" + value);
-      is_set = true;
-    }
-    if (piece.value != flag) continue;
-    const std::optional<std::size_t> next = next_word(i);
-    if (next && (!is_truth(value) || is_truth(pieces_[*next].value)))
-      pieces_[*next] = quoted_word(value);
-    else
-      insert(i + 1, {value}, true);
+    if (pieces_[i].kind != Kind::word) continue;
+    const bool is_alone = pieces_[i].value == flag;
+    if (!is_alone && !pieces_[i].value.starts_with(flag + "=")) continue;
     is_set = true;
+    const std::optional<std::size_t> next = next_word(i);
+    if (!is_alone)
+      pieces_[i] = quoted_word(flag + "=" + word);
+    else if (next && is_truth(pieces_[*next].value))
+      pieces_[*next] = quoted_word(word);
+    else
+      insert(i + 1, {word}, true);
   }
   return is_set;
 }

@@ -32,8 +32,8 @@ class TrainingCommand {
   /// where it is not there.
   bool replace_value(const std::string& flag, const std::string& value);
 
-  /// Likewise where the flag may stand alone, as a switch: it is given its value then.
-  bool set_switch(const std::string& flag, const std::string& value);
+  /// Likewise of a switch, which may stand alone: it is given its value then.
+  bool set_switch(const std::string& flag, bool value);
 
   /// Changes words; they are counted as words() does.
   void apply(const WordEdits& edits);

@@ -109,11 +109,11 @@ class Taker {
     const CommandReading& command = job_->command;
     json::Value& config = job_->ds_config;
     const auto states = [&](const char* key) { return !is_left_open(config, key); };
-    if (states(micro_batch_key)) lose(micro_batch_key);
+    if (states(micro_batch_key)) settle_size(micro_batch_key, command.micro_batch);
     if (command.accumulation_steps && !states(accumulation_key) && !states("train_batch_size"))
       config[accumulation_key] = *command.accumulation_steps;
     else if (states(accumulation_key))
-      lose(accumulation_key);
+      settle_size(accumulation_key, command.accumulation_steps);
     take_precision();
     if (says("sequence_length")) lose("dstune/sequence_length");
     if (says("activation_recompute"))
@@ -130,6 +130,11 @@ class Taker {
     return section_ != nullptr && given(*section_, key);
   }
 
+  /// A size of the config's that is the command's, too, or may be, is taken for today's.
+  void settle_size(const char* key, const std::optional<std::int64_t>& size) {
+    if (size && size_in(job_->ds_config, key, size) != size) lose(key);
+  }
+
   /// What stands elsewhere wins over it.
   void lose(const std::string& key) { lost_.insert(key); }
 
@@ -140,8 +145,14 @@ class Taker {
         config.contains("bf16") || config.contains("bfloat16") || config.contains("fp16");
     const bool is_open = has_automatic_precision(config);
     if (!command.precision || says("precision") || (has_section && !is_open)) {
-      lose("bf16/enabled");
-      lose("fp16/enabled");
+      for (const char* section : {"bf16", "fp16"}) {
+        const CommandValue* const said = command.find(fmt::format("{}/enabled", section));
+        const json::Value::json_pointer place(fmt::format("/{}/enabled", section));
+        const bool is_on = config.contains(place) && config.at(place) == true;
+        // Where both say the same there is nothing to say.
+        if (said != nullptr && is_on != (from_text<Precision>(section) == command.precision))
+          lose(said->key);
+      }
       return;
     }
     if (is_open) {

@@ -1,0 +1,168 @@
+// The training command is read, and written with the answer so that it starts.
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "results.hpp"
+#include "spaces.hpp"
+
+namespace dstune::e2e {
+namespace {
+
+class LaunchersTest : public testing::Test {
+ protected:
+  /// With one or two ranks, of which two are twice as fast.
+  void write_space(const std::string& command) {
+    Json space = synthetic_space({1, 2}, {1}, 0.001);
+    space["dstune"]["training_command"] = command;
+    job_.write("space.json", space);
+  }
+  /// The line in cmd_optimal.txt, and the ranks of the answer.
+  std::pair<std::string, int> tuned(const std::string& command) {
+    write_space(command);
+    const Ended ended = job_.run({.ranks = 2, .args = {"space.json"}});
+    EXPECT_EQ(ended.exit_code, 0) << ended;
+    return {job_.read(results + "cmd_optimal.txt"),
+            job_.read_json(results + "optimal.json")["num_gpus"].get<int>()};
+  }
+  Job job_;
+};
+
+TEST_F(LaunchersTest, TheLineStartsTheAnswersRanks) {
+  const auto [line, ranks] = tuned("torchrun --nproc_per_node=8 train.py --config $CONFIG");
+  const std::string begin = "torchrun --nproc_per_node=" + std::to_string(ranks) + " train.py ";
+  EXPECT_TRUE(line.starts_with(begin)) << line;
+}
+
+TEST_F(LaunchersTest, AcceleratesFileIsBesideTheSpace) {
+  job_.write_text("a.yaml",
+                  "distributed_type: DEEPSPEED\nnum_processes: 8\n"
+                  "deepspeed_config: {zero_stage: 2, zero3_init_flag: false}\n");
+  const auto [line, ranks] = tuned("accelerate launch --config_file a.yaml train.py");
+  const std::string begin =
+      "accelerate launch --zero3_init_flag false --num_processes " + std::to_string(ranks) + " ";
+  EXPECT_TRUE(line.starts_with(begin)) << line;
+  EXPECT_NE(line.find("ds_config_optimal.json --use_deepspeed train.py\n"), std::string::npos)
+      << line;
+}
+
+TEST_F(LaunchersTest, RefusesCountsThatOnlyTheShellKnows) {
+  write_space("torchrun --nproc_per_node=$GPUS train.py --config $CONFIG");
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"space.json"}, {"plan", "space.json"}}) {
+    const Ended ended = job_.run({.ranks = 2, .args = args});
+    EXPECT_EQ(ended.exit_code, 3) << ended;
+    EXPECT_NE(ended.err.find("/dstune/training_command"), std::string::npos) << ended;
+    EXPECT_NE(ended.err.find("--nproc_per_node is $GPUS, which only the shell knows"),
+              std::string::npos)
+        << ended;
+  }
+  EXPECT_FALSE(std::filesystem::exists(job_.folder() / results / "journal.jsonl"));
+}
+
+/// What flags say is today's training.
+class CommandTest : public testing::Test {
+ protected:
+  static Json space_of(const std::string& command) {
+    Json space = synthetic_space({2}, {1}, 0.001);
+    space["dstune"]["training_command"] = command;
+    space["autotuning"]["max_train_micro_batch_size_per_gpu"] = 32;
+    space["train_micro_batch_size_per_gpu"] = "auto";
+    space["gradient_accumulation_steps"] = "auto";
+    return space;
+  }
+  Ended run(const Json& space) {
+    job_.write("space.json", space);
+    return job_.run({.ranks = 2, .args = {"space.json"}});
+  }
+  Job job_;
+};
+
+constexpr const char* trainers_command =
+    "torchrun --nproc_per_node 2 train.py --deepspeed ds.json --per_device_train_batch_size 8 "
+    "--gradient_accumulation_steps 4";
+
+TEST_F(CommandTest, FlagsAreTheBaselineAndAChangeOfTheBatchIsSaid) {
+  const Ended ended = run(space_of(trainers_command));
+  ASSERT_EQ(ended.exit_code, 0) << ended;
+  const Json optimal = job_.read_json(results + "optimal.json");
+  EXPECT_EQ(optimal["baseline"]["name"], "z0_gas4_tmbspg8");
+  const Json config = job_.read_json(results + "ds_config_optimal.json");
+  EXPECT_EQ(config["gradient_accumulation_steps"], 4);
+  const int micro_batch = config["train_micro_batch_size_per_gpu"].get<int>();
+  // A synthetic step takes as long whatever its size is.
+  ASSERT_GT(micro_batch, 8);
+  EXPECT_EQ(optimal["global_batch"]["today"], 64);
+  EXPECT_EQ(optimal["global_batch"]["answer"], config["train_batch_size"]);
+  const std::string summary = job_.read(results + "summary.txt");
+  EXPECT_NE(summary.find("Global batch: 64 samples today, " +
+                         std::to_string(config["train_batch_size"].get<int>()) + " in the answer"),
+            std::string::npos)
+      << summary;
+  const std::string line = job_.read(results + "cmd_optimal.txt");
+  for (const std::string& words :
+       {"--per_device_train_batch_size " + std::to_string(micro_batch) + " ",
+        std::string("--gradient_accumulation_steps 4"),
+        std::string("--gradient_checkpointing False")})
+    EXPECT_NE(line.find(words), std::string::npos) << line;
+  EXPECT_NE(ended.err.find("Read from the training command: train_micro_batch_size_per_gpu 8"),
+            std::string::npos)
+      << ended;
+}
+
+TEST_F(CommandTest, TheBatchIsKeptWhereItIsAskedFor) {
+  Json space = space_of(trainers_command);
+  space["dstune"]["global_batch"] = "keep";
+  const Ended ended = run(space);
+  ASSERT_EQ(ended.exit_code, 0) << ended;
+  EXPECT_EQ(job_.read_json(results + "ds_config_optimal.json")["train_batch_size"], 64);
+  EXPECT_FALSE(job_.read_json(results + "optimal.json").contains("global_batch"));
+  for (const auto& [name, metrics] : all_metrics(job_)) {
+    const Json config = job_.read_json(results + name + "/ds_config.json");
+    EXPECT_EQ(config["train_batch_size"], 64) << name;
+  }
+}
+
+TEST_F(CommandTest, APlanSaysWhatWasRead) {
+  Json space = transformer_space({1});
+  space["dstune"]["training_command"] =
+      std::string(trainers_command) + " --bf16 --block_size 16 --gradient_checkpointing true";
+  space["dstune"].erase("sequence_length");
+  space["bf16"] = {{"enabled", "auto"}};
+  job_.write("config.json", tiny_gpt2_config());
+  job_.write("space.json", space);
+  const Ended ended = job_.run({.args = {"plan", "--format", "json", "space.json"}});
+  ASSERT_EQ(ended.exit_code, 0) << ended;
+  const Json plan = Json::parse(ended.out);
+  const std::string read = plan["from_command"][0].get<std::string>();
+  for (const char* words :
+       {"bf16.enabled True (--bf16)", "dstune.sequence_length 16 (--block_size)",
+        "dstune.activation_recompute true (--gradient_checkpointing)"})
+    EXPECT_NE(read.find(words), std::string::npos) << read;
+}
+
+TEST_F(CommandTest, AnIntegerThatDoesNotRunGivesWayToSmallerSizes) {
+  Json table;
+  for (int size = 1; size <= 16; ++size)
+    table[short_name(0, size)] = size <= 3
+                                     ? Json{{"step_time_s", 0.001}, {"peak_memory_bytes", 1000}}
+                                     : Json{{"status", "out_of_memory"}};
+  job_.write("table.json", table);
+  Json space = space_of("train.py $CONFIG");
+  space["dstune"]["workload"] = {{"type", "replay"}, {"table", "table.json"}};
+  space["autotuning"]["max_train_micro_batch_size_per_gpu"] = 16;
+  space["train_micro_batch_size_per_gpu"] = 8;
+  const Ended ended = run(space);
+  ASSERT_EQ(ended.exit_code, 0) << ended;
+  EXPECT_EQ(job_.read_json(results + "optimal.json")["name"], short_name(0, 3));
+  EXPECT_NE(ended.err.find("the micro-batch that the config asks for does not run at stage 0"),
+            std::string::npos)
+      << ended;
+  EXPECT_TRUE(all_metrics(job_).contains(short_name(0, 8))) << "it runs first";
+}
+
+}  // namespace
+}  // namespace dstune::e2e
