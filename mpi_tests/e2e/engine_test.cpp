@@ -261,22 +261,22 @@ TEST_F(EngineJobTest, WhatAScriptDoesOtherwiseIsNamed) {
 
 TEST_F(EngineJobTest, OperatorsThatAreNotBuiltAreKnownBeforeAnythingRuns) {
   Json written = script_space({1});
-  // Where none is built.
+  // An operator that no environment here has built: Adagrad on the host.
   const Command command{
       .ranks = 2,
       .args = {"space.json"},
       .environment = {{"TORCH_EXTENSIONS_DIR", (job_.folder() / "none").string()}},
       .limit_s = 400};
-  Json& params = written["optimizer"]["params"];
-  params.erase("torch_adam");
+  const Json offload = {{"device", "cpu"}};
+  written["optimizer"] = {{"type", "Adagrad"}, {"params", {{"lr", 1e-3}}}};
+  written["zero_optimization"] = {{"stage", 1}, {"offload_optimizer", offload}};
   job_.write("space.json", written);
   const Ended refused = job_.run(command);
   expect_exit(job_, refused, bad_input);
-  EXPECT_EQ(count_of(refused.err, "not built: fused_adam; build before: "), 1) << refused;
-  EXPECT_EQ(count_of(refused.err, "\"torch_adam\": true"), 1) << refused;
+  EXPECT_EQ(count_of(refused.err, "not built: cpu_adagrad; build before: "), 1) << refused;
   EXPECT_FALSE(job_.exists("autotuning_exps")) << "no experiment began";
 
-  params["torch_adam"] = {false, true};
+  written["zero_optimization"]["offload_optimizer"] = {offload, nullptr};
   job_.write("space.json", written);
   const Ended ended = job_.run(command);
   expect_exit(job_, ended, 0);

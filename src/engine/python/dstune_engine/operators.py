@@ -79,12 +79,15 @@ def survey():
     What is in neither DeepSpeed does not have for it.
     """
     available, missing = [], {}
-    from deepspeed.git_version_info import installed_ops
+    from deepspeed.accelerator import get_accelerator
+    from deepspeed.git_version_info import accelerator_name, installed_ops
+    # Those that were built with DeepSpeed serve the accelerator of then (OpBuilder.load).
+    is_installed = accelerator_name == get_accelerator()._name
     from deepspeed.ops.op_builder.all_ops import ALL_OPS
     for name, builder in sorted(ALL_OPS.items()):
         if name in NEVER or "not_implemented" in name or type(builder).__name__ == "NotImplementedBuilder":
             continue
-        if installed_ops.get(name, False) or built_library(builder):
+        if (is_installed and installed_ops.get(name, False)) or built_library(builder):
             available.append(name)
         else:
             missing[name] = command_for(builder)

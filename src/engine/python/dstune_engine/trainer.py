@@ -40,9 +40,8 @@ LONGER = ("the Trainer's arguments (max_steps, num_train_epochs) end the trainin
 ENDLESS = 1 << 40
 
 # DeepSpeed's default was 0 before 0.19.6, and stands in each configuration; the argument's is 1.0.
-OTHER_CLIPPING = ("the configuration's gradient_clipping replaces max_grad_norm of TrainingArguments; the Trainer of a "
-                  "separate launch refuses to start unless both are the same: map it by autotuning.arg_mappings, "
-                  '"gradient_clipping": "--max_grad_norm"')
+OTHER_CLIPPING = ("the configuration's gradient_clipping replaces max_grad_norm of TrainingArguments; a separate launch "
+                  "needs the same in both, and cmd_optimal.txt has it where the script parses its arguments")
 
 
 def set_recompute(arguments, order, note):
