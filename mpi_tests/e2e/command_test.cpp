@@ -108,6 +108,10 @@ TEST_F(CommandTest, FlagsAreTheBaselineAndAChangeOfTheBatchIsSaid) {
         std::string("--gradient_accumulation_steps 4"),
         std::string("--gradient_checkpointing False")})
     EXPECT_NE(line.find(words), std::string::npos) << line;
+  const Json arguments = job_.read_json(results + "training_arguments.json");
+  EXPECT_EQ(arguments["per_device_train_batch_size"], micro_batch);
+  EXPECT_EQ(arguments["gradient_checkpointing"], false);
+  EXPECT_FALSE(arguments.contains("use_cpu")) << "the step is not DeepSpeed's";
   EXPECT_NE(ended.err.find("Read from the training command: train_micro_batch_size_per_gpu 8"),
             std::string::npos)
       << ended;

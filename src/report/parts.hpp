@@ -22,6 +22,7 @@ inline constexpr std::string_view journal = "journal.jsonl";
 inline constexpr std::string_view optimal_config = "ds_config_optimal.json";
 inline constexpr std::string_view optimal = "optimal.json";
 inline constexpr std::string_view optimal_command = "cmd_optimal.txt";
+inline constexpr std::string_view training_arguments = "training_arguments.json";
 inline constexpr std::string_view verify_slurm = "verify.sbatch";
 inline constexpr std::string_view verify_pbs = "verify.pbs";
 /// What the verification jobs leave; theirs, so it is never deleted.
@@ -45,8 +46,8 @@ inline constexpr std::string_view lock = "lock";
 /// All of the results folder but the journal and what is in nobody's way, in the order in which
 /// they are deleted: first what says that a run is complete.
 inline constexpr std::array in_results = {
-    exit_status, optimal, optimal_command, optimal_config, verify_slurm, verify_pbs, validation,
-    summary,     page,    environment,     table};
+    exit_status, optimal,    optimal_command, optimal_config, training_arguments, verify_slurm,
+    verify_pbs,  validation, summary,         page,           environment,        table};
 
 inline constexpr std::string_view experiment = "exp.json";
 inline constexpr std::string_view config = "ds_config.json";
@@ -137,8 +138,8 @@ std::string probability_text(double probability);
 std::string undecided_text(const Recommendation& recommendation);
 /// The answer beside the baseline; empty where there is none.
 std::string gain_text(const Recommendation& recommendation);
-/// "64 samples today, 32 in the answer; …": what a user may do about it, too. Empty where the global
-/// batch stays.
+/// "64 samples today, 32 in the answer; …": what a user may do about it, too. Empty where the
+/// global batch stays.
 std::string batch_change_text(const Recommendation& recommendation);
 /// What the tuning took, and when it is earned back.
 std::string cost_text(const Recommendation& recommendation);

@@ -13,6 +13,7 @@
 
 #include "dstune/base/file.hpp"
 #include "dstune/base/text.hpp"
+#include "dstune/core/command_reading.hpp"
 #include "dstune/report/dry_run.hpp"
 #include "dstune/report/folder_lock.hpp"
 #include "dstune/report/journal.hpp"
@@ -228,6 +229,13 @@ void ResultsFolder::write_optimal(const Recommendation& recommendation,
                                                 experiment.config.recompute, experiment.shape)
                                   : placeholder_launch_line(shown_path, experiment.shape);
   write(file_name::optimal_config, indented(ds_config));
+  if (training_command && training_command->takes_training_arguments) {
+    json::Value arguments = json::Value::object();
+    for (TrainingArgument& one :
+         training_arguments(*training_command, ds_config, experiment.config.recompute))
+      arguments[one.name] = std::move(one.value);
+    write(file_name::training_arguments, indented(arguments));
+  }
   const Readers readers = readers_of(training_command);
   write(file_name::optimal_command, command + "\n", readers);
   json::Value optimal = optimal_json(recommendation, command);

@@ -69,8 +69,9 @@ struct TrainingArgument {
 };
 /// What TrainingArguments have to say beside a configuration, which the Trainer refuses where they
 /// differ: each key that the configuration states, micro-batch and accumulation among them, and
-/// gradient_checkpointing. "auto" is the Trainer's to fill. (transformers,
-/// integrations/deepspeed.py, trainer_config_process.)
-std::vector<TrainingArgument> training_arguments(const json::Value& ds_config, Recompute recompute);
+/// gradient_checkpointing; use_cpu where the command trains on CPUs. "auto" is the Trainer's to
+/// fill. (transformers, integrations/deepspeed.py, trainer_config_process.)
+std::vector<TrainingArgument> training_arguments(const UserCommand& command,
+                                                 const json::Value& ds_config, Recompute recompute);
 
 }  // namespace dstune

@@ -141,7 +141,7 @@ TEST(CommandReadingTest, TrainingArgumentsAreWhatTheConfigurationStates) {
       {"optimizer",
        {{"type", "AdamW"}, {"params", {{"lr", 3e-5}, {"betas", {0.9, 0.95}}, {"eps", "auto"}}}}}};
   std::map<std::string, json::Value> found;
-  for (const TrainingArgument& one : training_arguments(config, Recompute::block))
+  for (const TrainingArgument& one : training_arguments({}, config, Recompute::block))
     found[one.name] = one.value;
   const std::map<std::string, json::Value> wanted = {{"per_device_train_batch_size", 2},
                                                      {"gradient_accumulation_steps", 4},
@@ -151,8 +151,8 @@ TEST(CommandReadingTest, TrainingArgumentsAreWhatTheConfigurationStates) {
                                                      {"adam_beta2", 0.95},
                                                      {"gradient_checkpointing", true}};
   EXPECT_EQ(found, wanted);
-  const auto warming = training_arguments({{"scheduler", {{"params", {{"warmup_max_lr", 1e-3}}}}}},
-                                          Recompute::selective);
+  const auto warming = training_arguments(
+      {}, {{"scheduler", {{"params", {{"warmup_max_lr", 1e-3}}}}}}, Recompute::selective);
   ASSERT_EQ(warming.size(), 1U);
   EXPECT_EQ(warming.front().name, "learning_rate");
 }

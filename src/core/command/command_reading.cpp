@@ -211,20 +211,20 @@ bool parses_training_arguments(const std::string& source) {
 }
 
 /// A word and what follows it as its value.
-struct Flag {
+struct GivenFlag {
   std::string name;
   std::optional<std::string> value;  ///< nothing: a switch
 };
 
-std::optional<Flag> flag_at(const std::vector<std::string>& words, std::size_t place) {
+std::optional<GivenFlag> flag_at(const std::vector<std::string>& words, std::size_t place) {
   const std::string& word = words[place];
   if (word.size() < 2 || word[0] != '-' || number_in(word)) return std::nullopt;
   if (const auto equals = word.find('='); equals != std::string::npos)
-    return Flag{word.substr(0, equals), word.substr(equals + 1)};
+    return GivenFlag{word.substr(0, equals), word.substr(equals + 1)};
   const bool has_next = place + 1 < words.size();
   const bool is_value =
       has_next && (!words[place + 1].starts_with('-') || number_in(words[place + 1]).has_value());
-  return Flag{word, is_value ? std::optional(words[place + 1]) : std::nullopt};
+  return GivenFlag{word, is_value ? std::optional(words[place + 1]) : std::nullopt};
 }
 
 }  // namespace

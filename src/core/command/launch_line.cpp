@@ -68,9 +68,7 @@ bool set_flag(TrainingCommand& command, const std::string& flag, const json::Val
 
 void match_training_arguments(TrainingCommand& command, const json::Value& ds_config,
                               Recompute recompute, const UserCommand& written) {
-  std::vector<TrainingArgument> arguments = training_arguments(ds_config, recompute);
-  if (written.trains_on_cpu) arguments.push_back({"use_cpu", true, "use_cpu"});
-  for (const TrainingArgument& one : arguments) {
+  for (const TrainingArgument& one : training_arguments(written, ds_config, recompute)) {
     const std::string flag = "--" + one.name;
     const bool is_mapped = std::ranges::any_of(written.arg_mappings, [&](const auto& mapping) {
       return trimmed(mapping.second) == flag || trimmed(mapping.first) == one.key;

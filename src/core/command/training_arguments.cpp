@@ -42,7 +42,8 @@ std::string key_of(const std::string& pointer) {
 
 }  // namespace
 
-std::vector<TrainingArgument> training_arguments(const json::Value& ds_config,
+std::vector<TrainingArgument> training_arguments(const UserCommand& command,
+                                                 const json::Value& ds_config,
                                                  Recompute recompute) {
   std::vector<TrainingArgument> arguments;
   for (const auto& [pointer, argument] : compared)
@@ -55,6 +56,7 @@ std::vector<TrainingArgument> training_arguments(const json::Value& ds_config,
   if (recompute != Recompute::selective)
     arguments.push_back(
         {"gradient_checkpointing", recompute == Recompute::block, "activation_recompute"});
+  if (command.trains_on_cpu) arguments.push_back({"use_cpu", true, "use_cpu"});
   return arguments;
 }
 

@@ -16,7 +16,7 @@ namespace dstune {
 namespace {
 
 constexpr const char* micro_batch_key = "train_micro_batch_size_per_gpu";
-constexpr const char* accumulation_key = "gradient_accumulation_steps";
+constexpr const char* steps_key = "gradient_accumulation_steps";
 
 /// A script's source, or a file of its arguments.
 constexpr std::int64_t max_named_file_bytes = 8 << 20;
@@ -85,7 +85,7 @@ std::optional<TodaysBatch> todays_batch(const JobSpec& job) {
   if (!micro && command.takes_training_arguments && !is_unread) micro = usual_micro_batch;
   if (!micro) return std::nullopt;
   batch.micro_batch = *micro;
-  batch.accumulation_steps = size_in(job.ds_config, accumulation_key, command.accumulation_steps)
+  batch.accumulation_steps = size_in(job.ds_config, steps_key, command.accumulation_steps)
                                  .value_or(command.accumulation_steps.value_or(1));
   if (total) batch.accumulation_steps = std::max<std::int64_t>(1, *total / *micro / batch.ranks);
   batch.samples = total.value_or(checked_product("the global batch of the training command", *micro,
@@ -110,10 +110,10 @@ class Taker {
     json::Value& config = job_->ds_config;
     const auto states = [&](const char* key) { return !is_left_open(config, key); };
     if (states(micro_batch_key)) settle_size(micro_batch_key, command.micro_batch);
-    if (command.accumulation_steps && !states(accumulation_key) && !states("train_batch_size"))
-      config[accumulation_key] = *command.accumulation_steps;
-    else if (states(accumulation_key))
-      settle_size(accumulation_key, command.accumulation_steps);
+    if (command.accumulation_steps && !states(steps_key) && !states("train_batch_size"))
+      config[steps_key] = *command.accumulation_steps;
+    else if (states(steps_key))
+      settle_size(steps_key, command.accumulation_steps);
     take_precision();
     if (says("sequence_length")) lose("dstune/sequence_length");
     if (says("activation_recompute"))
@@ -236,7 +236,7 @@ void keep_global_batch(const json::Node* section, SectionTarget& target) {
         "training_command with its micro-batch"));
     return;
   }
-  json::Value& steps = job.ds_config[accumulation_key];
+  json::Value& steps = job.ds_config[steps_key];
   if (!steps.is_array()) steps = "auto";
   job.ds_config["train_batch_size"] = job.todays_batch->samples;
 }
