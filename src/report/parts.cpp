@@ -306,10 +306,10 @@ std::string batch_change_text(const Recommendation& recommendation) {
   const auto& [today, answer] = *recommendation.batch_change;
   const double ratio = static_cast<double>(answer) / static_cast<double>(today);
   return fmt::format(
-      "{} samples today, {} in the answer: a usual rule takes {:.3g} times the learning rate with "
+      "{} sample{} today, {} in the answer: a usual rule takes {:.3g} times the learning rate with "
       "Adam (square root, arXiv:2205.10287), {:.3g} times with SGD (linear, arXiv:1706.02677); "
       "\"global_batch\": \"keep\" in dstune keeps the batch",
-      today, answer, std::sqrt(ratio), ratio);
+      today, today == 1 ? "" : "s", answer, std::sqrt(ratio), ratio);
 }
 
 std::string gain_text(const Recommendation& recommendation) {

@@ -90,6 +90,15 @@ TEST_F(CommandValuesTest, ASampleLongerThanTheModelIsABadCommand) {
   EXPECT_EQ(found.front().pointer, "/dstune/training_command");
 }
 
+TEST_F(CommandValuesTest, AFileOfArgumentsIsReadBesideTheSpace) {
+  write("sft.yaml", "per_device_train_batch_size: 3\n");
+  EXPECT_EQ(read("trl sft --config sft.yaml").todays_batch->micro_batch, 3);
+  write("sft.yaml", "a: [\n");
+  const auto broken = read("trl sft --config sft.yaml");
+  EXPECT_FALSE(broken.todays_batch);
+  EXPECT_THAT(broken.warnings, Contains(HasSubstr("sft.yaml are not read")));
+}
+
 TEST_F(CommandValuesTest, KeepingTheBatchNeedsOne) {
   const auto found =
       problems(R"({"dstune": {"training_command": "t.py $CONFIG", "global_batch": "keep"}})");

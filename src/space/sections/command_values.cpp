@@ -21,7 +21,9 @@ constexpr const char* steps_key = "gradient_accumulation_steps";
 /// A script's source, or a file of its arguments.
 constexpr std::int64_t max_named_file_bytes = 8 << 20;
 
-CommandFiles files_in(const std::string& folder) {
+/// What can not be read of a file of arguments is a warning of the job.
+CommandFiles files_of(JobSpec& job) {
+  const std::string folder = job.folder;
   const auto text = [folder](const std::string& path) -> std::optional<std::string> {
     try {
       return read_file(path_from(folder, path), max_named_file_bytes);
@@ -29,10 +31,12 @@ CommandFiles files_in(const std::string& folder) {
       return std::nullopt;  // the command may run elsewhere
     }
   };
-  const auto yaml = [folder](const std::string& path) -> std::optional<json::Value> {
+  const auto yaml = [&job](const std::string& path) -> std::optional<json::Value> {
     try {
-      return read_yaml(path_from(folder, path));
-    } catch (const Error&) {
+      return read_yaml(path_from(job.folder, path));
+    } catch (const Error& error) {
+      job.warnings.push_back(fmt::format("the training command's arguments in {} are not read: {}",
+                                         path, error.what()));
       return std::nullopt;
     }
   };
@@ -211,7 +215,7 @@ void take_from_command(const json::Node* section, SectionTarget& target) {
   UserCommand& written = *job.training_command;
   written.arg_mappings = job.tuning.arg_mappings;
   written.folder = job.folder;
-  job.command = read_command(written.text, written.arg_mappings, files_in(job.folder));
+  job.command = read_command(written.text, written.arg_mappings, files_of(job));
   written.takes_training_arguments = job.command.takes_training_arguments;
   if (!job.experiment_files.empty()) return;  // they say it all
   Taker(section, target).run();
