@@ -23,7 +23,10 @@ class LaunchersTest : public testing::Test {
   /// The line in cmd_optimal.txt, and the ranks of the answer.
   std::pair<std::string, int> tuned(const std::string& command) {
     write_space(command);
-    const Ended ended = job_.run({.ranks = 2, .args = {"space.json"}});
+    const Ended ended =
+        job_.run({.ranks = 2,
+                  .args = {"space.json"},
+                  .environment = {{"HF_HOME", job_.folder().string()}}});  // nobody's own file
     EXPECT_EQ(ended.exit_code, 0) << ended;
     return {job_.read(results + "cmd_optimal.txt"),
             job_.read_json(results + "optimal.json")["num_gpus"].get<int>()};

@@ -171,7 +171,8 @@ Json space_of(const Cell& cell) {
   } else {
     Json& tuning = space["autotuning"];
     tuning["max_train_micro_batch_size_per_gpu"] = has_one_size ? smallest : largest;
-    if (cell[size] == "auto") tuning["min_train_micro_batch_size_per_gpu"] = smallest;
+    // An integer would give way to smaller ones, and the plug-in is right with these.
+    tuning["min_train_micro_batch_size_per_gpu"] = smallest;
     space["train_micro_batch_size_per_gpu"] = cell[size] == "auto" ? Json("auto") : Json(smallest);
   }
   if (cell[ending] == "pruned") space["autotuning"]["max_train_batch_size"] = 1;

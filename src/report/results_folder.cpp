@@ -252,7 +252,7 @@ void ResultsFolder::write_verification(const Recommendation& recommendation,
         {run.experiment, run.place > 0
                              ? fmt::format("Number {} of what was measured{}.", run.place,
                                            run.is_baseline ? ", and your own configuration" : "")
-                             : "Your own configuration: the first candidate of every list."});
+                             : "Your own configuration, the baseline."});
   job.folder = absolute_path(file(file_name::verification));
   job.training_command = training_command;
   const auto write_script = [&](std::string_view name, BatchSystem system) {

@@ -108,6 +108,7 @@ class FallbackTuner : public Tuner {
   }
   std::size_t take(std::size_t index) {
     running_.insert(index);
+    ++num_asked_;
     return index;
   }
 
@@ -128,7 +129,11 @@ class FallbackTuner : public Tuner {
   }
 
   [[nodiscard]] bool may_fall() const {
-    return tuner_->is_done() && running_.empty() && !failed_stages().empty();
+    return tuner_->is_done() && running_.empty() && has_trials_left() && !failed_stages().empty();
+  }
+
+  [[nodiscard]] bool has_trials_left() const {
+    return !options_.num_trials || num_asked_ < *options_.num_trials;
   }
 
   /// The search begins anew, with what is known, and with smaller sizes in these stages.
@@ -140,7 +145,9 @@ class FallbackTuner : public Tuner {
       PlannedMember& member = searched_.members[index];
       if (member.is_below_lowest != fallen_.contains(stage_of(index))) leave_out(member);
     }
-    tuner_ = make_plain_tuner(type_, searched_, options_);
+    TuningOptions left = options_;
+    if (left.num_trials) left.num_trials = *left.num_trials - num_asked_;
+    tuner_ = make_plain_tuner(type_, searched_, left);
     for (const std::size_t index : order_)
       if (is_searched(index)) tuner_->observe(index, observed_.at(index));
     for (const auto& [shape, zero_stage] : failed)
@@ -158,6 +165,7 @@ class FallbackTuner : public Tuner {
   std::map<std::size_t, Observation> observed_;
   std::vector<std::size_t> order_;  ///< in which they were observed first
   std::set<std::size_t> running_;
+  int num_asked_ = 0;  ///< what the cap of trials counts
   std::set<StageOfShape> fallen_;
   std::vector<std::string> notes_;
 };

@@ -252,7 +252,12 @@ void settle_baseline(const JobSpec& job, std::vector<BaselinePlace> places, Plan
     planned.baseline_grows = planned.is_unplanned && !job.todays_batch;
   }
   keep_within_cap(planned, *planned.baseline);
-  if (number > 0)
+  if (job.todays_batch && first.is_other_than_today)
+    planned.warnings.push_back(
+        fmt::format("no member that can run does what the training command trains today: the "
+                    "baseline is {}",
+                    planned.members[*planned.baseline].planned.experiment.name));
+  else if (number > 0)
     planned.warnings.push_back(fmt::format(
         "the configuration with the first candidate of every list can not run: the baseline is the "
         "next one that can, {}",

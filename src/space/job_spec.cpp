@@ -214,21 +214,23 @@ void decide_deepspeed(std::optional<PythonEnvironment> python, const json::Node&
     job.warnings.push_back(std::move(note));
 }
 
-void decide_sequence_length(const json::Node& root, SectionTarget& target) {
+void decide_sequence_length(SectionTarget& target) {
   JobSpec& job = *target.job;
   const auto positions = job.model.max_positions;
   job.sequence_length =
       positions > 0 ? std::min(positions, default_sequence_length) : default_sequence_length;
-  json::Node written = root;
-  if (target.sequence_length) {
-    written = target.sequence_length->node;
-    job.sequence_length = std::get<std::int64_t>(target.sequence_length->value);
-  } else if (job.command.sequence_length) {
-    written = root.find("dstune")->find("training_command").value();
-    job.sequence_length = *job.command.sequence_length;
-  } else {
+  if (!target.sequence_length) {
+    // Scripts cut theirs to what the model has.
+    const auto said = job.command.sequence_length;
+    if (said) job.sequence_length = positions > 0 ? std::min(positions, *said) : *said;
+    if (said && job.sequence_length < *said)
+      job.from_command.push_back(
+          fmt::format("A sample has {} tokens, as the model has positions, not {}",
+                      job.sequence_length, *said));
     return;
   }
+  const json::Node& written = target.sequence_length->node;
+  job.sequence_length = std::get<std::int64_t>(target.sequence_length->value);
   if (positions > 0 && job.sequence_length > positions)
     target.problems->add(
         written.problem(fmt::format("the model has {} positions: write at most as many, not {}",
@@ -380,7 +382,7 @@ std::string deepspeed_text(const JobSpec& job) {
 
 std::optional<std::int64_t> lowest_micro_batch(const JobSpec& job) {
   const auto written = job.ds_config.find("train_micro_batch_size_per_gpu");
-  const bool is_integer = written != job.ds_config.end() && written->is_number();
+  const bool is_integer = written != job.ds_config.end() && written->is_number_integer();
   return is_integer ? std::optional(written->get<std::int64_t>()) : std::nullopt;
 }
 
@@ -445,7 +447,7 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   job.ds_config = replaced;
   for (const char* ours : {"autotuning", "dstune"}) job.ds_config.erase(ours);
   take_from_command(section ? &*section : nullptr, target);
-  decide_sequence_length(root, target);
+  decide_sequence_length(target);
   check_engine(target);
 
   decide_deepspeed(overrides.python, section ? *section : root, target);

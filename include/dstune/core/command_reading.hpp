@@ -33,11 +33,8 @@ struct CommandReading {
   std::optional<std::int64_t> micro_batch;
   std::optional<std::int64_t> accumulation_steps;
   std::optional<std::int64_t> sequence_length;
-  std::optional<std::int64_t> max_steps;
-  std::optional<std::int64_t> seed;
   std::optional<Precision> precision;
-  std::optional<bool> recompute;         ///< gradient_checkpointing
-  std::optional<std::string> optimizer;  ///< TrainingArguments' optim
+  std::optional<bool> recompute;  ///< gradient_checkpointing
   /// Rates and the like, by pointer in DeepSpeed's config: "/optimizer/params/lr".
   std::map<std::string, double> numbers;
   std::vector<CommandValue> values;  ///< all that was read, in the command's order

@@ -28,6 +28,9 @@ struct UserCommand {
 /// A word as a POSIX shell takes it for itself: in single quotes where it needs them.
 std::string shell_quote(const std::string& word);
 
+/// A path that a command names, seen from where it runs: "~/" is the user's home.
+std::string path_in_command(const std::string& folder, const std::string& path);
+
 /// The user's command with the tuned configuration in it; everything else stays as it was written,
 /// quotes and line breaks included. The line may hold several commands: the training is the one
 /// with `$CONFIG`.

@@ -16,7 +16,7 @@ using ::testing::IsEmpty;
 const std::map<std::string, std::string> sources = {
     {"parser.py", "from transformers import HfArgumentParser, TrainingArguments\n"},
     {"trl.py", "from trl import TrlParser\n"},
-    {"plain.py", "import argparse, deepspeed\n"}};
+    {"plain.py", "import argparse, deepspeed\nargparse.ArgumentParser()\n"}};
 const std::map<std::string, json::Value> yamls = {
     {"sft.yaml",
      {{"per_device_train_batch_size", 6},
@@ -49,11 +49,11 @@ TEST(CommandReadingTest, ReadsFlagsOfTrainingArgumentsInAllTheirForms) {
   EXPECT_EQ(reading.sequence_length, 512);
   EXPECT_EQ(reading.precision, Precision::bf16);
   EXPECT_EQ(reading.recompute, true);
-  EXPECT_EQ(reading.optimizer, "adamw_torch");
+  EXPECT_EQ(reading.find("optim")->text, "adamw_torch");
   EXPECT_EQ(reading.numbers.at("/gradient_clipping"), 0.5);
   EXPECT_EQ(reading.numbers.at("/optimizer/params/lr"), 2e-5);
-  EXPECT_EQ(reading.max_steps, 200);
-  EXPECT_EQ(reading.seed, 7);
+  EXPECT_EQ(reading.find("max_steps")->text, "200");
+  EXPECT_EQ(reading.find("seed")->text, "7");
   EXPECT_TRUE(reading.takes_training_arguments);
   ASSERT_NE(reading.find("gradient_accumulation_steps"), nullptr);
   EXPECT_EQ(reading.find("gradient_accumulation_steps")->source, "--gradient-accumulation-steps");
@@ -94,7 +94,7 @@ TEST(CommandReadingTest, WhatIsNoNumberIsNotRead) {
   EXPECT_EQ(reading.accumulation_steps, std::nullopt);
   EXPECT_EQ(reading.sequence_length, std::nullopt);
   EXPECT_THAT(reading.values, IsEmpty());
-  EXPECT_EQ(reading.unread.size(), 3U);
+  EXPECT_EQ(reading.unread.size(), 2U) << "0 leaves it to the script";
   EXPECT_EQ(reading.unread.front().text, "$BS");
 }
 
@@ -115,15 +115,34 @@ TEST(CommandReadingTest, AFileOfArgumentsIsReadAndFlagsWinOverIt) {
   const auto axolotl = reading_of("axolotl train ax.yml");
   EXPECT_EQ(axolotl.micro_batch, 2);
   EXPECT_EQ(axolotl.sequence_length, 4096);
-  EXPECT_EQ(axolotl.optimizer, "adamw_torch");
+  EXPECT_EQ(axolotl.find("optim")->text, "adamw_torch");
+}
+
+TEST(CommandReadingTest, ALaunchersFlagsAreNotTheScripts) {
+  const auto reading = reading_of(
+      "accelerate launch --gradient_accumulation_steps 8 parser.py "
+      "--per_device_train_batch_size 4 --max_steps -1 --seed 0");
+  EXPECT_EQ(reading.accumulation_steps, std::nullopt);
+  EXPECT_EQ(reading.micro_batch, 4);
+  EXPECT_THAT(reading.unread, IsEmpty());
+  EXPECT_EQ(reading_of("train.py mode sft.yaml").micro_batch, std::nullopt);
+  EXPECT_EQ(reading_of("train.py sft.yaml").micro_batch, 6);
+  const json::Value config = {{"gradient_accumulation_steps", 2}};
+  EXPECT_EQ(launch_line({"mine --gradient_accumulation_steps 8 t.py --deepspeed a.json", {}, true},
+                        "/c.json", config, Recompute::selective, {1, 1}),
+            "mine --gradient_accumulation_steps 8 t.py --deepspeed /c.json "
+            "--gradient_accumulation_steps 2");
 }
 
 TEST(CommandReadingTest, TellsATrainersScript) {
   EXPECT_TRUE(reading_of("torchrun parser.py --deepspeed $CONFIG").takes_training_arguments);
   EXPECT_TRUE(
       reading_of("torchrun absent.py --deepspeed ds.json --output_dir o").takes_training_arguments);
-  EXPECT_TRUE(reading_of("torchrun plain.py --deepspeed $CONFIG --num_train_epochs 3")
-                  .takes_training_arguments);
+  EXPECT_FALSE(reading_of("torchrun plain.py --deepspeed $CONFIG --num_train_epochs 3")
+                   .takes_training_arguments)
+      << "it has a parser of its own";
+  EXPECT_FALSE(reading_of("torchrun absent.py --deepspeed --train_file=t.json --output_dir o")
+                   .takes_training_arguments);
   EXPECT_FALSE(reading_of("torchrun plain.py --deepspeed_config ds.json").takes_training_arguments);
   EXPECT_FALSE(reading_of("torchrun plain.py --deepspeed --deepspeed_config ds.json "
                           "--per_device_train_batch_size 4")

@@ -45,8 +45,9 @@ struct Search {
   std::optional<std::size_t> baseline{};
   std::set<std::string> skipped{};
 
-  void run(const PlannedSpace& space, const std::string& type) {
+  void run(const PlannedSpace& space, const std::string& type, std::optional<int> trials = {}) {
     TuningOptions options;
+    options.num_trials = trials;
     options.tuner_type = type;
     const auto tuner = make_tuner(type, space, options);
     while (const auto index = tuner->next()) {
@@ -110,6 +111,15 @@ TEST(FallbackStagesTest, AStageWhoseOwnSizeRunsKeepsIt) {
   EXPECT_THAT(search.notes, SizeIs(1));
 }
 
+TEST(FallbackStagesTest, TheCapOfTrialsHoldsOverAll) {
+  for (const char* type : {"race", "gridsearch"}) {
+    const PlannedSpace space = space_from_eight();
+    Search search{{{1, 2}, {3, 2}}};
+    search.run(space, type, 4);
+    EXPECT_LE(search.ran.size(), 4U) << type;
+  }
+}
+
 TEST(FallbackStagesTest, WhereNothingRunsTheSearchEnds) {
   const PlannedSpace space = space_from_eight();
   Search search{{{1, 0}, {3, 0}}};
@@ -149,7 +159,8 @@ TEST_F(SmallerSizesTest, WhatDoesNotFitByThePlanGivesWayBeforeAnythingRuns) {
     EXPECT_FALSE(member.planned.status == PlanStatus::planned && size_of(member) >= 64);
   }
   ASSERT_FALSE(tight.warnings.empty());
-  EXPECT_THAT(tight.warnings.front(), HasSubstr("no size from 64 on fits at stage 0: smaller ones"));
+  EXPECT_THAT(tight.warnings.front(),
+              HasSubstr("no size from 64 on fits at stage 0: smaller ones"));
   EXPECT_EQ(tight.planned + tight.infeasible + tight.pruned, tight.total);
 }
 

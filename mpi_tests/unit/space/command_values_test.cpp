@@ -81,13 +81,36 @@ TEST_F(CommandValuesTest, TrainingArgumentsHaveAMicroBatchByDefault) {
       read("torchrun t.py --deepspeed ds.json --per_device_train_batch_size $B").todays_batch);
 }
 
-TEST_F(CommandValuesTest, ASampleLongerThanTheModelIsABadCommand) {
-  const auto found = problems(
+TEST_F(CommandValuesTest, ASampleIsNoLongerThanTheModelHasPositions) {
+  const auto cut = job(
       R"({"dstune": {"model": {"family": "gpt2", "hidden_size": 64, "num_layers": 1,
           "num_heads": 2, "vocab_size": 64, "max_positions": 128},
           "training_command": "t.py --deepspeed d.json --block_size 512"}})");
-  ASSERT_EQ(found.size(), 1U);
-  EXPECT_EQ(found.front().pointer, "/dstune/training_command");
+  EXPECT_EQ(cut.sequence_length, 128);
+  EXPECT_THAT(cut.from_command, Contains(HasSubstr("not 512")));
+}
+
+TEST_F(CommandValuesTest, SizesThatAreNoneAreNamedAsBefore) {
+  for (const char* size : {"0", "0.5", "[0, 4]", "1e300"}) {
+    const auto found = problems(
+        R"({"dstune": {"training_command": "t.py --deepspeed d.json --output_dir o"},
+            "train_batch_size": 32, "train_micro_batch_size_per_gpu": )" +
+        std::string(size) + "}");
+    EXPECT_FALSE(found.empty()) << size;
+  }
+}
+
+TEST_F(CommandValuesTest, NodesThatNobodySaysAreThoseOfTheGroup) {
+  const auto spec = job(R"({"dstune": {"resources": {"num_gpus": 8, "num_nodes": 4},
+      "training_command": "torchrun --nnodes $N --nproc_per_node 8 --rdzv_endpoint h:1 t.py --deepspeed d.json --per_device_train_batch_size 2"}})");
+  ASSERT_TRUE(spec.todays_batch);
+  EXPECT_EQ(spec.todays_batch->ranks, 32);
+}
+
+TEST_F(CommandValuesTest, WhatAScriptOfItsOwnKindMayIgnoreIsNotTaken) {
+  const auto spec = read("torchrun t.py --deepspeed_config ds.json --bf16");
+  EXPECT_FALSE(spec.command.precision);
+  EXPECT_THAT(spec.from_command, Contains(HasSubstr("Not taken")));
 }
 
 TEST_F(CommandValuesTest, AFileOfArgumentsIsReadBesideTheSpace) {

@@ -9,6 +9,7 @@
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/yaml.hpp"
+#include "dstune/core/launch_line.hpp"
 
 namespace dstune {
 
@@ -55,7 +56,7 @@ AccelerateFile accelerate_file(const GivenOptions& options, const std::string& f
       file.problem = fmt::format("--config_file is {}: write the file's path", file.path);
       return file;
     }
-    if (!file.path.starts_with('/') && !folder.empty()) file.path = folder + "/" + file.path;
+    file.path = path_in_command(folder, file.path);
   } else if (options.find("--cpu") == nullptr &&
              std::filesystem::is_regular_file(default_accelerate_file(), ignored)) {
     file.path = default_accelerate_file();

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "command/launcher.hpp"
 #include "command/training_command.hpp"
 #include "dstune/base/text.hpp"
 
@@ -104,12 +105,20 @@ std::optional<bool> truth_in(std::string_view text) {
   return std::nullopt;
 }
 
+/// What leaves a value to the script: the Trainer's -1, and axolotl's auto.
+bool is_unset(const std::string& text) {
+  const auto number = number_in(text);
+  return lower_case(text) == "auto" || (number && *number <= 0);
+}
+
 class CommandReader {
  public:
   explicit CommandReader(CommandReading& reading) : reading_(&reading) {}
 
   void take(const ArgumentName& name, const std::string& text, const std::string& source) {
     CommandValue value{std::string(name.key), text, source};
+    if (name.shape != Shape::number && name.shape != Shape::truth && is_unset(text)) return;
+    if (name.shape == Shape::truth && lower_case(text) == "auto") return;
     if (!set(name, text)) {
       reading_->unread.push_back(std::move(value));
       return;
@@ -148,22 +157,13 @@ class CommandReader {
       case Shape::word:
         break;
     }
-    if (text.find_first_of("$`") != std::string::npos) return false;
-    reading_->optimizer = text;
-    return true;
+    return text.find_first_of("$`") == std::string::npos;
   }
 
   bool set_count(std::string_view key, std::int64_t count) {
-    if (key == "seed") {
-      reading_->seed = count;
-      return true;
-    }
-    // -1 and 0 leave steps and lengths to the script.
-    if (count < 1) return false;
     if (key == micro_batch_key) reading_->micro_batch = count;
     if (key == accumulation_key) reading_->accumulation_steps = count;
     if (key == sequence_key) reading_->sequence_length = count;
-    if (key == "max_steps") reading_->max_steps = count;
     return true;
   }
 
@@ -199,15 +199,17 @@ bool is_yaml_name(std::string_view word) {
   return word.ends_with(".yaml") || word.ends_with(".yml");
 }
 
-std::string last_part(std::string_view path) {
-  return std::string(path.substr(path.find_last_of('/') + 1));
-}
-
 /// Whether the script's source parses TrainingArguments.
 bool parses_training_arguments(const std::string& source) {
   for (const std::string_view parser : {"HfArgumentParser", "TrlParser"})
     if (source.find(parser) != std::string::npos) return true;
   return false;
+}
+
+/// Whether it parses its arguments with Python's parser, and has nothing of Hugging Face's.
+bool has_parser_of_its_own(const std::string& source) {
+  const auto names = [&](const char* word) { return source.find(word) != std::string::npos; };
+  return names("ArgumentParser") && !names("transformers") && !names("trl");
 }
 
 /// A word and what follows it as its value.
@@ -244,23 +246,26 @@ CommandReading read_command(const std::string& training_command, const ArgMappin
 
   const auto take_yaml = [&](const std::string& path) {
     const auto values = files.yaml(path);
+    if (!values) reading.unread.push_back({"arguments", path, "--config"});
     if (!values || !values->is_object()) return;
     for (const auto& [key, value] : values->items()) {
       const auto name = argument_named(key, true);
       if (!name || value.is_structured() || value.is_null()) continue;
-      reader.take(*name, text_of(value), fmt::format("{} of {}", key, last_part(path)));
+      reader.take(*name, text_of(value), fmt::format("{} of {}", key, base_name(path)));
     }
   };
-  for (std::size_t place = 0; place < words.size(); ++place) {
-    const bool is_named = place > 0 && (words[place - 1] == "--config");
-    const bool is_alone = place > 0 && !words[place - 1].starts_with('-');
-    if (is_yaml_name(words[place]) && (is_named || is_alone)) take_yaml(words[place]);
+  // Flags of the launcher say nothing of the script; a program of its own has a word of what to do.
+  const std::size_t script = script_word(words);
+  const std::size_t begin = script > 0 || words.empty() || words[0].ends_with(".py") ? script : 1;
+  for (std::size_t place = begin + 1; place < words.size(); ++place) {
+    if (is_yaml_name(words[place]) && (words[place - 1] == "--config" || place == begin + 1))
+      take_yaml(words[place]);
     if (words[place].starts_with("--config=") && is_yaml_name(words[place]))
       take_yaml(words[place].substr(words[place].find('=') + 1));
   }
 
   std::size_t num_training_flags = 0;
-  for (std::size_t place = 0; place < words.size(); ++place) {
+  for (std::size_t place = script; place < words.size(); ++place) {
     const auto flag = flag_at(words, place);
     if (!flag) continue;
     auto name = mapped_argument(flag->name, arg_mappings);
@@ -278,11 +283,12 @@ CommandReading read_command(const std::string& training_command, const ArgMappin
   }
   reader.settle_precision();
 
-  const auto script = script_command(training_command, json::Value::object(), {});
-  const auto source = script ? files.text(script->script) : std::nullopt;
-  reading.takes_training_arguments =
-      (source && parses_training_arguments(*source)) ||
-      (names_json(command.value_of("--deepspeed")) && num_training_flags > 0);
+  const auto found = script_command(training_command, json::Value::object(), {});
+  const auto source = found ? files.text(found->script) : std::nullopt;
+  const bool has_flags = names_json(command.value_of("--deepspeed")) && num_training_flags > 0;
+  const bool is_trl = !words.empty() && base_name(words.front()) == "trl";
+  reading.takes_training_arguments = is_trl || (source && parses_training_arguments(*source)) ||
+                                     (has_flags && !(source && has_parser_of_its_own(*source)));
   return reading;
 }
 

@@ -38,9 +38,10 @@ class Accelerate {
 
   void plan() {
     decide();
-    if (!plan_.problem.empty()) return;
+    // Whatever it starts takes the configuration.
+    if (!plan_.problem.empty() && !plan_.is_of_counts) return;
     if (is_left_out_) leave_file_out();
-    set_counts();
+    if (plan_.problem.empty()) set_counts();
     set_precision();
     if (has_config_ && options_.find("--deepspeed_config_file") == nullptr)
       add({"--deepspeed_config_file", request_.config_path});
@@ -57,7 +58,8 @@ class Accelerate {
     plan_.edits.push_back({options_.begin, false, std::move(words)});
   }
   void refuse(bool is_of_counts, std::string problem) {
-    if (!plan_.problem.empty()) return;
+    // What makes the line fail comes before what leaves its counts open.
+    if (!plan_.problem.empty() && (is_of_counts || !plan_.is_of_counts)) return;
     plan_.problem = std::move(problem);
     plan_.is_of_counts = is_of_counts;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <optional>
 #include <string_view>
 
@@ -57,11 +58,14 @@ void map_arguments(TrainingCommand& command, const json::Value& ds_config,
 bool set_flag(TrainingCommand& command, const std::string& flag, const json::Value& value) {
   std::string hyphens = flag;
   std::ranges::replace(hyphens, '_', '-');
+  // The launcher's own flag of that name is another one.
+  const std::size_t from = script_word(command.words());
   bool is_set = false;
   for (const std::string& spelled : {flag, "--" + hyphens.substr(2)}) {
     if (is_set) break;
-    is_set = value.is_boolean() ? command.set_switch(spelled, value.get<bool>())
-                                : command.replace_value(spelled, argument(value).value_or(""));
+    is_set = value.is_boolean()
+                 ? command.set_switch(spelled, value.get<bool>(), from)
+                 : command.replace_value(spelled, argument(value).value_or(""), from);
   }
   return is_set;
 }
@@ -110,6 +114,12 @@ std::string shell_quote(const std::string& word) {
   return quoted + "'";
 }
 
+std::string path_in_command(const std::string& folder, const std::string& path) {
+  const char* const home = std::getenv("HOME");
+  if (path.starts_with("~/") && home != nullptr) return home + path.substr(1);
+  return path.starts_with('/') || folder.empty() ? path : fmt::format("{}/{}", folder, path);
+}
+
 std::string launch_line_violation(const UserCommand& training_command) {
   const TrainingCommand command(std::string(trimmed(training_command.text)), "c.json");
   std::vector<std::string> flags;
@@ -144,7 +154,10 @@ std::string launch_line(const UserCommand& training_command, const std::string& 
   const LaunchPlan plan = plan_launch(command.words(), request);
   command.apply(plan.edits);
   // What can not be told of ranks starts with the configuration all the same.
-  if (!plan.problem.empty() && !request.is_placed)
+  const bool has_config = std::ranges::any_of(plan.edits, [](const WordEdit& edit) {
+    return std::ranges::find(edit.words, "--deepspeed_config_file") != edit.words.end();
+  });
+  if (!plan.problem.empty() && !request.is_placed && !has_config)
     command.apply({{read_launcher(command.words()).options.begin,
                     false,
                     {"--deepspeed_config_file", config_path}}});

@@ -295,6 +295,15 @@ LauncherChain read_launcher(const Words& words) {
     chain.word = behind_prefixes(words, chain.starter_options.end);
   }
   read_inner(words, chain);
+  const bool has_options = chain.kind == LauncherKind::deepspeed ||
+                           chain.kind == LauncherKind::torchrun ||
+                           chain.kind == LauncherKind::accelerate;
+  const std::size_t next = chain.options.end;
+  if (has_options && next < words.size() && is_variable(words[next]) &&
+      !words[next].ends_with(".py")) {
+    chain.kind = LauncherKind::unknown;
+    chain.reason = fmt::format("{} may hold options of {}", words[next], chain.name);
+  }
   // Several programs beside each other: "mpirun -n 1 a : -n 2 b".
   if (chain.starter != StarterKind::none && std::ranges::count(words, ":") > 0) {
     chain.kind = LauncherKind::unknown;

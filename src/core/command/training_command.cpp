@@ -67,8 +67,20 @@ bool runs_text(const std::vector<std::string>& words) {
 
 }  // namespace
 
+std::size_t script_word(const std::vector<std::string>& words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i].ends_with(".py")) return i;
+    const bool starts_module = i > 1 && (words[i - 1] == "-m" || words[i - 1] == "--module");
+    constexpr std::array<std::string_view, 4> launchers{
+        "torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch",
+        "deepspeed.launcher.runner"};
+    if (starts_module && std::ranges::find(launchers, words[i]) == launchers.end()) return i;
+  }
+  return 0;
+}
+
 bool names_json(const std::string& word) {
-  return word.find(".json") != std::string::npos;
+  return !word.starts_with('-') && word.find(".json") != std::string::npos;
 }
 
 TrainingCommand::TrainingCommand(const std::string& command, const std::string& config_path)
@@ -154,10 +166,21 @@ std::string TrainingCommand::value_of(const std::string& flag) const {
   return "";
 }
 
-bool TrainingCommand::replace_value(const std::string& flag, const std::string& value) {
+std::size_t TrainingCommand::place_of(std::size_t word) const {
+  std::size_t place = first_word();
+  for (std::size_t i = place; i < end_; ++i) {
+    if (pieces_[i].kind != Kind::word) continue;
+    place = i;
+    if (word-- == 0) break;
+  }
+  return place;
+}
+
+bool TrainingCommand::replace_value(const std::string& flag, const std::string& value,
+                                    std::size_t from_word) {
   const std::string assignment = flag + "=";
   bool is_replaced = false;
-  for (std::size_t i = begin_; i < end_; ++i) {
+  for (std::size_t i = from_word == 0 ? begin_ : place_of(from_word); i < end_; ++i) {
     if (pieces_[i].kind != Kind::word) continue;
     if (pieces_[i].value.starts_with(assignment)) {
       pieces_[i] = quoted_word(assignment + value);
@@ -173,10 +196,10 @@ bool TrainingCommand::replace_value(const std::string& flag, const std::string& 
   return is_replaced;
 }
 
-bool TrainingCommand::set_switch(const std::string& flag, bool value) {
+bool TrainingCommand::set_switch(const std::string& flag, bool value, std::size_t from_word) {
   const std::string word = value ? "True" : "False";
   bool is_set = false;
-  for (std::size_t i = begin_; i < end_; ++i) {
+  for (std::size_t i = place_of(from_word); i < end_; ++i) {
     if (pieces_[i].kind != Kind::word) continue;
     const bool is_alone = pieces_[i].value == flag;
     if (!is_alone && !pieces_[i].value.starts_with(flag + "=")) continue;

@@ -30,10 +30,10 @@ class TrainingCommand {
   [[nodiscard]] std::string value_of(const std::string& flag) const;
   /// Gives `flag` its value wherever it stands: "flag value" and "flag=value" are changed. False
   /// where it is not there.
-  bool replace_value(const std::string& flag, const std::string& value);
+  bool replace_value(const std::string& flag, const std::string& value, std::size_t from_word = 0);
 
   /// Likewise of a switch, which may stand alone: it is given its value then.
-  bool set_switch(const std::string& flag, bool value);
+  bool set_switch(const std::string& flag, bool value, std::size_t from_word = 0);
 
   /// Changes words; they are counted as words() does.
   void apply(const WordEdits& edits);
@@ -41,6 +41,8 @@ class TrainingCommand {
   void append(const std::vector<std::string>& added);
 
  private:
+  /// Where a word stands, counted as words() does.
+  [[nodiscard]] std::size_t place_of(std::size_t word) const;
   [[nodiscard]] std::size_t first_word() const;
   [[nodiscard]] std::optional<std::size_t> next_word(std::size_t index) const;
   [[nodiscard]] std::string hidden_place() const;
@@ -55,6 +57,9 @@ class TrainingCommand {
   int num_marked_ = 0;       ///< simple commands with `$CONFIG`
   std::string compound_by_;  ///< what makes it more than one simple command; empty: nothing
 };
+
+/// The script's word, or its module's; 0 where neither can be told from the words in front.
+[[nodiscard]] std::size_t script_word(const std::vector<std::string>& words);
 
 /// Whether the word behind `--deepspeed` is the configuration's file.
 [[nodiscard]] bool names_json(const std::string& word);

@@ -26,14 +26,14 @@ CommandFiles files_of(JobSpec& job) {
   const std::string folder = job.folder;
   const auto text = [folder](const std::string& path) -> std::optional<std::string> {
     try {
-      return read_file(path_from(folder, path), max_named_file_bytes);
+      return read_file(path_in_command(folder, path), max_named_file_bytes);
     } catch (const Error&) {
       return std::nullopt;  // the command may run elsewhere
     }
   };
   const auto yaml = [&job](const std::string& path) -> std::optional<json::Value> {
     try {
-      return read_yaml(path_from(job.folder, path));
+      return read_yaml(path_in_command(job.folder, path));
     } catch (const Error& error) {
       job.warnings.push_back(fmt::format("the training command's arguments in {} are not read: {}",
                                          path, error.what()));
@@ -49,30 +49,39 @@ bool is_left_open(const json::Value& config, const char* key) {
   return found == config.end() || found->is_null() || *found == "auto";
 }
 
+/// A batch size as it may be; whatever else stands there is named when the config is read.
+std::optional<std::int64_t> as_size(const json::Value& value) {
+  if (!value.is_number_integer()) return std::nullopt;
+  const auto size = value.get<std::int64_t>();
+  return size > 0 ? std::optional(size) : std::nullopt;
+}
+
 /// What the config says of a batch size: the command's value where a list has it, else the first.
 std::optional<std::int64_t> size_in(const json::Value& config, const char* key,
                                     const std::optional<std::int64_t>& of_command) {
   const auto found = config.find(key);
   if (found == config.end()) return std::nullopt;
-  if (found->is_number()) return found->get<std::int64_t>();
-  if (!found->is_array()) return std::nullopt;
-  if (of_command && std::any_of(found->begin(), found->end(), [&](const json::Value& candidate) {
-        return candidate == *of_command;
-      }))
-    return of_command;
-  for (const json::Value& candidate : *found)
-    if (candidate.is_number()) return candidate.get<std::int64_t>();
-  return std::nullopt;
+  if (!found->is_array()) return as_size(*found);
+  std::optional<std::int64_t> first;
+  for (const json::Value& candidate : *found) {
+    const auto size = as_size(candidate);
+    if (size && size == of_command) return size;
+    if (!first) first = size;
+  }
+  return first;
 }
 
 /// Ranks that the command trains with: what its launcher says, else the largest group.
 int ranks_of(const JobSpec& job) {
   const LaunchCounts counts = launch_counts(*job.training_command);
   if (counts.num_ranks) return *counts.num_ranks;
-  if (counts.num_gpus) return *counts.num_gpus * counts.num_nodes.value_or(1);
   int most = 1;
-  for (const GroupShape& shape : job.shapes) most = std::max(most, shape.size());
-  return most;
+  int most_nodes = 1;
+  for (const GroupShape& shape : job.shapes) {
+    most = std::max(most, shape.size());
+    most_nodes = std::max(most_nodes, shape.num_nodes);
+  }
+  return counts.num_gpus ? *counts.num_gpus * counts.num_nodes.value_or(most_nodes) : most;
 }
 
 std::optional<TodaysBatch> todays_batch(const JobSpec& job) {
@@ -84,16 +93,21 @@ std::optional<TodaysBatch> todays_batch(const JobSpec& job) {
   if (!micro) micro = command.micro_batch;
   // TrainingArguments have a default.
   constexpr std::int64_t usual_micro_batch = 8;
-  const bool is_unread = std::ranges::any_of(
-      command.unread, [](const CommandValue& value) { return value.key == micro_batch_key; });
+  const bool is_unread = std::ranges::any_of(command.unread, [](const CommandValue& value) {
+    return value.key == micro_batch_key || value.key == "arguments";
+  });
   if (!micro && command.takes_training_arguments && !is_unread) micro = usual_micro_batch;
   if (!micro) return std::nullopt;
   batch.micro_batch = *micro;
   batch.accumulation_steps = size_in(job.ds_config, steps_key, command.accumulation_steps)
                                  .value_or(command.accumulation_steps.value_or(1));
   if (total) batch.accumulation_steps = std::max<std::int64_t>(1, *total / *micro / batch.ranks);
-  batch.samples = total.value_or(checked_product("the global batch of the training command", *micro,
-                                                 batch.accumulation_steps, batch.ranks));
+  try {
+    batch.samples = total.value_or(checked_product("the global batch of the training command",
+                                                   *micro, batch.accumulation_steps, batch.ranks));
+  } catch (const OverflowError&) {
+    return std::nullopt;
+  }
   return batch;
 }
 
@@ -120,10 +134,7 @@ class Taker {
       settle_size(steps_key, command.accumulation_steps);
     take_precision();
     if (says("sequence_length")) lose("dstune/sequence_length");
-    if (says("activation_recompute"))
-      lose("dstune/activation_recompute");
-    else if (command.recompute)
-      job_->recompute = {*command.recompute ? Recompute::block : Recompute::none};
+    take_recompute();
     for (const auto& [pointer, number] : command.numbers) take_number(pointer);
     if (config.contains("optimizer")) lose("optim");
     tell();
@@ -142,6 +153,19 @@ class Taker {
   /// What stands elsewhere wins over it.
   void lose(const std::string& key) { lost_.insert(key); }
 
+  /// A mode that the space lists is the baseline's where the command has it.
+  void take_recompute() {
+    std::optional<bool>& asked = job_->command.recompute;
+    if (!asked) return;
+    const Recompute mode = *asked ? Recompute::block : Recompute::none;
+    if (!says("activation_recompute")) {
+      job_->recompute = {mode};
+    } else if (std::ranges::find(job_->recompute, mode) == job_->recompute.end()) {
+      lose("dstune/activation_recompute");
+      asked.reset();
+    }
+  }
+
   void take_precision() {
     const CommandReading& command = job_->command;
     const json::Value& config = job_->ds_config;
@@ -154,8 +178,10 @@ class Taker {
         const json::Value::json_pointer place(fmt::format("/{}/enabled", section));
         const bool is_on = config.contains(place) && config.at(place) == true;
         // Where both say the same there is nothing to say.
-        if (said != nullptr && is_on != (from_text<Precision>(section) == command.precision))
-          lose(said->key);
+        if (said == nullptr || is_on == (from_text<Precision>(section) == command.precision))
+          continue;
+        lose(said->key);
+        job_->command.precision.reset();
       }
       return;
     }
@@ -164,6 +190,10 @@ class Taker {
     } else if (command.takes_training_arguments && *command.precision != Precision::fp32) {
       // accelerate adds the section (DeepSpeedPlugin.set_mixed_precision).
       job_->ds_config[std::string(to_text(*command.precision))] = {{"enabled", true}};
+    } else if (*command.precision != Precision::fp32) {
+      // A script of its own kind may do what it likes with it.
+      lose(fmt::format("{}/enabled", to_text(*command.precision)));
+      job_->command.precision.reset();
     }
   }
 
@@ -222,8 +252,9 @@ void take_from_command(const json::Node* section, SectionTarget& target) {
   job.todays_batch = todays_batch(job);
   if (!job.todays_batch) return;
   const auto& [micro_batch, steps, ranks, samples] = *job.todays_batch;
-  std::string line = fmt::format("The global batch is {} samples today, {} x {} x {} ranks",
-                                 samples, micro_batch, steps, ranks);
+  std::string line = fmt::format("The global batch is {} samples today", samples);
+  if (micro_batch * steps * ranks == samples)
+    line += fmt::format(", {} x {} x {} ranks", micro_batch, steps, ranks);
   if (!job.keeps_global_batch && is_left_open(job.ds_config, "train_batch_size"))
     line += "; \"global_batch\": \"keep\" in the section dstune keeps it";
   job.from_command.push_back(std::move(line));

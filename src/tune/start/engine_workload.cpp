@@ -50,7 +50,7 @@ json::Value stated_in(const json::Document& document) {
   const auto section = document.root().find("dstune");
   if (section == document.root().end() || !section->is_object()) return names;
   for (const char* name : {"activation_recompute", "sequence_length"})
-    if (section->contains(name)) names.push_back(name);
+    if (section->contains(name) && !section->at(name).is_null()) names.push_back(name);
   return names;
 }
 
@@ -110,7 +110,9 @@ void complete_engine_workload(JobSpec& job) {
     options["imports_only"] = true;
     return;
   }
-  options["stated"] = stated_in(*job.document);
+  // Journals from before have none.
+  if (json::Value stated = stated_in(*job.document); !stated.empty())
+    options["stated"] = std::move(stated);
   job.is_script_named = options.contains("script");
   if (job.is_script_named || !job.training_command) return;
   const auto command = script_command(job.training_command->text, json::Value::object(), {});
@@ -120,7 +122,7 @@ void complete_engine_workload(JobSpec& job) {
                                     job.verify ? "--verify=SCRIPT, or \"script\" in dstune.verify"
                                                : "\"script\" in dstune.workload"));
   const std::string path =
-      fs::absolute(fs::path(job.folder) / command->script).lexically_normal().string();
+      fs::absolute(path_in_command(job.folder, command->script)).lexically_normal().string();
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored))
     throw command_error(

@@ -53,7 +53,8 @@ def length_in(name, tensor):
     if last in NO_TOKENS:
         return 0
     whole = tensor.dtype in (torch.int64, torch.int32) and tensor.dim() == 2
-    named = last in TOKENS and tensor.dim() in (2, 3)
+    # Embeddings have a third dimension; several choices a sample have theirs in front of the tokens.
+    named = last in TOKENS and (tensor.dim() == 2 or (tensor.dim() == 3 and tensor.dtype.is_floating_point))
     return int(tensor.shape[1]) if (whole or named) and tensor.shape[1] > 1 else 0
 
 
