@@ -1,7 +1,8 @@
+#include "dstune/report/verify_script.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "dstune/report/verify_script.hpp"
 #include "samples.hpp"
 
 namespace dstune {

@@ -1,10 +1,11 @@
+#include "dstune/report/verify_script.hpp"
+
 #include <algorithm>
 #include <cctype>
 
 #include <fmt/format.h>
 
 #include "dstune/base/error.hpp"
-#include "dstune/report/verify_script.hpp"
 #include "embedded/verify.hpp"
 #include "parts.hpp"
 
