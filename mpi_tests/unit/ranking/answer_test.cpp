@@ -61,6 +61,33 @@ test::Draft settled_draft(const std::vector<double>& steps_s) {
   return draft;
 }
 
+/// Whatever today's global batch and the answer's are: a change is there, and nothing else is one.
+TEST(BatchChangeTest, IsThereWhereverTheAnswerTakesAnotherBatch) {
+  for (std::int64_t micro_batch = 1; micro_batch <= 8; ++micro_batch) {
+    for (std::int64_t steps = 1; steps <= 3; ++steps) {
+      test::Draft draft = settled_draft({1, 1.5});
+      for (Row& row : draft.rows) {
+        row.planned.experiment.config.micro_batch = micro_batch;
+        row.planned.experiment.config.accumulation_steps = steps;
+        row.record->experiment = row.planned.experiment;
+      }
+      const std::int64_t batch =
+          micro_batch * steps * draft.rows[0].planned.experiment.shape.size();
+      for (const std::int64_t today : {batch - 1, batch, 2 * batch}) {
+        draft.todays_batch = today;
+        const auto recommendation = recommendation_of(draft.board());
+        ASSERT_TRUE(recommendation);
+        ASSERT_EQ(recommendation->batch_change.has_value(), today != batch);
+        if (today == batch) continue;
+        EXPECT_EQ(recommendation->batch_change->today, today);
+        EXPECT_EQ(recommendation->batch_change->answer, batch);
+      }
+      draft.todays_batch.reset();
+      EXPECT_FALSE(recommendation_of(draft.board())->batch_change) << "nobody says it";
+    }
+  }
+}
+
 TEST(GainTest, IsOverTheBaselineAndEarnedBack) {
   test::Draft draft = settled_draft({2, 1});
   draft.baseline_row = 0;
