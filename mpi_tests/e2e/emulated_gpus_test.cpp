@@ -135,7 +135,8 @@ TEST_F(EmulatedGpusTest, ALibrarysChoicesAreKeptForLaterJobs) {
   };
   const auto count_by = [&](const std::string& library) {
     int count = 0;
-    for (const auto& [what, place] : job_.read_json(file)["choices"].items())
+    const Json kept = job_.read_json(file);
+    for (const auto& [what, place] : kept["choices"].items())
       count += what.starts_with(library + ", emulated GPU 9.0: ") ? 1 : 0;
     return count;
   };
