@@ -168,7 +168,7 @@ check_examples() {
       rm -rf -- "$folder"
       cp -r "$examples/$example" "$folder"
       tune "$example" "$ranks" "$folder"
-      # What is a function has no launch.
+      # A function has no launch.
       if [[ $ranks -eq 2 && -e $folder/autotuning_results/cmd_optimal.txt ]] &&
         grep -q '"training_command"' "$folder/space.json"; then
         launch "$example" "$folder"

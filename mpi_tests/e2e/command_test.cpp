@@ -14,7 +14,7 @@ namespace {
 
 class LaunchersTest : public testing::Test {
  protected:
-  /// With one or two ranks, of which two are twice as fast.
+  /// Groups have one or two ranks; two are twice as fast.
   void write_space(const std::string& command) {
     Json space = synthetic_space({1, 2}, {1}, 0.001);
     space["dstune"]["training_command"] = command;
@@ -66,7 +66,7 @@ TEST_F(LaunchersTest, RefusesCountsThatOnlyTheShellKnows) {
   EXPECT_FALSE(std::filesystem::exists(job_.folder() / results / "journal.jsonl"));
 }
 
-/// What flags say is today's training.
+/// Flags say what today's training is.
 class CommandTest : public testing::Test {
  protected:
   static Json space_of(const std::string& command) {

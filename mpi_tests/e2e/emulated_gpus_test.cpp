@@ -115,7 +115,7 @@ TEST_F(EmulatedGpusTest, ALibraryThatIsMissingIsNamedWhereGpusAreAskedFor) {
   expect_all_ok(run(1, transformer_space({1}), {{"DSTUNE_EMULATED_NCCL_VERSION", "21403"}}), 4);
 }
 
-// By the choices that ranks tell of: a rank that times nothing tells of none.
+// A rank that times nothing tells of no choice.
 TEST_F(EmulatedGpusTest, ALibrarysChoicesAreKeptForLaterJobs) {
   const std::string file = results + "library_choices.json";
   const std::string words = " choices by time";
@@ -150,7 +150,7 @@ TEST_F(EmulatedGpusTest, ALibrarysChoicesAreKeptForLaterJobs) {
   EXPECT_GE(count_of(run_stages({0, 1, 2}, "130200"), words), 1);
   EXPECT_EQ(count_by("cuBLASLt 130200"), products);
   EXPECT_EQ(count_by("cuBLASLt 130100"), products);
-  // What is not as it was written is not used, and stays.
+  // A file that is not as it was written is not used, and stays.
   job_.write_text(file, first + "\n");
   const std::string said = run_stages({0, 1, 2, 3}, "130100");
   EXPECT_EQ(count_of(said, "library_choices.json is not as dstune-mpi wrote it"), 1) << said;

@@ -7,7 +7,7 @@
 engine_environment=${DSTUNE_ENGINE_ENVIRONMENT:-$checkout/build/engine}
 engine_constraints=$checkout/scripts/engine/constraints.txt
 engine_packages=(torch transformers accelerate peft)
-# Without and with offload.
+# The two serve Adam without and with offload.
 read -ra engine_operators <<<"${DSTUNE_ENGINE_OPERATORS-fused_adam cpu_adam}"
 # The build of an operator asks for these before DeepSpeed is there.
 engine_build_packages=(setuptools wheel ninja numpy py-cpuinfo)

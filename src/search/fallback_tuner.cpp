@@ -72,7 +72,7 @@ class FallbackTuner : public Tuner {
     return tuner_->chance_of_better();
   }
 
-  /// Where the config's own did not run: the largest smaller one of it that does.
+  /// The largest smaller size of the config's own that runs, where that one did not.
   [[nodiscard]] std::optional<std::size_t> baseline() const override {
     if (!space_.baseline || !fallen_.contains(stage_of(*space_.baseline))) return std::nullopt;
     std::optional<std::size_t> largest;
@@ -112,7 +112,7 @@ class FallbackTuner : public Tuner {
     return index;
   }
 
-  /// Of which sizes ran to their end and none gave a result, and that have smaller ones.
+  /// Stages whose sizes all ended without a result, and that have smaller ones.
   [[nodiscard]] std::set<StageOfShape> failed_stages() const {
     std::map<StageOfShape, bool> runs;
     for (const auto& [index, observation] : observed_)

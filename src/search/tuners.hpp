@@ -47,7 +47,7 @@ std::unique_ptr<Tuner> make_growing_tuner(const PlannedSpace& space, const Tunin
 /// for.
 std::unique_ptr<Tuner> make_plain_tuner(const std::string& type, const PlannedSpace& space,
                                         const TuningOptions& options);
-/// Where some are.
+/// The tuner of a space in which some are.
 std::unique_ptr<Tuner> make_fallback_tuner(const std::string& type, const PlannedSpace& space,
                                            const TuningOptions& options);
 

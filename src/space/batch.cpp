@@ -140,7 +140,7 @@ void fill_searched_micro_batches(const JobSpec& job, Product& product, json::Pro
   add_up_to(lowest, highest);
   const auto smallest = std::min(lowest, tuning.min_train_micro_batch_size_per_gpu);
   if (!job.has_smaller_sizes || smallest == lowest) return;
-  // Behind the others: the first one is the config's own.
+  // They stand behind the others: the first one is the config's own.
   add_size(dimension, job.knobs(), smallest, dimension.origins.front());
   add_up_to(smallest, lowest - 1);
 }

@@ -14,14 +14,14 @@ namespace dstune {
 ///   and nothing are null;
 /// - 1_000, 0x10, 0b11 and 010 (octal) are integers; a key `<<` takes over members that its mapping
 ///   does not have itself.
-/// Where it reads a number as text, or a text as number, the file means what its writer means:
+/// The file means what its writer means where PyYAML takes a number for text, or text for a number:
 /// - 1e-4 is a number, as in YAML 1.2;
 /// - 12:30 and 2026-01-31 are texts, and so are .inf and .nan, which JSON can not say.
 /// Anchors and aliases are values like others. Throws InputError with file and line: no file,
 /// larger than max_input_bytes, no YAML, a key given twice, nested or repeated too much, a tag that
 /// is not one of YAML's core (`!!python/…`), several documents.
 json::Value read_yaml(const std::string& path);
-/// Likewise of a text; `file` is named in errors.
+/// The same of a text; `file` is named in errors.
 json::Value parse_yaml(std::string_view text, const std::string& file);
 
 }  // namespace dstune

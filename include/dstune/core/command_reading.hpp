@@ -1,5 +1,5 @@
 #pragma once
-/// What a training command says of the training: the flags of its script, by the names that
+/// Reads what a training command says of the training: the flags of its script, by the names that
 /// `arg_mappings` gives them, that Hugging Face's TrainingArguments define, or that scripts
 /// commonly use. Local.
 
@@ -19,9 +19,9 @@ namespace dstune {
 
 /// One value that was read.
 struct CommandValue {
-  /// Of DeepSpeed's config or of `dstune`, without a leading slash: "gradient_accumulation_steps",
-  /// "optimizer/params/lr", "dstune/sequence_length"; "optim", "max_steps" and "seed" are
-  /// TrainingArguments' own.
+  /// The key in DeepSpeed's config or `dstune`, without a leading slash:
+  /// "gradient_accumulation_steps", "optimizer/params/lr", "dstune/sequence_length"; "optim",
+  /// "max_steps" and "seed" are TrainingArguments' own.
   std::string key;
   std::string text;    ///< as it is written; "True" for a switch
   std::string source;  ///< "--block_size", "micro_batch_size of sft.yaml"
@@ -40,7 +40,7 @@ struct CommandReading {
   std::vector<CommandValue> values;  ///< all that was read, in the command's order
   std::vector<CommandValue> unread;  ///< likewise: what can not be understood
 
-  /// Where a key's value stands; null where it was not read.
+  /// The value of a key; null where it was not read.
   [[nodiscard]] const CommandValue* find(std::string_view key) const;
 };
 
@@ -64,7 +64,7 @@ struct TrainingArgument {
   json::Value value;
   std::string key;  ///< as `arg_mappings` may name it: "train_micro_batch_size_per_gpu", "lr"
 };
-/// What TrainingArguments have to say beside a configuration, which the Trainer refuses where they
+/// The TrainingArguments that a configuration asks for, which the Trainer refuses where they
 /// differ: each key that the configuration states, micro-batch and accumulation among them, and
 /// gradient_checkpointing; use_cpu where the command trains on CPUs. "auto" is the Trainer's to
 /// fill. (transformers, integrations/deepspeed.py, trainer_config_process.)

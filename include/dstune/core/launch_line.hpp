@@ -63,8 +63,8 @@ std::string launch_line(const UserCommand& training_command, const std::string& 
 /// second line or text for another shell, and no substitution that may hold the place.
 [[nodiscard]] std::string launch_line_violation(const UserCommand& training_command);
 
-/// What the command says today, by its words, by accelerate's file, or by a launcher's fixed
-/// default; nothing where only the run itself shows it.
+/// The counts that the command says today, by its words, by accelerate's file, or by a launcher's
+/// fixed default; nothing where only the run itself shows it.
 struct LaunchCounts {
   std::string launcher;  ///< "deepspeed", "srun", …
   std::optional<int> num_nodes;
@@ -73,9 +73,9 @@ struct LaunchCounts {
 };
 LaunchCounts launch_counts(const UserCommand& training_command);
 
-/// Why launch_line() can not make the command start one of the groups, with what to write; empty
-/// where it can start each of them. One group alone is no violation where the command says it
-/// already, or does not say what it starts.
+/// The reason why launch_line() can not make the command start one of the groups, with what to
+/// write; empty where it can start each of them. One group alone is no violation where the command
+/// says it already, or does not say what it starts.
 [[nodiscard]] std::string launch_counts_violation(const UserCommand& training_command,
                                                   const std::vector<GroupShape>& shapes);
 

@@ -62,7 +62,7 @@ class Engine {
   const Loaded& prepare(const WorkloadSpec& workload, const std::vector<int>& foreign_ports,
                         const Waiter& waiter);
   [[nodiscard]] const Loaded& loaded() const { return loaded_; }
-  /// Of each configuration the operators that DeepSpeed would load for it and that are not built
+  /// Operators that DeepSpeed would load for each configuration and that are not built
   /// here, or that it does not have for this device: those are not in missing_operators. The
   /// objects optimizer and zero_optimization decide. After prepare(). Throws as prepare(). Local.
   [[nodiscard]] std::vector<std::vector<std::string>> lacking_operators(

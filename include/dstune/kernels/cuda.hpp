@@ -77,11 +77,11 @@ void set_cuda_library_folders(std::vector<std::string> folders);
 /// a library that is absent, a shape that it refused. Each stands there once, in order.
 std::vector<std::string> take_cuda_refusals();
 
-/// What of a library's candidates was chosen by its time: by library, GPU and operation, in words,
+/// Choices of a library's candidates by their time: by library, GPU and operation, in words,
 /// the place in the library's order: "3 of 24".
 using CudaChoices = std::map<std::string, std::string>;
 
-/// What was timed since the last call, but for what was adopted since.
+/// Choices that were timed since the last call, but for those adopted since.
 CudaChoices take_new_cuda_choices();
 
 /// Nothing that is named here is timed from now on, and what was chosen otherwise is chosen anew at

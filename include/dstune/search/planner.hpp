@@ -73,7 +73,7 @@ struct PlannedSpace {
 PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
                         const WorkspaceSizes& workspaces, const PlannerOptions& options);
 
-/// Whether a micro-batch that is an integer may have to give way to smaller ones, as with
+/// Tells whether a micro-batch that is an integer may have to give way to smaller ones, as with
 /// DeepSpeed's autotuner: only runs tell what fits, or no size from it on fits at a stage on groups
 /// of a shape. Then `has_smaller_sizes` is set, and the space planned anew.
 [[nodiscard]] bool needs_smaller_sizes(const JobSpec& job, const PlannedSpace& space);

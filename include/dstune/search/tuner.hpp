@@ -57,7 +57,7 @@ class Tuner {
   [[nodiscard]] virtual std::optional<double> chance_of_better() const { return std::nullopt; }
   /// The member that others are compared with, by what is known now. Nothing: the space's.
   [[nodiscard]] virtual std::optional<std::size_t> baseline() const { return std::nullopt; }
-  /// What the user is told of its choices so far, in words, in order; it only grows.
+  /// Notes for the user on its choices so far, in order; the list only grows.
   [[nodiscard]] virtual std::vector<std::string> notes() const { return {}; }
 };
 

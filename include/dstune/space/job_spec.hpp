@@ -53,7 +53,7 @@ struct Machine {
   [[nodiscard]] std::string refusal(const GroupShape& shape) const;
 };
 
-/// What one optimizer step of the user's training takes today.
+/// The batch of one optimizer step of the user's training today.
 struct TodaysBatch {
   std::int64_t micro_batch = 1;
   std::int64_t accumulation_steps = 1;
@@ -92,10 +92,10 @@ struct JobSpec {
   std::optional<UserCommand> training_command;
   CommandReading command;                 ///< what it says; nothing where there is none
   std::vector<std::string> from_command;  ///< what of it was taken, in words
-  /// By the command, else by the first candidates of the config; nothing where neither says it.
+  /// The command says it, else the first candidates of the config; nothing where neither does.
   std::optional<TodaysBatch> todays_batch;
   bool keeps_global_batch = false;  ///< `dstune.global_batch` is "keep"
-  /// Of a micro-batch that is an integer, from which sizes are searched: smaller ones are members,
+  /// The micro-batch is an integer, from which sizes are searched: smaller ones are members,
   /// too, for where it does not run.
   bool has_smaller_sizes = false;
   /// `dstune.templates`: ZeRO stage → DeepSpeed config that fast = false lays the document over; a
@@ -128,7 +128,7 @@ struct JobSpec {
 /// again by what reads that knob.
 void complete_config(const JobSpec& job, Recompute recompute, TrainingConfig& config);
 
-/// Where the micro-batch is an integer, from which sizes are searched: that one.
+/// The micro-batch that is an integer, from which sizes are searched; nothing where it is none.
 [[nodiscard]] std::optional<std::int64_t> lowest_micro_batch(const JobSpec& job);
 
 /// What the step here does not do of a configuration; not where somebody else's code runs it.

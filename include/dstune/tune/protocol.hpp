@@ -141,7 +141,7 @@ struct JobInput {
 /// Throws InputError for bytes that are none.
 [[nodiscard]] JobInput decode_job_input(const Bytes& bytes);
 
-/// What every rank is told once the results folder is open.
+/// The news for every rank once the results folder is open.
 struct JobStart {
   int exit_code = 0;               ///< as of JobInput
   kernels::CudaChoices choices{};  ///< of earlier jobs

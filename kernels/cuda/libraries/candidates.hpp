@@ -39,7 +39,7 @@ class Gpu {
   virtual void give_back(void* memory) = 0;
   /// What of the device's memory is free.
   virtual std::size_t free_bytes() = 0;
-  /// Of the cache that all multiprocessors share.
+  /// The size of the cache that all multiprocessors share.
   virtual std::size_t cache_bytes() = 0;
   /// Writes all of it on the stream, and does not wait.
   virtual void fill(void* memory, std::size_t bytes) = 0;

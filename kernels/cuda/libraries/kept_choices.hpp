@@ -1,5 +1,5 @@
 #pragma once
-/// What was chosen by time, as it outlives the process: by what it was chosen for, in words that
+/// Choices by time, as they outlive the process: by what each was chosen for, in words that
 /// name the library with its version and the GPU, the place of the candidate in the library's own
 /// order and of how many it is. By any thread.
 
@@ -18,7 +18,7 @@ class KeptChoices {
   /// The place of what was chosen, from 0. Nothing where nobody has chosen, or where the library
   /// offered another number of candidates then.
   [[nodiscard]] std::optional<std::size_t> find(const std::string& what, std::size_t offered) const;
-  /// What was timed just now.
+  /// A choice that was timed just now.
   void keep(const std::string& what, std::size_t place, std::size_t offered);
 
   /// take_new_cuda_choices(), adopt_cuda_choices().

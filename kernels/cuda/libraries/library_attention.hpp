@@ -87,7 +87,7 @@ class LibraryAttention {
   /// Forward without a form.
   void add_plans(Candidates& to, const AttentionPiece& piece, std::optional<BackwardForm> form,
                  std::int64_t max_bytes, std::size_t most);
-  /// By what is kept, else by time.
+  /// A kept choice decides, else time.
   void settle(Candidates& candidates, const std::function<bool(const Candidate&)>& execute);
   void time(Candidates& candidates, const std::function<bool(const Candidate&)>& execute);
   /// Whether one of the candidates did it; one that fails is never used again. execute(candidate)

@@ -158,15 +158,15 @@ class MatrixProducts {
   void add_candidates(const Call& call, const Epilogue& epilogue, Product& product);
   [[nodiscard]] static cublasLtEpilogue_t its_epilogue(Then then, const Epilogue& epilogue);
   cublasLtHandle_t context_of(int device);
-  /// By what is kept, else by time.
+  /// A kept choice decides, else time.
   void settle(const Call& call, Product& product);
-  /// Whether it is one of the candidates.
+  /// True for one of the candidates.
   [[nodiscard]] bool take_kept(const Call& call, Product& product) const;
   /// `is_time_asked`: also where there is nothing to choose.
   void time(const Call& call, Product& product, bool is_time_asked);
-  /// What was settled otherwise than others have told since is not any more.
+  /// Products that others have chosen otherwise since are settled anew.
   void hear_of_others();
-  /// What a choice is kept for.
+  /// The words that a choice is kept for.
   [[nodiscard]] std::string words_of(const Key& key) const;
   [[nodiscard]] std::string words_of_parts(const Key& key) const {
     return words_of(key) + " parts";

@@ -1,4 +1,4 @@
-// What was chosen by time is taken by later processes and other ranks without being timed, where it
+// A choice by time is taken by later processes and other ranks without being timed, where it
 // is the same GPU, library and offer.
 #include "libraries/kept_choices.hpp"
 
@@ -50,7 +50,7 @@ TEST(KeptChoicesTest, WhatOthersToldIsNotNew) {
 
 class KeptProductsTest : public MatrixProductsFixture {
  protected:
-  /// In a process of its own, so to say.
+  /// The choices of a process of its own, so to say.
   struct Process {
     explicit Process(KeptProductsTest& test)
         : products(&FakeBlas::functions(), test.gpu_, own_kernels, Choice::fastest, "", &kept) {}
@@ -79,7 +79,7 @@ TEST_F(KeptProductsTest, ASecondProcessTimesNothing) {
   EXPECT_THAT(told, SizeIs(2));
   for (const auto& [what, place] : told) EXPECT_EQ(place, "1 of 3") << what;
 
-  // Where it is another one that is faster now, too.
+  // The same holds where another one is faster now.
   set_algorithms({1.0, 3.0, 2.0});
   Process second(*this);
   second.kept.adopt(told);

@@ -130,7 +130,7 @@ TEST(FallbackStagesTest, WhereNothingRunsTheSearchEnds) {
 
 class SmallerSizesTest : public SearchTest {
  protected:
-  /// As a job prepares it.
+  /// The plan as a job prepares it.
   PlannedSpace prepared(JobSpec& read, std::int64_t device_memory_bytes) {
     PlannedSpace space = plan(read, device_memory_bytes);
     if (!needs_smaller_sizes(read, space)) return space;

@@ -1,4 +1,4 @@
-// What the training command says is taken over where the space does not say it.
+// The training command's word is taken over where the space does not say it.
 #include <fstream>
 #include <random>
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view core_tag = "tag:yaml.org,2002:";
 
-/// In small, capital or first-capital letters, as YAML has its words.
+/// The word in small, capital or first-capital letters, as YAML has its words.
 bool is_word(const std::string& text, std::string_view small) {
   if (lower_case(text) != small) return false;
   const auto is_small = [](unsigned char letter) { return std::islower(letter) != 0; };
@@ -74,7 +74,7 @@ std::optional<json::Value> integer(std::string_view word) {
 }
 
 /// "1.", "1.5", ".5", "1e-4", "1.5E+3": with a point or an exponent, and a digit in front of it.
-/// What no double holds is a text.
+/// A number that no double holds is a text.
 std::optional<json::Value> real(std::string_view word) {
   const std::string text = without_underscores(word);
   std::string_view rest = text;

@@ -1,5 +1,5 @@
 #pragma once
-/// What a word of YAML means. Local.
+/// The meaning of a word of YAML. Local.
 
 #include <optional>
 #include <string>

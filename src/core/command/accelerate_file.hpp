@@ -17,8 +17,8 @@ struct AccelerateFile {
   std::string problem;  ///< why it can not be read
 };
 
-/// What the options name, else the default one, where it is there. `folder`: where the command
-/// runs.
+/// The file that the options name, else the default one, where it is there. `folder`: where the
+/// command runs.
 AccelerateFile accelerate_file(const GivenOptions& options, const std::string& folder);
 /// The default one, whether or not it is there: below HF_HOME, XDG_CACHE_HOME or HOME.
 std::string default_accelerate_file();
@@ -26,7 +26,7 @@ std::string default_accelerate_file();
 /// A value of the file, also of its `deepspeed_config`, as accelerate's options have it; nothing
 /// for null and what is not there.
 std::optional<std::string> accelerate_value(const json::Value& values, const std::string& key);
-/// What accelerate refuses in its file beside a DeepSpeed configuration, by their keys.
+/// The values that accelerate refuses in its file beside a DeepSpeed configuration, by their keys.
 std::vector<std::string> inline_keys(const json::Value& values);
 
 }  // namespace dstune

@@ -15,7 +15,7 @@ namespace dstune {
 
 namespace {
 
-/// What a value has to be.
+/// The kind that a value has to be.
 enum class Shape { count, number, truth, word };
 
 /// A name under which a value is given, and what it says.
@@ -95,7 +95,7 @@ std::optional<std::int64_t> count_in(std::string_view text) {
   return static_cast<std::int64_t>(*number);
 }
 
-/// As HfArgumentParser reads it.
+/// HfArgumentParser reads truths so.
 std::optional<bool> truth_in(std::string_view text) {
   const std::string word = lower_case(text);
   for (const std::string_view yes : {"true", "t", "yes", "y", "1"})
@@ -105,7 +105,7 @@ std::optional<bool> truth_in(std::string_view text) {
   return std::nullopt;
 }
 
-/// What leaves a value to the script: the Trainer's -1, and axolotl's auto.
+/// Some values leave it to the script: the Trainer's -1, and axolotl's auto.
 bool is_unset(const std::string& text) {
   const auto number = number_in(text);
   return lower_case(text) == "auto" || (number && *number <= 0);
@@ -178,7 +178,7 @@ class CommandReader {
   std::optional<bool> bf16_, fp16_;
 };
 
-/// What `arg_mappings` names this flag; it may be any of the keys above, without its path.
+/// The key that `arg_mappings` gives this flag; it may be any of the keys above, without its path.
 std::optional<ArgumentName> mapped_argument(std::string_view flag,
                                             const ArgMappings& arg_mappings) {
   for (const auto& [mapped_key, mapped_flag] : arg_mappings) {
@@ -199,14 +199,14 @@ bool is_yaml_name(std::string_view word) {
   return word.ends_with(".yaml") || word.ends_with(".yml");
 }
 
-/// Whether the script's source parses TrainingArguments.
+/// True where the script's source parses TrainingArguments.
 bool parses_training_arguments(const std::string& source) {
   for (const std::string_view parser : {"HfArgumentParser", "TrlParser"})
     if (source.find(parser) != std::string::npos) return true;
   return false;
 }
 
-/// Whether it parses its arguments with Python's parser, and has nothing of Hugging Face's.
+/// True where it parses its arguments with Python's parser, and has nothing of Hugging Face's.
 bool has_parser_of_its_own(const std::string& source) {
   const auto names = [&](const char* word) { return source.find(word) != std::string::npos; };
   return names("ArgumentParser") && !names("transformers") && !names("trl");

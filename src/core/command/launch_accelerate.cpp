@@ -58,12 +58,12 @@ class Accelerate {
     plan_.edits.push_back({options_.begin, false, std::move(words)});
   }
   void refuse(bool is_of_counts, std::string problem) {
-    // What makes the line fail comes before what leaves its counts open.
+    // A reason that makes the line fail comes before one that leaves its counts open.
     if (!plan_.problem.empty() && (is_of_counts || !plan_.is_of_counts)) return;
     plan_.problem = std::move(problem);
     plan_.is_of_counts = is_of_counts;
   }
-  /// What the command says, else the file.
+  /// The command decides, else the file.
   [[nodiscard]] std::optional<std::string> said(const std::string& key) const {
     if (const GivenOption* option = options_.find("--" + key)) return option->value;
     return accelerate_value(file_.values, key);
@@ -94,7 +94,7 @@ class Accelerate {
     check_nodes();
   }
 
-  /// Without --config_file accelerate reads its default one.
+  /// accelerate reads its default file where there is no --config_file.
   void check_left_out(const std::vector<std::string>& keys) {
     const AccelerateFile other = file_.is_default ? file_ : accelerate_file({}, "");
     const std::vector<std::string> other_keys = inline_keys(other.values);
@@ -170,7 +170,7 @@ class Accelerate {
       add({"--mixed_precision", precision});
   }
 
-  /// What it says goes to the command, except for the values that the configuration has.
+  /// Its values go to the command, except for the values that the configuration has.
   void leave_file_out() {
     remove_option(options_, "--config_file", plan_.edits);
     const auto move = [&](const std::string& key) {

@@ -92,7 +92,7 @@ LaunchCounts deepspeed_counts(const LauncherChain& chain) {
     if (sizes.size() == 1 && *sizes.begin() > 0) counts.num_gpus = static_cast<int>(*sizes.begin());
     return counts;
   }
-  // Without a file of hosts the launcher knows this one alone.
+  // The launcher knows this host alone where no file names others.
   std::error_code ignored;
   const bool has_hosts =
       options.find("--hostfile") != nullptr || std::filesystem::exists("/job/hostfile", ignored);

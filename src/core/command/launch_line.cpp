@@ -153,7 +153,7 @@ std::string launch_line(const UserCommand& training_command, const std::string& 
     match_training_arguments(command, ds_config, recompute, training_command);
   const LaunchPlan plan = plan_launch(command.words(), request);
   command.apply(plan.edits);
-  // What can not be told of ranks starts with the configuration all the same.
+  // A command whose ranks can not be told starts with the configuration all the same.
   const bool has_config = std::ranges::any_of(plan.edits, [](const WordEdit& edit) {
     return std::ranges::find(edit.words, "--deepspeed_config_file") != edit.words.end();
   });

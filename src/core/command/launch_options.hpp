@@ -10,8 +10,8 @@
 
 namespace dstune {
 
-/// How a program reads its options. Names that mean the same are joined by '|', the first one names
-/// the option; names are separated by blanks.
+/// The way in which a program reads its options. Names that mean the same are joined by '|', the
+/// first one names the option; names are separated by blanks.
 struct OptionSyntax {
   std::string_view with_value;
   std::string_view flags;

@@ -1,5 +1,5 @@
 #pragma once
-/// What a command's launcher is to be told so that it starts the ranks of a group. Local.
+/// The changes of a command's launcher so that it starts the ranks of a group. Local.
 
 #include <optional>
 #include <string>

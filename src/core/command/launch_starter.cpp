@@ -46,7 +46,7 @@ std::string plan_srun(const GivenOptions& options, int num_nodes, int tasks_per_
   set_option(options, "--nodes", nodes, edits);
   set_option(options, "--ntasks", tasks, edits);
   set_option(options, per_node_srun, std::to_string(tasks_per_node), edits);
-  // What is not said is the batch job's.
+  // Counts that are not said are the batch job's.
   if (options.find("--nodes") == nullptr) edits.push_back({options.begin, false, {"-N", nodes}});
   if (options.find("--ntasks") == nullptr) edits.push_back({options.begin, false, {"-n", tasks}});
   if (options.find(per_node_srun) == nullptr)

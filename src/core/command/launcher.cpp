@@ -107,7 +107,7 @@ constexpr OptionSyntax python_syntax{
     .with_value = "-m -c -W -X --check-hash-based-pycs",
     .flags = "-b -bb -B -d -E -i -I -O -OO -P -q -s -S -u -v -x -uB -Bu"};
 
-/// What runs a command that follows its own words, and leaves it as it is.
+/// Programs that run the command behind their own words, and leave it as it is.
 struct Prefix {
   std::string_view name;
   OptionSyntax syntax;
@@ -160,7 +160,7 @@ bool is_assignment(const std::string& word) {
   return word.find('=') != std::string::npos && word.find('=') > 0 && word.front() != '-';
 }
 
-/// Behind what runs the rest as it is.
+/// The place behind programs that run the rest as it is.
 std::size_t behind_prefixes(const Words& words, std::size_t at) {
   while (at < words.size()) {
     const std::string name = base_name(words[at]);

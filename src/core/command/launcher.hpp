@@ -1,5 +1,5 @@
 #pragma once
-/// What starts the training's ranks: a chain of programs at the front of a command. Local.
+/// The starters of the training's ranks: a chain of programs at the front of a command. Local.
 
 #include <cstddef>
 #include <optional>

@@ -7,13 +7,13 @@ namespace dstune {
 
 namespace {
 
-/// What the Trainer compares: a place in the configuration, and its argument.
+/// A pair that the Trainer compares: a place in the configuration, and its argument.
 struct Compared {
   const char* pointer;
   const char* argument;
 };
 
-/// As trainer_config_process() of transformers' integrations/deepspeed.py has them.
+/// The pairs of trainer_config_process() in transformers' integrations/deepspeed.py.
 constexpr std::array<Compared, 10> compared{{
     {"/train_micro_batch_size_per_gpu", "per_device_train_batch_size"},
     {"/gradient_accumulation_steps", "gradient_accumulation_steps"},

@@ -38,7 +38,7 @@ Pieces::iterator at(Pieces& pieces, std::size_t index) {
   return pieces.begin() + static_cast<std::ptrdiff_t>(index);
 }
 
-/// What may stand behind a switch as its value.
+/// A word that may stand behind a switch as its value.
 bool is_truth(std::string_view word) {
   constexpr std::array<std::string_view, 10> truths{"true", "false", "yes", "no", "y",
                                                     "n",    "t",     "f",   "1",  "0"};
@@ -219,7 +219,7 @@ void TrainingCommand::apply(const WordEdits& edits) {
   std::vector<std::size_t> places;
   for (std::size_t i = first_word(); i < end_; ++i)
     if (pieces_[i].kind == Kind::word) places.push_back(i);
-  // From the back, so that the places in front stay what they are.
+  // The loop goes from the back, so that the places in front stay what they are.
   for (std::size_t word = places.size() + 1; word-- > 0;) {
     std::vector<std::string> added;
     bool is_replaced = false;
@@ -277,7 +277,7 @@ void TrainingCommand::remove_everywhere(const std::string& flag) {
   }
 }
 
-/// With the blanks in front of it.
+/// The blanks in front of it go, too.
 void TrainingCommand::remove_word(std::size_t index) {
   const bool has_space = index > begin_ && pieces_[index - 1].kind == Kind::space;
   const std::size_t first = index - (has_space ? 1 : 0);

@@ -32,7 +32,7 @@ class TrainingCommand {
   /// where it is not there.
   bool replace_value(const std::string& flag, const std::string& value, std::size_t from_word = 0);
 
-  /// Likewise of a switch, which may stand alone: it is given its value then.
+  /// The same of a switch, which may stand alone: it is given its value then.
   bool set_switch(const std::string& flag, bool value, std::size_t from_word = 0);
 
   /// Changes words; they are counted as words() does.
@@ -41,7 +41,7 @@ class TrainingCommand {
   void append(const std::vector<std::string>& added);
 
  private:
-  /// Where a word stands, counted as words() does.
+  /// The place of a word, counted as words() does.
   [[nodiscard]] std::size_t place_of(std::size_t word) const;
   [[nodiscard]] std::size_t first_word() const;
   [[nodiscard]] std::optional<std::size_t> next_word(std::size_t index) const;

@@ -21,7 +21,7 @@ constexpr const char* steps_key = "gradient_accumulation_steps";
 /// A script's source, or a file of its arguments.
 constexpr std::int64_t max_named_file_bytes = 8 << 20;
 
-/// What can not be read of a file of arguments is a warning of the job.
+/// A file of arguments that can not be read is a warning of the job.
 CommandFiles files_of(JobSpec& job) {
   const std::string folder = job.folder;
   const auto text = [folder](const std::string& path) -> std::optional<std::string> {
@@ -43,7 +43,7 @@ CommandFiles files_of(JobSpec& job) {
   return {text, yaml};
 }
 
-/// Whether the config leaves a key to the training: absent, null or "auto".
+/// True where the config leaves a key to the training: absent, null or "auto".
 bool is_left_open(const json::Value& config, const char* key) {
   const auto found = config.find(key);
   return found == config.end() || found->is_null() || *found == "auto";
@@ -56,7 +56,7 @@ std::optional<std::int64_t> as_size(const json::Value& value) {
   return size > 0 ? std::optional(size) : std::nullopt;
 }
 
-/// What the config says of a batch size: the command's value where a list has it, else the first.
+/// The config's word on a batch size: the command's value where a list has it, else the first.
 std::optional<std::int64_t> size_in(const json::Value& config, const char* key,
                                     const std::optional<std::int64_t>& of_command) {
   const auto found = config.find(key);
@@ -150,7 +150,7 @@ class Taker {
     if (size && size_in(job_->ds_config, key, size) != size) lose(key);
   }
 
-  /// What stands elsewhere wins over it.
+  /// The space wins over it.
   void lose(const std::string& key) { lost_.insert(key); }
 
   /// A mode that the space lists is the baseline's where the command has it.
@@ -177,7 +177,7 @@ class Taker {
         const CommandValue* const said = command.find(fmt::format("{}/enabled", section));
         const json::Value::json_pointer place(fmt::format("/{}/enabled", section));
         const bool is_on = config.contains(place) && config.at(place) == true;
-        // Where both say the same there is nothing to say.
+        // Nothing is to be said where both say the same.
         if (said == nullptr || is_on == (from_text<Precision>(section) == command.precision))
           continue;
         lose(said->key);

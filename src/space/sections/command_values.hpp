@@ -1,5 +1,5 @@
 #pragma once
-/// What the training command says of the training, taken over where neither `dstune` nor the
+/// Takes over what the training command says of the training where neither `dstune` nor the
 /// DeepSpeed config says it. Local.
 
 #include "sections/sections.hpp"

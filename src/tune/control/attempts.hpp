@@ -99,7 +99,7 @@ class Attempts {
   std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
   std::vector<Event> take_events() { return std::exchange(events_, {}); }
 
-  /// What members have chosen of libraries' candidates since it was taken last. The first to tell
+  /// Members' choices of libraries' candidates since they were taken last. The first to tell
   /// decides for all that take part in what begins from then on.
   kernels::CudaChoices take_new_choices() { return std::exchange(new_choices_, {}); }
 

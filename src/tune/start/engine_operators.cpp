@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::chrono::minutes operators_timeout{1};
 
-/// Of a configuration what decides which operators DeepSpeed loads.
+/// The part of a configuration that decides which operators DeepSpeed loads.
 json::Value deciding_part(const json::Value& ds_config) {
   json::Value part = json::Value::object();
   for (const char* name : {"optimizer", "zero_optimization"}) {
@@ -32,7 +32,7 @@ bool is_adams(const std::set<std::string>& names) {
       names, [](const auto& name) { return name == "fused_adam" || name == "cpu_adam"; });
 }
 
-/// What is missing, and every way to have it.
+/// The missing operators, and every way to have them.
 std::string mend_for(const std::set<std::string>& names, const engine::Loaded& loaded) {
   std::vector<std::string> absent;
   std::vector<std::string> commands;
@@ -96,7 +96,7 @@ void prune_for_operators(Preparation& ready, engine::Engine& engine) {
         "every configuration needs operators of DeepSpeed that are not there, and no "
         "compiler may be started inside the job; " +
             mend_for(all, engine.loaded()))});
-  // What our own step searches needs none of them.
+  // Our own step needs none of them.
   if (ready.job.verify) return;
   std::size_t pruned = 0;
   for (const auto& [planned, place] : members) {

@@ -43,7 +43,7 @@ InputError command_error(const JobSpec& job, const std::string& message) {
   return InputError({{job.document->file(), pointer, job.document->line(pointer), message}});
 }
 
-/// What the space says of the training beside the configuration. What is a default of ours is no
+/// The space's word on the training beside the configuration. A default of ours is no
 /// word of the user's: a script that does otherwise is not wrong.
 json::Value stated_in(const json::Document& document) {
   json::Value names = json::Value::array();

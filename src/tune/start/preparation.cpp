@@ -137,7 +137,7 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
                        static_cast<int>(max_ranks_per_node));
   // A job on GPUs is for a training on GPUs.
   ready.job.target.on_gpu = devices.back().backend == "cuda";
-  // What the engine needs on CPUs a launch of its own needs, too.
+  // A launch of its own needs on CPUs what the engine needs there.
   if (ready.job.training_command && ready.job.engine() != nullptr)
     ready.job.training_command->trains_on_cpu = !ready.job.target.on_gpu;
   check_training_command(ready.job);

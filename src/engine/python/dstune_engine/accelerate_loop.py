@@ -62,7 +62,7 @@ def install():
 
 
 def why_not_deepspeed():
-    """What else to say where a script never came to deepspeed.initialize."""
+    """A further reason where a script never came to deepspeed.initialize."""
     state = sys.modules.get("accelerate.state")
     shared = getattr(getattr(state, "AcceleratorState", None), "_shared_state", None) or {}
     if shared and "DEEPSPEED" not in str(shared.get("distributed_type", "")):

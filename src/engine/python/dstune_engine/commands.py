@@ -69,7 +69,7 @@ class Job:
         return {"ok": True, **told, "resident_bytes": process_state.resident_bytes()}, None
 
     def do_operators(self, command):
-        """Of each configuration what DeepSpeed would load for it, and what of that is not there."""
+        """The operators that DeepSpeed would load for each configuration, and those that are not there."""
         has_own = bool(self.prepared) and script.hands_optimizer(self.prepared["workload"])
         needed = [operators.needed(config, has_own) for config in command["configs"]]
         available = set(operators.survey()["available"])

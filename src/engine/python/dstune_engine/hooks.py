@@ -44,7 +44,7 @@ def read(given):
 
 
 class Launch:
-    """What a separate launch of the same training needs beside the configuration."""
+    """The needs of a separate launch of the same training beside the configuration."""
 
     def __init__(self):
         self.arguments = {}  # of TrainingArguments, that differ from the script's own

@@ -1,4 +1,4 @@
-"""What the member says is compared with what the script's training does, in its first steps.
+"""Compares what the member says with what the script's training does, in its first steps.
 
 A script that ignores what it is told would train the same in every member, and the search would call
 one of them best. Where the default is the member's word, and not the space's, a note is all.
@@ -30,7 +30,7 @@ def is_of_type(optimizer, wanted):
 
 
 def values_of(optimizer, name):
-    """Of an argument, over the groups: some have none of the weight decay, and schedules change rates."""
+    """Values of an argument over the groups: some have none of the weight decay, and schedules change rates."""
     found = [optimizer.defaults.get(name)]
     for group in optimizer.param_groups:
         found += [group.get(name), group.get("initial_lr") if name == "lr" else None]
@@ -70,7 +70,7 @@ class Observed:
         self.lengths_ = []
         self.told_ = False
 
-    # Of the engine, before its first step.
+    # The engine, before its first step.
 
     def made(self, engine, optimizer):
         """`optimizer`: what the script handed over, or None."""
@@ -113,7 +113,7 @@ class Observed:
             self.refuse_(f"the engine's parameters are of {found}, and the configuration says {wanted}: the script "
                          "changes the model's type")
 
-    # Of its first steps.
+    # Its first steps.
 
     def start(self):
         self.recompute.start()

@@ -45,7 +45,7 @@ def built_library(builder):
 
 
 def command_for(builder):
-    """For a shell whose environment need not be activated: ninja stands beside the interpreter."""
+    """The command for a shell whose environment need not be activated: ninja stands beside the interpreter."""
     kind = type(builder)
     words = [f"PATH={shlex.quote(os.path.dirname(sys.executable))}:$PATH"]
     if "TORCH_EXTENSIONS_DIR" in os.environ:
@@ -125,7 +125,7 @@ def needed(config, has_own_optimizer=False):
     zero = section(config, "zero_optimization")
     names = set() if has_own_optimizer else {of_optimizer(config)}
     if zero.get("stage") == 3:
-        # Below it DeepSpeed takes the host's memory for the disk's.
+        # DeepSpeed takes the host's memory for the disk's below it.
         if "nvme" in (section(zero, "offload_optimizer").get("device"), section(zero, "offload_param").get("device")):
             names.add("async_io")
         if any(zero.get(name) is True for name in ("zero_quantized_weights", "zero_quantized_gradients",

@@ -1,4 +1,4 @@
-"""Whether the first step recomputes activations, and how a model of transformers is told to.
+"""Sees whether the first step recomputes activations, and how a model of transformers is told to.
 
 A checkpoint is seen by the functions of torch and DeepSpeed that make one, and by what it does: modules
 run a second time, during backward.
@@ -100,7 +100,7 @@ class Counter:
 
 
 class Asked:
-    """What a member says of recompute, against what the script does."""
+    """A member's word on recompute, against what the script does."""
 
     def __init__(self, order, is_stated, refuse, note):
         self.mode_ = order.get("recompute") or "none"
@@ -135,7 +135,7 @@ class Asked:
             self.counter_.stop()
 
     def judge(self):
-        """After the first step."""
+        """The look after the first step."""
         self.stop()
         counter, self.counter_ = self.counter_, None
         if counter is None:

@@ -1,4 +1,4 @@
-"""What frameworks do to a configuration on its way from TrainingArguments to deepspeed.initialize.
+"""Follows what frameworks do to a configuration on its way from TrainingArguments to deepspeed.initialize.
 
 They fill in "auto" and rewrite some keys by themselves, in a separate launch as well: such a value is
 no change of the script's. Who else changed a key is told by looks at the configuration before and
@@ -86,7 +86,7 @@ class Looks:
         self.depth = 0  # of calls of frameworks' functions in each other
 
     def look(self, config, who):
-        """What nobody has written before is of `who`."""
+        """Values that nobody has written before are of `who`."""
         if not isinstance(config, dict):
             return
         values = flat(config)
@@ -174,11 +174,11 @@ def settled(ours, given, looks):
     return config, notes, foreign
 
 
-# Whether DeepSpeed takes its default for "auto", which it does in sections that it checks by itself.
+# DeepSpeed fails on "auto" here. It takes its default in sections that it checks by itself.
 FAILS_UNDER = ("optimizer", "scheduler")
 ALLOWED = ("data_types/keep_in_fp32_modules",)
 
-# What to write where nobody fills it in.
+# Words on what to write where nobody fills it in.
 INSTEAD = {
     "train_batch_size": "leave it out: the job makes it of micro-batch, accumulation and ranks",
     "gradient_clipping": "1.0 is the Trainer's value, and 0 clips nothing",

@@ -28,7 +28,7 @@ SAME = {
     "scheduler.params.warmup_num_steps": "warmup_steps",
 }
 
-# What a launch on CPUs has to say: accelerate counts no ranks there otherwise, from 1.13 on.
+# A launch on CPUs has to say one of these: accelerate counts no ranks otherwise, from 1.13 on.
 ON_CPU = ("use_cpu", "no_cuda")
 
 # Arguments that a separate launch needs as the experiment has them.
@@ -40,8 +40,8 @@ LONGER = ("the Trainer's arguments (max_steps, num_train_epochs) end the trainin
 ENDLESS = 1 << 40
 
 # DeepSpeed's default was 0 before 0.19.6, and stands in each configuration; the argument's is 1.0.
-OTHER_CLIPPING = ("the configuration's gradient_clipping replaces max_grad_norm of TrainingArguments; a separate launch "
-                  "needs the same in both, and cmd_optimal.txt has it where the script parses its arguments")
+OTHER_CLIPPING = ("the configuration's gradient_clipping replaces max_grad_norm of TrainingArguments; a separate "
+                  "launch needs the same in both, and cmd_optimal.txt has it where the script parses its arguments")
 
 
 def set_recompute(arguments, order, note):
@@ -103,7 +103,7 @@ def fill(arguments, order, note):
 
 
 def is_from_command_line():
-    """Whether a parser of transformers makes the arguments, and not the script itself."""
+    """True where a parser of transformers makes the arguments, and not the script itself."""
     frame = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename.endswith("hf_argparser.py"):

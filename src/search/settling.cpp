@@ -1,0 +1,155 @@
+#include "settling.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace dstune {
+
+namespace {
+
+/// A ZeRO stage on groups of one shape: DeepSpeed's autotuner looks for sizes of each.
+using StageOfShape = std::pair<GroupShape, int>;
+StageOfShape stage_of(const PlannedMember& member) {
+  const Experiment& experiment = member.planned.experiment;
+  return {experiment.shape, experiment.config.zero_stage};
+}
+
+/// True where only runs say what fits: a recorded table is one that nobody has planned, either.
+bool only_runs_tell(const JobSpec& job, const PlannedSpace& planned) {
+  return planned.is_unplanned || job.workload.kind == WorkloadKind::replay;
+}
+
+/// Of the sizes of the baseline's configuration that are planned the largest that is at most
+/// `size`; where none is, the smallest.
+std::size_t member_with_size(const PlannedSpace& planned, std::int64_t size) {
+  const std::size_t smallest = *planned.baseline;
+  const auto size_of = [&](std::size_t index) {
+    return planned.members[index].planned.experiment.config.micro_batch;
+  };
+  std::size_t chosen = smallest;
+  for (std::size_t index = 0; index < planned.members.size(); ++index) {
+    const PlannedMember& member = planned.members[index];
+    if (member.planned.status == PlanStatus::planned &&
+        member.micro_batch_chain == planned.members[smallest].micro_batch_chain &&
+        size_of(index) <= size && size_of(index) > size_of(chosen))
+      chosen = index;
+  }
+  return chosen;
+}
+
+/// The baseline is run whatever the cap is: the last one before the cap makes room for it.
+void keep_within_cap(PlannedSpace& planned, std::size_t baseline) {
+  PlannedExperiment& kept = planned.members[baseline].planned;
+  if (kept.status == PlanStatus::planned) return;
+  const auto last = std::find_if(
+      planned.members.rbegin(), planned.members.rend(),
+      [](const PlannedMember& member) { return member.planned.status == PlanStatus::planned; });
+  if (last == planned.members.rend()) return;
+  std::swap(kept.status, last->planned.status);
+  std::swap(kept.reason, last->planned.reason);
+}
+
+}  // namespace
+
+void count(PlannedSpace& planned, PlanStatus status) {
+  if (status == PlanStatus::planned) ++planned.planned;
+  if (status == PlanStatus::infeasible) ++planned.infeasible;
+  if (status == PlanStatus::pruned) ++planned.pruned;
+}
+
+bool is_of_today(const JobSpec& job, const Experiment& experiment, bool is_searched) {
+  const TrainingConfig& config = experiment.config;
+  if (!job.todays_batch) return false;
+  const TodaysBatch& today = *job.todays_batch;
+  const bool has_size = is_searched || config.micro_batch == today.micro_batch;
+  // Accumulation follows from the others where the global batch is written, or kept.
+  const auto total = job.ds_config.find("train_batch_size");
+  const bool has_steps = config.accumulation_steps == today.accumulation_steps ||
+                         (total != job.ds_config.end() && total->is_number());
+  return has_size && has_steps &&
+         config.precision == job.command.precision.value_or(config.precision) &&
+         (!job.command.recompute ||
+          (config.recompute == Recompute::none) == !*job.command.recompute);
+}
+
+void settle_smaller_sizes(const JobSpec& job, PlannedSpace& planned) {
+  if (only_runs_tell(job, planned)) return;
+  std::map<StageOfShape, bool> fits;
+  for (const PlannedMember& member : planned.members)
+    if (member.planned.status != PlanStatus::pruned)
+      fits[stage_of(member)] |=
+          !member.is_below_lowest && member.planned.status == PlanStatus::planned;
+  std::set<int> stages;
+  for (PlannedMember& member : planned.members) {
+    if (!member.is_below_lowest || member.planned.status == PlanStatus::pruned) continue;
+    if (fits[stage_of(member)]) {
+      --(member.planned.status == PlanStatus::planned ? planned.planned : planned.infeasible);
+      ++planned.pruned;
+      member.planned.status = PlanStatus::pruned;
+      member.planned.reason =
+          fmt::format("the config asks for a micro-batch of {} or more, of which one fits",
+                      *lowest_micro_batch(job));
+    } else {
+      if (member.planned.status == PlanStatus::planned)
+        stages.insert(member.planned.experiment.config.zero_stage);
+      member.is_below_lowest = false;
+    }
+  }
+  if (!stages.empty())
+    planned.warnings.push_back(fmt::format(
+        "/train_micro_batch_size_per_gpu: no size from {} on fits at stage {}: smaller ones are "
+        "tried there, as DeepSpeed's autotuner does",
+        *lowest_micro_batch(job), fmt::join(stages, ", ")));
+}
+
+void settle_baseline(const JobSpec& job, std::vector<BaselinePlace> places, PlannedSpace& planned) {
+  // The config's own micro-batch comes before those that may take its place.
+  std::erase_if(places, [&](const BaselinePlace& place) {
+    return planned.members[place.member].is_below_lowest;
+  });
+  if (places.empty()) return;
+  const BaselinePlace first = std::ranges::min(places);
+  planned.baseline = first.member;
+  const std::uint64_t number = first.is_other_than_today ? first.number : 0;
+  const bool has_lowest = lowest_micro_batch(job).has_value();
+  if (planned.members[*planned.baseline].micro_batch_chain && !has_lowest) {
+    // The smallest stays: it runs soon, and nowhere near the edge of memory.
+    if (job.todays_batch)
+      planned.baseline = member_with_size(planned, job.todays_batch->micro_batch);
+    planned.baseline_grows = planned.is_unplanned && !job.todays_batch;
+  }
+  keep_within_cap(planned, *planned.baseline);
+  if (job.todays_batch && first.is_other_than_today)
+    planned.warnings.push_back(
+        fmt::format("no member that can run does what the training command trains today: the "
+                    "baseline is {}",
+                    planned.members[*planned.baseline].planned.experiment.name));
+  else if (number > 0)
+    planned.warnings.push_back(fmt::format(
+        "the configuration with the first candidate of every list can not run: the baseline is the "
+        "next one that can, {}",
+        planned.members[*planned.baseline].planned.experiment.name));
+}
+
+bool needs_smaller_sizes(const JobSpec& job, const PlannedSpace& space) {
+  const auto lowest = lowest_micro_batch(job);
+  if (!lowest || *lowest <= job.tuning.min_train_micro_batch_size_per_gpu ||
+      job.has_smaller_sizes || space.is_cut_short)
+    return false;
+  if (only_runs_tell(job, space)) return true;
+  std::map<StageOfShape, std::pair<bool, bool>> found;  // something fits; something does not
+  for (const PlannedMember& member : space.members) {
+    auto& [fits, does_not] = found[stage_of(member)];
+    fits = fits || member.planned.status == PlanStatus::planned;
+    does_not = does_not || member.planned.status == PlanStatus::infeasible;
+  }
+  return std::ranges::any_of(
+      found, [](const auto& stage) { return !stage.second.first && stage.second.second; });
+}
+
+}  // namespace dstune
