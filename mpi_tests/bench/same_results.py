@@ -8,8 +8,10 @@ space in a folder of its own, on two ranks, one group at a time. The exit code i
 differs. A program compared with itself shows what is compared apart: nothing may differ then.
 
 Two kinds of spaces:
-  exact     replay and synthetic, whose times are given. Both programs begin with the same journal, which
-            holds one profile of the machine. All files are compared, journal lines included, but for CLOCKS.
+  exact     replay, whose times are given. Both programs begin with the same journal, which holds one profile
+            of the machine. Compared are all first runs, in their order, with all that was measured and
+            predicted but CLOCKS; the plan; and files as below. Which finalists are measured again, and how
+            often, depends on when runs end: that and what follows from it is not compared.
   measured  transformer and plugin, whose times differ from run to run. Compared is which files there are;
             of each experiment the configuration, the status, losses and memory (all of metrics.json but
             MEASURED); the journal's records by experiment; and the plan, without predicted times.
@@ -34,7 +36,7 @@ CLOCKS = {
     'time', 'started_at', 'finished_at', 'overhead_s', 'command', 'compiler', 'clocks', 'pid', 'process',
     'memory_bytes', 'device_memory_bytes', 'host_memory_bytes', 'process_memory_bytes', 'tuning_gpu_hours',
     'energy_j', 'joules_per_sample', 'disturbance', 'bytes', 'crc32', 'hosts', 'host', 'variables', 'version',
-    'predicted_process_memory_bytes',
+    'predicted_process_memory_bytes', 'elapsed_s',
 }
 # Compared apart where times are measured: times, what is made of them, how many steps there were.
 MEASURED = CLOCKS | {
@@ -158,38 +160,12 @@ def without(value, left_out):
     return value
 
 
-def scrubbed(text, folder):
-    """A text file without clocks, and without where it lies."""
-    text = text.replace(str(folder), 'FOLDER')
-    text = re.sub(r'\d{4}-\d\d-\d\dT[\d:.]+Z', 'TIME', text)
-    text = re.sub(r'Tuning completed in [^ ]*?\. Total', 'Tuning completed in DURATION. Total', text)
-    text = re.sub(r'\d+ (h|min|s|ms) of measuring', 'DURATION of measuring', text)
-    # Bars of the timeline, and environment.json, which is compared by itself.
-    text = re.sub(r'<h2>What ran where</h2>.*?</section>', '', text, flags=re.S)
-    return re.sub(r'<h2>Environment</h2>.*?</section>', '', text, flags=re.S)
-
-
 def rows_of(text, left_out):
     return [{key: cell for key, cell in row.items() if key not in left_out} for row in csv.DictReader(io.StringIO(text))]
 
 
-def exact_files(folder):
-    found = {}
-    for path in sorted(folder.rglob('*')):
-        name = str(path.relative_to(folder))
-        if path.is_dir() or name in ('stderr.txt', 'table.json', 'space.json') or path.name == 'lock':
-            continue
-        text = path.read_text().replace(str(folder), 'FOLDER')
-        if path.name == 'journal.jsonl':
-            found[name] = [without(event, CLOCKS) for event in journal_of(path)]
-        elif path.name == 'results.csv':
-            found[name] = rows_of(text, CLOCKS)
-        elif path.suffix == '.json':
-            left_out = CLOCKS - {'command'} if path.name == 'optimal.json' else CLOCKS
-            found[name] = without(json.loads(text), left_out)
-        else:
-            found[name] = scrubbed(text, folder)
-    return found
+# The manifest has hashes of what is compared itself, in the order in which it was written.
+NOT_COMPARED = {'lock', '.dstune-manifest.jsonl'}
 
 
 # Of the winner, which measured times decide: there is one, and which is not compared.
@@ -206,23 +182,24 @@ def shortened(value):
     return [shortened(inner) for inner in value] if isinstance(value, list) else value
 
 
-def measured_files(folder):
+def files_of(folder, is_exact):
     found = {'files': []}
+    left_out = CLOCKS if is_exact else MEASURED
     for path in sorted(folder.rglob('*')):
         name = str(path.relative_to(folder))
-        if path.is_dir() or path.name in OF_THE_WINNER or path.name == 'lock':
+        if path.is_dir() or path.name in OF_THE_WINNER or path.name in NOT_COMPARED:
             continue
         found['files'].append(name)
         text = path.read_text().replace(str(folder), 'FOLDER')
         if path.name == 'journal.jsonl':
-            events = [shortened(without(event, MEASURED)) for event in journal_of(path)]
-            events = [event for event in events if not event['kind'].startswith('repeat')]
-            found[name] = sorted(json.dumps(event, sort_keys=False) for event in events)
+            events = [shortened(without(event, left_out)) for event in journal_of(path)]
+            lines = [json.dumps(event) for event in events if not event['kind'].startswith('repeat')]
+            found[name] = lines if is_exact else sorted(lines)
         elif path.name == 'results.csv':
             found[name] = [{key: row[key] for key in COLUMNS} for row in rows_of(text, set())]
         elif path.name == 'metrics.json' or path.name in ('exp.json', 'ds_config.json') or 'autotuning_exps' in name:
             found[name] = shortened(without(json.loads(text), MEASURED))
-        elif path.name == 'optimal.json' or path.name == 'validation.json' or path.name == 'environment.json':
+        elif path.name in ('validation.json', 'environment.json'):
             found[name] = sorted(json.loads(text))
         elif path.name == 'plan.json':
             found[name] = without(json.loads(text), MEASURED)
@@ -252,7 +229,7 @@ def differences(before, after, place=''):
 
 def compare(name, kind, space, table, options, programs, folder, environment):
     found = []
-    start = ''
+    start = manifest = ''
     for which, program in zip(('before', 'after'), programs):
         place = folder / name / which
         shutil.rmtree(place, ignore_errors=True)
@@ -265,16 +242,19 @@ def compare(name, kind, space, table, options, programs, folder, environment):
             if which == 'before':
                 run(program, place, options, environment)
                 start = first_lines(results / 'journal.jsonl')
+                manifest = (results / '.dstune-manifest.jsonl').read_text()
                 shutil.rmtree(results)
                 shutil.rmtree(place / 'autotuning_exps', ignore_errors=True)
             results.mkdir()
             (results / 'journal.jsonl').write_text(start)
+            # By it the journal is the program's own.
+            (results / '.dstune-manifest.jsonl').write_text(manifest)
         code = run(program, place, options, environment)
         plan = subprocess.run([program, '--dry-run', '--format', 'json', 'space.json', *options], cwd=place,
                               env=environment, capture_output=True, text=True, timeout=300)
         # What was refused says why.
         (place / 'plan.json').write_text(plan.stdout or json.dumps({'refused': plan.stderr}))
-        files = exact_files(place) if kind == 'exact' else measured_files(place)
+        files = files_of(place, kind == 'exact')
         files['exit code'] = [code, plan.returncode]
         found.append(files)
     return differences(*found)

@@ -1,4 +1,4 @@
-// Two instruments in one search, without training: our own step screens, DeepSpeed decides.
+// The search of DeepSpeed's engine by forecasts of our own step, without training.
 //   verify_bench [--seeds 50] [--wrong 0] [--profile FILE] SPACE.json TABLE.json [SPACE TABLE ...]
 // TABLE is what scripts/deepspeed_fidelity.py has written for the experiments of the space: what
 // our own step measured, and several passes of DeepSpeed. A run of the engine draws one of the
@@ -6,7 +6,7 @@
 // is judged by the others. --wrong: our own step's times are
 // off by factors of the stages, which differ by up to so many percent. --profile: the constants of
 // the target's time are those that --profile-out wrote of a job with tiny engines, as each job with
-// two instruments has them; without it the program's. Prints a Markdown table.
+// --verify has them; without it the program's. Prints a Markdown table.
 // What the machine had of its own in each pass is taken out.
 #include <algorithm>
 #include <cmath>
@@ -35,8 +35,8 @@ constexpr int timed_steps = 5;
 struct Recorded {
   std::string name;
   PlannedSpace space;
-  std::vector<ScreenedMember> screened;     ///< with what our own step measured
-  std::vector<ScreenedMember> predicted;    ///< with what was predicted of it
+  std::vector<ForecastMember> measured;     ///< with what our own step measured
+  std::vector<ForecastMember> predicted;    ///< with what was predicted of it
   std::vector<std::vector<double>> passes;  ///< samples/s in DeepSpeed
   TuningOptions tuning;
 
@@ -76,20 +76,6 @@ void take_out_levels(std::vector<std::vector<double>>& passes) {
   }
 }
 
-/// As a job has it: where it is known how far single runs are off, each counts beside its
-/// prediction.
-void count_predictions(const FidelityTable& table, std::vector<ScreenedMember>& screened) {
-  if (!table.own_run_error) return;
-  double squares = 0;
-  for (const FidelityRow& row : table.rows)
-    squares += std::pow(std::log(row.measured_s / row.predicted_s), 2);
-  const OwnErrors errors =
-      own_errors(std::sqrt(squares / static_cast<double>(table.rows.size())), *table.own_run_error);
-  for (std::size_t row = 0; row < table.rows.size(); ++row)
-    screened[row].step_s =
-        step_by_both(table.rows[row].measured_s, table.rows[row].predicted_s, errors);
-}
-
 Recorded read(const std::string& space_path, const std::string& table_path) {
   const FidelityTable table = read_fidelity_table(space_path, table_path);
   Recorded recorded;
@@ -100,14 +86,13 @@ Recorded read(const std::string& space_path, const std::string& table_path) {
     recorded.space.members.push_back(row.member);
     recorded.space.members.back().planned.status = PlanStatus::planned;
     recorded.passes.push_back(row.deepspeed);
-    recorded.screened.push_back({.step_s = row.measured_s,
+    recorded.measured.push_back({.step_s = row.measured_s,
                                  .batch = row.batch,
                                  .precision = row.member.planned.experiment.config.precision,
                                  .overheads = row.overheads});
-    recorded.predicted.push_back(recorded.screened.back());
+    recorded.predicted.push_back(recorded.measured.back());
     recorded.predicted.back().step_s = row.predicted_s;
   }
-  count_predictions(table, recorded.screened);
   take_out_levels(recorded.passes);
   recorded.space.planned = recorded.space.members.size();
   recorded.space.baseline = table.baseline.value_or(0);
@@ -115,8 +100,8 @@ Recorded read(const std::string& space_path, const std::string& table_path) {
 }
 
 /// Our own step's times, off by a factor of each stage.
-std::vector<ScreenedMember> wrong_times(const Recorded& recorded,
-                                        std::vector<ScreenedMember> members, double percent,
+std::vector<ForecastMember> wrong_times(const Recorded& recorded,
+                                        std::vector<ForecastMember> members, double percent,
                                         std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<double> factors;
@@ -136,7 +121,7 @@ Measurement run_of(const Recorded& recorded, std::size_t member, std::mt19937_64
   run.status = Status::ok;
   run.warmup_steps = warmup_steps;
   for (int step = 0; step < warmup_steps + timed_steps; ++step)
-    run.step_times_s.push_back(recorded.screened[member].batch / throughput *
+    run.step_times_s.push_back(recorded.measured[member].batch / throughput *
                                std::exp(noise(random)));
   return run;
 }
@@ -160,8 +145,8 @@ std::vector<std::optional<double>> throughputs_of(const std::vector<MemberBelief
   return throughputs;
 }
 
-/// `screened`: empty where nothing is known of the engine before it runs.
-Outcome search(const Recorded& recorded, const std::vector<ScreenedMember>& screened,
+/// `forecast`: empty where nothing is known of the engine before it runs.
+Outcome search(const Recorded& recorded, const std::vector<ForecastMember>& forecast,
                const TargetConstants& constants, std::int64_t seed) {
   SimulatedSpace simulated{recorded.space, recorded.tuning, {}, {}};
   for (std::size_t member = 0; member < recorded.passes.size(); ++member)
@@ -172,14 +157,14 @@ Outcome search(const Recorded& recorded, const std::vector<ScreenedMember>& scre
   Outcome outcome;
   SimulationOptions options{.tuner = "race", .final_rounds = final_rounds_beside};
   std::vector<std::optional<double>> last;
-  if (!screened.empty()) {
+  if (!forecast.empty()) {
     options.make_tuner = [&](const TuningOptions& tuning, const Scoreboard& board) {
       const auto believe = [&](const std::vector<std::size_t>& ran) {
-        auto beliefs = believed_in_engine(screened, runs_on(board, ran), constants);
+        auto beliefs = believed_in_engine(forecast, runs_on(board, ran), constants);
         last = throughputs_of(beliefs);
         return beliefs;
       };
-      return make_verifying_tuner(recorded.space, tuning, beliefs_about(constants, believe));
+      return make_verifying_tuner(recorded.space, tuning, believe);
     };
   }
   const SimulatedSearch done = simulate(simulated, options, seed);
@@ -250,19 +235,19 @@ void print(const Recorded& recorded, const TargetConstants& constants, int num_s
                 recorded.name.c_str(), count, how, runs, most, repeats, most_repeats, 100 * sum,
                 100 * worst, close, num_seeds, correlation);
   };
-  const auto wrong_by = [&](const std::vector<ScreenedMember>& members, int seed) {
+  const auto wrong_by = [&](const std::vector<ForecastMember>& members, int seed) {
     return wrong_times(recorded, members, wrong, static_cast<std::uint64_t>(seed));
   };
-  row("two instruments", [&](int seed) {
-    return search(recorded, wrong_by(recorded.screened, seed), constants, seed);
-  });
-  row("the engine and what is predicted", [&](int seed) {
+  row("the engine by what is predicted", [&](int seed) {
     return search(recorded, wrong_by(recorded.predicted, seed), constants, seed);
+  });
+  row("the engine by runs of our own step", [&](int seed) {
+    return search(recorded, wrong_by(recorded.measured, seed), constants, seed);
   });
   row("the engine alone", [&](int seed) { return search(recorded, {}, constants, seed); });
   row("our own step alone", [&](int seed) {
     const auto believed =
-        throughputs_of(believed_in_engine(wrong_by(recorded.screened, seed), {}, constants));
+        throughputs_of(believed_in_engine(wrong_by(recorded.measured, seed), {}, constants));
     return Outcome{best_by(recorded, believed), 0, 0, 0};
   });
   std::printf(

@@ -11,7 +11,7 @@
 
 #include "dstune/base/error.hpp"
 #include "dstune/core/user_python.hpp"
-#include "dstune/engine/interpreter.hpp"
+#include "dstune/instrument/engine/interpreter.hpp"
 #include "options.hpp"
 
 namespace dstune {

@@ -19,8 +19,6 @@ constexpr auto plan_statuses = numbered({"planned", "infeasible", "pruned"});
 constexpr auto statuses = numbered({"ok", "raced_out", "out_of_memory", "timed_out", "failed"});
 constexpr auto metrics = numbered({"throughput", "throughput_per_gpu", "latency", "flops"});
 constexpr auto repeat_kinds = numbered({"spread", "final"});
-constexpr auto workload_kinds =
-    numbered({"transformer", "synthetic", "replay", "plugin", "deepspeed"});
 
 }  // namespace
 
@@ -62,10 +60,6 @@ const EnumTexts& texts_of(Metric) {
 }
 const EnumTexts& texts_of(RepeatKind) {
   static constexpr EnumTexts texts{repeat_kinds};
-  return texts;
-}
-const EnumTexts& texts_of(WorkloadKind) {
-  static constexpr EnumTexts texts{workload_kinds};
   return texts;
 }
 

@@ -144,8 +144,7 @@ Standing standing_of(const Scoreboard& board, std::size_t index) {
           board.ranked_value(index),
           board.reported_value(index),
           verified_value(row, board.metric()),
-          board.calibration() ? board.measured_value(index, board.metric())
-                              : screened_value(row, board.metric()),
+          board.calibration() ? board.measured_value(index, board.metric()) : std::nullopt,
           board.target_time(index),
           joules_of(row)};
 }

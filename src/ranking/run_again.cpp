@@ -111,15 +111,10 @@ std::optional<RunAgain> RunAgainPolicy::during_search(double time_left_s) {
 }
 
 std::optional<RunAgain> RunAgainPolicy::after_search(double time_left_s) {
-  if (!board_.best() || options_.goes_on) return std::nullopt;
+  if (!board_.best()) return std::nullopt;
   if (options_.is_complete) {
     if (!board_.verdict()) board_.judge();
     board_.end_finals();
-    return std::nullopt;
-  }
-  if (options_.is_screening) {
-    if (!board_.verdict()) board_.judge();
-    if (!board_.finals().is_done) board_.give_up_finals("DeepSpeed's engine decides");
     return std::nullopt;
   }
   if (auto rerun = next_rerun(time_left_s)) return rerun;

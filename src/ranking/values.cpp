@@ -70,10 +70,6 @@ std::optional<MetricValue> verified_value(const Row& row, Metric metric) {
   return metric_value(verified, metric, row.planned.experiment);
 }
 
-std::optional<MetricValue> screened_value(const Row& row, Metric metric) {
-  return row.screened ? metric_value(*row.screened, metric, row.planned.experiment) : std::nullopt;
-}
-
 double median(std::vector<double> values) {
   std::ranges::sort(values);
   const std::size_t middle = values.size() / 2;

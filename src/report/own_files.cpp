@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "dstune/base/error.hpp"
+#include "dstune/base/hash.hpp"
 #include "dstune/report/journal.hpp"
 #include "entries.hpp"
 #include "lock_holder.hpp"

@@ -203,9 +203,10 @@ void ResultsFolder::write_experiment(const Experiment& experiment) {
 void ResultsFolder::write_metrics(const Record& record, Metric metric,
                                   const std::optional<TargetTime>& target,
                                   const std::optional<MetricValue>& target_value) {
-  const std::string_view name = is_beside_ ? file_name::verified : file_name::metrics;
-  write_unsynced(record.experiment.name, name,
-                 json_text(metrics_json(record, metric, target, target_value, instrument_)) + "\n");
+  const std::string text =
+      json_text(metrics_json(record, metric, target, target_value, instrument_)) + "\n";
+  write_unsynced(record.experiment.name, file_name::metrics, text);
+  if (is_verification_) write_unsynced(record.experiment.name, file_name::verified, text);
 }
 
 void ResultsFolder::write_traceback(const std::string& name, const std::string& traceback) {

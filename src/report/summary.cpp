@@ -270,18 +270,11 @@ std::string summary_text(const Answer& answer) {
   const auto num_experiments =
       std::count_if(answer.standings.begin(), answer.standings.end(),
                     [](const Standing& one) { return one.row->record.has_value(); });
-  const auto num_screened =
-      std::count_if(answer.standings.begin(), answer.standings.end(),
-                    [](const Standing& one) { return one.row->screened.has_value(); });
-  const std::string screened =
-      num_screened == 0 ? ""
-                        : fmt::format(" in DeepSpeed's engine, after {} with dstune-mpi's own step",
-                                      num_screened);
   return spaces_table(answer) + "\n" + verification_text(answer) + winner_text(answer) +
          counts_text(answer) + warnings_text(answer) + reasons_text(answer) + front_text(answer) +
          prediction_text(answer) +
-         fmt::format("\nTuning completed in {}. Total number of experiments: {}{}.\n",
-                     elapsed_text(answer.elapsed_s), num_experiments, screened);
+         fmt::format("\nTuning completed in {}. Total number of experiments: {}.\n",
+                     elapsed_text(answer.elapsed_s), num_experiments);
 }
 
 }  // namespace dstune

@@ -136,6 +136,7 @@ PlannedSpace plan_experiments(const JobSpec& job, const WorkspaceSizes& workspac
   json::Problems problems;
   PlannedSpace space;
   space.is_unplanned = !is_planned(job);
+  space.only_runs_tell = space.is_unplanned || options.forecasts.only_runs_tell;
   space.device_memory_bytes = options.device_memory_bytes;
   std::vector<Experiment> experiments;
   std::set<std::string> names;

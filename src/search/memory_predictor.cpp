@@ -84,8 +84,7 @@ void MemoryPredictor::fill(const TrainingConfig& config, int group_size, Predict
 void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
                         MemoryPredictor& predictor, PlannedExperiment& planned) {
   if (!is_planned(job)) return;  // nobody here knows what it does
-  const bool is_transformer = job.workload.kind == WorkloadKind::transformer;
-  const bool is_engine = job.workload.kind == WorkloadKind::deepspeed;
+  const Forecasts& forecasts = options.forecasts;
   const auto infeasible = [&](const std::string& reason) {
     planned.status = PlanStatus::infeasible;
     planned.reason += (planned.reason.empty() ? "" : "; ") + reason;
@@ -96,7 +95,7 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
   std::string violation = partition_violation(config, group_size);
   if (violation.empty()) violation = model_violation(job.model, config, group_size);
   if (!violation.empty()) {
-    if (is_transformer) infeasible(violation);
+    if (forecasts.judges_here) infeasible(violation);
     return;
   }
   try {
@@ -110,7 +109,7 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
     predicted.target_memory_bytes =
         std::max<std::int64_t>(1, predicted.target_memory_bytes + options.target_offset_bytes);
   }
-  if (!is_transformer && !is_engine) return;
+  if (!forecasts.judges_here && !forecasts.judges_target) return;
   const auto check = [&](std::int64_t needed, std::int64_t available, std::string_view where,
                          const Bytes& parts) {
     if (needed <= available) return;
@@ -125,7 +124,7 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
   };
   Bytes on_device = predicted.categories;
   for (const auto& [name, bytes] : predicted.host_categories) on_device[name] -= bytes;
-  if (is_transformer) {
+  if (forecasts.judges_here) {
     check(predicted.peak_memory_bytes - predicted.host_memory_bytes, options.device_memory_bytes,
           "on the device", on_device);
     check(predicted.host_memory_bytes, options.host_memory_bytes, "on the host",

@@ -135,6 +135,7 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
   PlannedSpace planned;
   planned.total = space.size();
   planned.is_unplanned = !is_planned(job);
+  planned.only_runs_tell = planned.is_unplanned || options.forecasts.only_runs_tell;
   planned.device_memory_bytes = options.device_memory_bytes;
   const bool is_large = planned.total > options.max_members;
   Selection selection =

@@ -19,11 +19,6 @@ StageOfShape stage_of(const PlannedMember& member) {
   return {experiment.shape, experiment.config.zero_stage};
 }
 
-/// True where only runs say what fits: a recorded table is one that nobody has planned, either.
-bool only_runs_tell(const JobSpec& job, const PlannedSpace& planned) {
-  return planned.is_unplanned || job.workload.kind == WorkloadKind::replay;
-}
-
 /// Of the sizes of the baseline's configuration that are planned the largest that is at most
 /// `size`; where none is, the smallest.
 std::size_t member_with_size(const PlannedSpace& planned, std::int64_t size) {
@@ -78,7 +73,7 @@ bool is_of_today(const JobSpec& job, const Experiment& experiment, bool is_searc
 }
 
 void settle_smaller_sizes(const JobSpec& job, PlannedSpace& planned) {
-  if (only_runs_tell(job, planned)) return;
+  if (planned.only_runs_tell) return;
   std::map<StageOfShape, bool> fits;
   for (const PlannedMember& member : planned.members)
     if (member.planned.status != PlanStatus::pruned)
@@ -141,7 +136,7 @@ bool needs_smaller_sizes(const JobSpec& job, const PlannedSpace& space) {
   if (!lowest || *lowest <= job.tuning.min_train_micro_batch_size_per_gpu ||
       job.has_smaller_sizes || space.is_cut_short)
     return false;
-  if (only_runs_tell(job, space)) return true;
+  if (space.only_runs_tell) return true;
   std::map<StageOfShape, std::pair<bool, bool>> found;  // something fits; something does not
   for (const PlannedMember& member : space.members) {
     auto& [fits, does_not] = found[stage_of(member)];

@@ -199,6 +199,10 @@ std::unique_ptr<Tuner> make_plain_tuner(const std::string& type, const PlannedSp
   return make_flat_tuner(type, space, options);
 }
 
+bool tuner_races(const TuningOptions& options) {
+  return options.tuner_type == "race";
+}
+
 std::unique_ptr<Tuner> make_tuner(const std::string& type, const PlannedSpace& space,
                                   const TuningOptions& options) {
   if (!space.baseline) return make_searching_tuner(type, space, options);

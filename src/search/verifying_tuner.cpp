@@ -62,35 +62,16 @@ std::vector<std::size_t> choose_anchors(const PlannedSpace& space) {
 
 /// From run to run the same configuration differs by so much (standard deviation, relative).
 constexpr double between_runs = 0.04;
-/// What was known of errors before counts as so many runs.
-constexpr double prior_runs = 4;
-/// No figure of our own step is better than this.
-constexpr double least_error = 0.005;
 
-class TwoStepTuner : public VerifyingTuner {
+class VerifyingTuner : public Tuner {
  public:
-  TwoStepTuner(const PlannedSpace& space, const TuningOptions& options, Beliefs beliefs)
+  VerifyingTuner(const PlannedSpace& space, const TuningOptions& options, BeliefsOf beliefs)
       : space_(space), options_(options), beliefs_(std::move(beliefs)) {
     take_beliefs();
     if (space_.baseline) waiting_.push_back(*space_.baseline);
     for (const std::size_t anchor : choose_anchors(space_)) waiting_.push_back(anchor);
     if (options_.num_trials)
       waiting_.resize(std::min(waiting_.size(), static_cast<std::size_t>(*options_.num_trials)));
-  }
-
-  void pause_after_first() override { pauses_ = true; }
-  void go_on() override {
-    pauses_ = false;
-    take_beliefs();
-    if (have_first_ended()) begin_race();
-  }
-
-  [[nodiscard]] double error() const override {
-    double squares = prior_runs * std::pow(beliefs_.error, 2);
-    // The first run says what all have in common.
-    for (std::size_t run = 1; run < errors_.size(); ++run) squares += std::pow(errors_[run], 2);
-    const double count = errors_.empty() ? 0 : static_cast<double>(errors_.size() - 1);
-    return std::sqrt(squares / (prior_runs + count));
   }
 
   std::optional<std::size_t> next() override {
@@ -113,7 +94,7 @@ class TwoStepTuner : public VerifyingTuner {
     note_error(index, observation);
     begun_.observed.emplace_back(index, observation);
     take_beliefs();
-    if (have_first_ended() && !pauses_) begin_race();
+    if (have_first_ended()) begin_race();
   }
 
   void revise(std::size_t index, const Observation& observation) override {
@@ -149,7 +130,7 @@ class TwoStepTuner : public VerifyingTuner {
   void take_beliefs() {
     std::vector<std::size_t> ran;
     for (const auto& [index, observation] : begun_.observed) ran.push_back(index);
-    believed_ = beliefs_.of_members(ran);
+    believed_ = beliefs_(ran);
     for (std::size_t index = 0; index < believed_.size(); ++index)
       space_.members[index].planned.predicted = believed_[index].prediction;
   }
@@ -161,8 +142,7 @@ class TwoStepTuner : public VerifyingTuner {
     if (!believed || !observation.value || !(observation.value->value > 0)) return;
     const auto measured = throughput_of(observation.value->value, planned.experiment);
     if (!measured) return;
-    errors_.push_back(std::log(*measured / *believed));
-    begun_.errors.push_back(errors_.back() /
+    begun_.errors.push_back(std::log(*measured / *believed) /
                             std::hypot(believed_[index].deviation, error_of_believed_time));
   }
 
@@ -184,47 +164,33 @@ class TwoStepTuner : public VerifyingTuner {
 
   PlannedSpace space_;  ///< with what is believed as predictions
   TuningOptions options_;
-  Beliefs beliefs_;
+  BeliefsOf beliefs_;
   std::vector<std::size_t> waiting_;
   std::set<std::size_t> running_;
   std::vector<MemberBelief> believed_;
   Begun begun_;
-  std::vector<double> errors_;  ///< relative, of what was believed of each
   std::vector<std::pair<std::size_t, Observation>> later_;
   std::size_t num_begun_ = 0;
-  bool pauses_ = false;
   std::unique_ptr<Tuner> race_;
 };
 
 }  // namespace
 
-OwnErrors own_errors(double seen_error, double run_error) {
-  const double squares = std::pow(seen_error, 2) - std::pow(run_error, 2);
-  return {run_error, std::sqrt(std::max(squares, std::pow(least_error, 2)))};
-}
-
-double step_by_both(double measured_s, double predicted_s, const OwnErrors& errors) {
-  const double of_run = std::pow(std::max(errors.of_run, least_error), -2);
-  const double of_prediction = std::pow(std::max(errors.of_prediction, least_error), -2);
-  return std::exp((of_run * std::log(measured_s) + of_prediction * std::log(predicted_s)) /
-                  (of_run + of_prediction));
-}
-
-std::vector<MemberBelief> believed_in_engine(const std::vector<ScreenedMember>& members,
+std::vector<MemberBelief> believed_in_engine(const std::vector<ForecastMember>& members,
                                              const std::vector<EngineRun>& runs,
                                              const std::optional<TargetConstants>& constants) {
-  const auto point_of = [](const ScreenedMember& member, double target_s) {
+  const auto point_of = [](const ForecastMember& member, double target_s) {
     return CalibrationPoint{*member.step_s, target_s, member.precision, member.overheads};
   };
   std::vector<CalibrationPoint> points, known;
   for (const auto& [place, step_s] : runs)
     if (members[place].step_s && step_s > 0) points.push_back(point_of(members[place], step_s));
-  for (const ScreenedMember& member : members)
+  for (const ForecastMember& member : members)
     if (member.step_s) known.push_back(point_of(member, 0));
   std::vector<BelievedTime> times = believed_times(known, points, constants);
   std::vector<MemberBelief> beliefs;
   auto next = times.begin();
-  for (const ScreenedMember& member : members) {
+  for (const ForecastMember& member : members) {
     MemberBelief& belief = beliefs.emplace_back();
     if (!member.step_s) continue;
     belief.prediction.throughput = member.batch / next->target_s;
@@ -235,17 +201,9 @@ std::vector<MemberBelief> believed_in_engine(const std::vector<ScreenedMember>& 
   return beliefs;
 }
 
-Beliefs beliefs_about(const std::optional<TargetConstants>& constants,
-                      decltype(Beliefs::of_members) of_members) {
-  Beliefs beliefs{.of_members = std::move(of_members)};
-  if (constants && constants->error > 0) beliefs.error = constants->error;
-  return beliefs;
-}
-
-std::unique_ptr<VerifyingTuner> make_verifying_tuner(const PlannedSpace& space,
-                                                     const TuningOptions& options,
-                                                     Beliefs beliefs) {
-  return std::make_unique<TwoStepTuner>(space, options, std::move(beliefs));
+std::unique_ptr<Tuner> make_verifying_tuner(const PlannedSpace& space, const TuningOptions& options,
+                                            BeliefsOf beliefs) {
+  return std::make_unique<VerifyingTuner>(space, options, std::move(beliefs));
 }
 
 }  // namespace dstune

@@ -323,7 +323,7 @@ std::vector<std::string> find_warnings(const JobSpec& job, const std::vector<Pro
     }
   }
   // Somebody else's code may act on every key.
-  if (job.workload.takes_any_key()) {
+  if (job.takes_any_key()) {
     add_unknown_keys(job, products, warnings);
     return warnings;
   }

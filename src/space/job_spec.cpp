@@ -81,7 +81,7 @@ void decide_shapes(const json::Node* resources, int default_ranks, SectionTarget
 std::optional<ModelSpec> read_model_file(const std::string& path, SectionTarget& target) {
   json::Problems& problems = *target.problems;
   JobSpec& job = *target.job;
-  const bool is_engine = job.workload.kind == WorkloadKind::deepspeed;
+  const bool is_engine = !job.has_own_step() && job.is_by_engine();
   try {
     if (WorkloadSpec* const engine = job.engine())
       engine->model_config = read_file(path, max_input_bytes);
@@ -90,7 +90,7 @@ std::optional<ModelSpec> read_model_file(const std::string& path, SectionTarget&
     return import_huggingface(config);
   } catch (const InputError& error) {
     // Python reads it, whatever is planned here.
-    if (is_engine && !job.workload.model_config.empty()) {
+    if (is_engine && !job.engine()->model_config.empty()) {
       job.warnings.push_back(fmt::format("nothing is predicted: {}", error.what()));
     } else {
       add_all(error, problems);
@@ -158,10 +158,10 @@ void decide_model(const Overrides& overrides, const json::Node& root, const json
   if (const auto model = find_model(overrides.model, target)) {
     job.model = *model;
     job.is_model_known = true;
-  } else if (!is_named && job.workload.kind == WorkloadKind::transformer) {
+  } else if (!is_named && job.has_own_step()) {
     problems.add((section != nullptr ? *section : root)
                      .problem("no model is given: use --model FILE|NAME, or dstune.model"));
-  } else if (!is_named || job.workload.kind == WorkloadKind::deepspeed) {
+  } else if (!is_named || job.is_by_engine()) {
     // No step of ours is run; predictions need some model.
     job.model = preset("gpt2");
   }
@@ -293,11 +293,19 @@ void decide_measuring(const json::Node& root, SectionTarget& target) {
   if (job.measuring->options.is_null()) job.measuring->options = json::Value::object();
 }
 
+/// An engine that only measures what its work costs comes before our own step.
+void decide_instruments(JobSpec& job) {
+  job.instruments = {job.workload};
+  if (job.verify) job.instruments.push_back(*job.verify);
+  if (job.measuring) job.instruments.insert(job.instruments.begin(), *job.measuring);
+}
+
 /// What DeepSpeed's engine is to train.
 void check_engine(SectionTarget& target) {
   const WorkloadSpec* const engine = target.job->engine();
-  if (engine == nullptr || target.job->measuring) return;
-  const char* const name = target.job->verify ? "verify" : "workload";
+  if (engine == nullptr || !target.job->is_by_engine()) return;
+  const bool is_beside = target.job->has_own_step();
+  const char* const name = is_beside ? "verify" : "workload";
   const bool has_script =
       engine->options.contains("script") || target.job->training_command.has_value();
   if (engine->options.contains("function") && !has_script) {
@@ -308,20 +316,32 @@ void check_engine(SectionTarget& target) {
         *target.job,
         fmt::format("{} has nothing to train: add its script, or training_command, or name the "
                     "file of a Hugging Face config.json as model for random tokens",
-                    target.job->verify ? "verify" : "the workload deepspeed")));
+                    is_beside ? "verify" : "the workload deepspeed")));
   }
 }
 
 }  // namespace
 
 const WorkloadSpec* JobSpec::engine() const {
-  if (workload.kind == WorkloadKind::deepspeed) return &workload;
-  if (verify) return &*verify;
-  return measuring ? &*measuring : nullptr;
+  const auto found = std::ranges::find(instruments, WorkloadKind::deepspeed, &WorkloadSpec::kind);
+  return found == instruments.end() ? nullptr : &*found;
 }
 
 WorkloadSpec* JobSpec::engine() {
   return const_cast<WorkloadSpec*>(std::as_const(*this).engine());
+}
+
+bool JobSpec::is_by_engine() const {
+  return instruments.back().kind == WorkloadKind::deepspeed;
+}
+
+bool JobSpec::has_own_step() const {
+  return std::ranges::find(instruments, WorkloadKind::transformer, &WorkloadSpec::kind) !=
+         instruments.end();
+}
+
+bool JobSpec::takes_any_key() const {
+  return std::ranges::all_of(instruments, &WorkloadSpec::takes_any_key);
 }
 
 int Machine::num_ranks() const {
@@ -358,9 +378,9 @@ std::string Machine::refusal(const GroupShape& shape) const {
 
 Problem engine_problem(const JobSpec& job, const std::string& message) {
   if (!job.verify_option.empty()) return {job.verify_option, "", 0, message};
-  const std::string pointer = job.verify      ? "/dstune/verify"
-                              : job.measuring ? "/dstune/target"
-                                              : "/dstune/workload";
+  const std::string pointer = !job.has_own_step()  ? "/dstune/workload"
+                              : job.is_by_engine() ? "/dstune/verify"
+                                                   : "/dstune/target";
   return {job.document->file(), pointer, job.document->line(pointer), message};
 }
 
@@ -388,23 +408,25 @@ std::optional<std::int64_t> lowest_micro_batch(const JobSpec& job) {
 
 std::vector<Violation> violations_for(const JobSpec& job, const Settings& settings) {
   std::vector<Violation> violations = violations_of(settings);
-  if (job.workload.takes_any_key()) std::erase_if(violations, std::mem_fn(&Violation::is_unbuilt));
+  if (job.takes_any_key()) std::erase_if(violations, std::mem_fn(&Violation::is_unbuilt));
   return violations;
 }
 
 std::vector<Problem> problems_for(const JobSpec& job, const json::Problems& found) {
   std::vector<Problem> problems = found.all();
-  if (job.workload.takes_any_key()) std::erase_if(problems, std::mem_fn(&Problem::is_unknown_key));
+  if (job.takes_any_key()) std::erase_if(problems, std::mem_fn(&Problem::is_unknown_key));
   return problems;
 }
 
 bool is_planned(const JobSpec& job) {
-  return job.workload.kind != WorkloadKind::plugin &&
-         (job.workload.kind != WorkloadKind::deepspeed || job.is_model_known);
+  return std::ranges::none_of(job.instruments, [&](const WorkloadSpec& one) {
+    return one.kind == WorkloadKind::plugin ||
+           (one.kind == WorkloadKind::deepspeed && !job.is_model_known);
+  });
 }
 
 std::string target_refusal(const JobSpec& job, const TrainingConfig& config) {
-  if (job.workload.takes_any_key()) return "";
+  if (job.takes_any_key()) return "";
   if (job.target.framework == TargetFramework::self || config.zero_stage < 3 ||
       config.recompute != Recompute::selective)
     return "";
@@ -441,6 +463,7 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   if (section) read_dstune(*section, target);
   decide_verify(overrides, target);
   decide_measuring(root, target);
+  decide_instruments(job);
   const auto resources = section ? given(*section, "resources") : std::nullopt;
   decide_shapes(resources ? &*resources : nullptr, default_ranks, target);
   decide_model(overrides, root, section ? &*section : nullptr, target);

@@ -27,7 +27,7 @@ Knobs knobs_of(const JobSpec& job, const Settings& settings) {
   const auto violations = violations_for(job, settings);
   if (!violations.empty())
     knobs.refusal = violations.front().pointer + ": " + violations.front().message;
-  if (job.workload.takes_any_key()) {
+  if (job.takes_any_key()) {
     knobs.ranks_per_micro_batch = sequence_ranks(settings);
     knobs.config.ranks_per_batch = knobs.ranks_per_micro_batch * tensor_ranks(settings);
   }
@@ -181,7 +181,7 @@ class SearchSpace::Visit {
   [[nodiscard]] Fingerprint fingerprint_of(const Part& part, const Digits& digits,
                                            const Member& member) const {
     const Fingerprint known = fingerprint(effective_config(member.config), member.shape);
-    if (!job_->workload.takes_any_key()) return known;
+    if (!job_->takes_any_key()) return known;
     std::string text = fmt::format("{} {}", known.high, known.low);
     for (std::size_t index = 0; index < digits.size(); ++index) {
       const Dimension& dimension = part.product.dimensions[index];

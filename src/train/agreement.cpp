@@ -1,4 +1,4 @@
-#include "agreement.hpp"
+#include "dstune/train/agreement.hpp"
 
 #include <algorithm>
 #include <functional>

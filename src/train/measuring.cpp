@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "agreement.hpp"
+#include "dstune/train/agreement.hpp"
 #include "dstune/train/workload.hpp"
 #include "stopping.hpp"
 

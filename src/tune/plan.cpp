@@ -13,7 +13,7 @@
 #include "dstune/report/dry_run.hpp"
 #include "dstune/tune/job.hpp"
 #include "profile/prediction.hpp"
-#include "start/preparation.hpp"
+#include "start/planned_job.hpp"
 #include "start/rank_devices.hpp"
 
 namespace dstune {
@@ -21,7 +21,7 @@ namespace {
 
 /// Where every planned member was predicted: all of them on the job's ranks, or on as many as the
 /// largest group needs.
-std::optional<double> expected_duration_s(const Preparation& ready, JobPredictor& predictor) {
+std::optional<double> expected_duration_s(const PlannedJob& ready, JobPredictor& predictor) {
   double rank_seconds = 0;
   int ranks = num_ranks(ready.training_ranks);
   for (const PlannedExperiment* member : members_to_run(ready.space)) {
@@ -37,7 +37,7 @@ std::optional<double> expected_duration_s(const Preparation& ready, JobPredictor
 }
 
 /// As many as there is time for.
-void predict_times(const Preparation& ready, JobPredictor& predictor, DryRun& plan) {
+void predict_times(const PlannedJob& ready, JobPredictor& predictor, DryRun& plan) {
   std::uint64_t num_predicted = 0;
   for (PlannedExperiment& planned : plan.experiments) {
     if (planned.status != PlanStatus::planned || ready.time.is_over()) continue;
@@ -58,7 +58,7 @@ std::size_t output_width() {
 }
 
 /// Prints what would run to stdout, with times where the device can tell them.
-ExitCode show_plan(const Preparation& ready, const JobOptions& options, Device& device) {
+ExitCode show_plan(const PlannedJob& ready, const JobOptions& options, Device& device) {
   DryRun plan{.experiments = {},
               .total = ready.space.total,
               .planned = ready.space.planned,
@@ -75,8 +75,7 @@ ExitCode show_plan(const Preparation& ready, const JobOptions& options, Device& 
     return ready.time.is_over() ? std::nullopt : memory_timeline_of(ready, experiment);
   };
   const bool has_times =
-      is_predictable(ready) ||
-      (ready.job.workload.kind == WorkloadKind::deepspeed && is_planned(ready.job));
+      is_predictable(ready) || (ready.job.is_by_engine() && is_planned(ready.job));
   if (has_times && !ready.time.is_over()) {
     if (const auto predictor = measure_alone(ready, device)) {
       if (ready.target) predictor->calibrate(ready.target->time);
@@ -105,7 +104,7 @@ ExitCode plan_job(const JobOptions& options) {
     const std::vector<RankDevice> devices(static_cast<std::size_t>(topology.world_size),
                                           describe(topology, found));
     if (options.verbose) log_ranks(topology, devices);
-    const Preparation ready = prepare_plan(options, topology, devices, found.device->kernels());
+    const PlannedJob ready = plan_of_job(options, topology, devices, found.device->kernels());
     return show_plan(ready, options, *found.device);
   });
 }

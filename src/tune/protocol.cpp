@@ -100,8 +100,7 @@ void members(Archive& archive, Of<Archive, JobInput>& input) {
   archive("run", input.run);
   if (!input.run) return;
   archive("model", input.model);
-  archive("workload", input.workload);
-  archive("beside", input.beside);
+  archive("instruments", input.instruments);
   archive("measure", input.measure);
   archive("device_memory_bytes", input.device_memory_bytes);
   archive("host_memory_bytes", input.host_memory_bytes);
@@ -127,9 +126,9 @@ void members(Archive& archive, Of<Archive, Assign>& m) {
   archive("config", m.config);
   archive("ranks", m.world_ranks);
   archive("timeout", m.timeout_s);
-  archive("ds_config", m.ds_config);
-  archive("arguments", m.arguments);
-  archive("in_engine", m.in_engine);
+  archive("ds_config", m.input.ds_config);
+  archive("arguments", m.input.arguments);
+  archive("instrument", m.instrument);
   archive("risky", m.is_risky);
   archive("rest", m.drain_timeout_s);
   archive("tiny", m.tiny);

@@ -2,7 +2,6 @@
 /// Points in time, and how the threads of a rank wait: idle between messages, and beside another
 /// thread that may be stuck.
 
-#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -11,25 +10,10 @@
 
 #include <sched.h>
 
+#include "dstune/base/clock.hpp"
 #include "dstune/group/group_table.hpp"
 
 namespace dstune {
-
-using SteadyClock = std::chrono::steady_clock;
-
-inline double seconds(SteadyClock::duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
-/// Further away than any job lasts, and near enough for sums of some to stay within 64 bits of
-/// nanoseconds: 31 years.
-inline constexpr double far_away_s = 1e9;
-
-/// Of what is not a number, or further away than that: far_away_s.
-inline SteadyClock::duration to_duration(double duration_s) {
-  const double near_s = duration_s < far_away_s ? std::max(duration_s, -far_away_s) : far_away_s;
-  return std::chrono::duration_cast<SteadyClock::duration>(std::chrono::duration<double>(near_s));
-}
 
 /// Limits are of the steady clock, records of the other.
 struct Moment {

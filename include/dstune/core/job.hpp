@@ -9,33 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "dstune/base/json.hpp"
 #include "dstune/core/measurement.hpp"
 
 namespace dstune {
-
-enum class WorkloadKind { transformer, synthetic, replay, plugin, deepspeed };
-[[nodiscard]] const EnumTexts& texts_of(WorkloadKind);
-
-struct WorkloadSpec {
-  WorkloadKind kind = WorkloadKind::transformer;
-  double step_time_s = 0;  ///< synthetic: how long a step takes
-  std::string table_path;  ///< replay
-  json::Value table;       ///< replay: the table itself, name → row
-  double time_scale = 0;   ///< replay: 1 waits as long as it took, 0 not at all
-  /// plugin: its members as they are written, library among them. deepspeed: script, args,
-  /// function, python and scratch, with absolute paths; what is not there is not given.
-  json::Value options;
-  std::string library_path;  ///< plugin: absolute
-  std::string library_hash;  ///< plugin: of the file's content, which has passed the check
-  /// deepspeed: the Hugging Face config.json of the model, where one is named.
-  std::string model_config;
-
-  /// Whether somebody else's code runs the configuration: every key of it may act.
-  [[nodiscard]] bool takes_any_key() const {
-    return kind == WorkloadKind::plugin || kind == WorkloadKind::deepspeed;
-  }
-};
 
 /// The content of a plug-in's file (dstune/workload.h), which is checked before anything of it
 /// runs. Throws Error where it is no shared library for this machine, lacks a symbol, or was built

@@ -24,7 +24,7 @@ struct FinalRounds {
   int count = 6;
   double longest_s = 300;  ///< where runs are long they are fewer: no more is begun after so long
 };
-/// … by the second instrument, whose searches are short and whose runs differ more.
+/// … where forecasts of our own step make the engine's searches short; its runs differ more.
 inline constexpr FinalRounds final_rounds_beside{12, longest_finals_s};
 
 /// A run that is to be made.
@@ -51,8 +51,6 @@ class RunAgainPolicy {
     bool repeats_best = false;       ///< during the search
     bool is_alone_in_space = false;  ///< no other member was to be measured
     bool is_complete = false;        ///< an earlier job has ended the search: nothing more is run
-    bool is_screening = false;       ///< another instrument decides: there are no finals
-    bool goes_on = false;            ///< another search goes on with the scoreboard, and has them
     FinalRounds rounds{};
     /// By row: jobs that died while it was repeated.
     std::map<std::size_t, int> deaths{};

@@ -24,8 +24,6 @@ struct Row {
   std::optional<Record> record{};  ///< where it was dispatched
   /// What the same configuration did in DeepSpeed itself, where a verification job ran it.
   std::optional<Measurement> verified{};
-  /// What our own step did, where DeepSpeed's engine made the record.
-  std::optional<Measurement> screened{};
   std::vector<Repeat> repeats{};  ///< in the order in which they ended
   Overheads overheads{};          ///< of a step in the user's training
 };
@@ -64,9 +62,6 @@ struct Finals {
 [[nodiscard]] bool fails_again(const Row& row);
 /// What DeepSpeed itself made of a row; nothing where it did not run there to its end.
 [[nodiscard]] std::optional<MetricValue> verified_value(const Row& row, Metric metric);
-/// What our own step made of a row that the engine measured; nothing where it did not run to its
-/// end.
-[[nodiscard]] std::optional<MetricValue> screened_value(const Row& row, Metric metric);
 
 /// Half of an interval's width, of the logarithm; infinite where it has no end.
 [[nodiscard]] double half_width(const MetricValue& value);
@@ -120,10 +115,6 @@ class Scoreboard {
   void repeat(std::size_t row, Repeat repeat);
   /// DeepSpeed itself ran the row before; without enough memory there it becomes infeasible.
   void verify(std::size_t row, Measurement measurement);
-  /// Our own step ran the row before, and the engine makes its record.
-  void screen(std::size_t row, Measurement measurement) {
-    rows_[row].screened = std::move(measurement);
-  }
   /// What the user's own runs say: times from now on are those of the user's training, and all rows
   /// are ranked anew.
   void calibrate(const TimeCalibration& calibration);

@@ -66,13 +66,10 @@ std::uint32_t crc32(std::string_view bytes);
 /// Changes whenever a measured number would mean something else.
 inline constexpr int measuring_version = 1;
 
-/// MurmurHash3_x64_128 (Austin Appleby, public domain) of the bytes with seed 0: 32 hex digits, h1
-/// before h2. For naming things by their content; not for keeping secrets.
-std::string hash128(std::string_view bytes);
-/// A hash128() of whatever identifies a result: configuration, group shape, model, sequence length,
-/// target, workload, machine fingerprint and measuring version. A record counts only for the same
-/// key. Equal values give equal keys: the keys of objects in any order, 5e8 and 500000000, -0.0 and
-/// 0.
+/// The hash128() (base/hash.hpp) of whatever identifies a result: configuration, group shape,
+/// model, sequence length, target, workload, machine fingerprint and measuring version. A record
+/// counts only for the same key. Equal values give equal keys: the keys of objects in any order,
+/// 5e8 and 500000000, -0.0 and 0.
 std::string record_key(const json::Value& identity);
 
 /// What is written to the journal: an object with its `kind` (docs/files.md). Times are UTC.
@@ -103,8 +100,6 @@ json::Value repeated(const std::string& key, const std::string& name, const Repe
 json::Value profile(const std::string& key, const json::Value& profile);
 /// What DeepSpeed's work was measured to cost here, and the key of what was measured.
 json::Value target(const std::string& key, const json::Value& constants);
-/// A search is over that another one follows in the same job; `search_key`: its own.
-json::Value search_finished(const std::string& search_key, Time time = now());
 json::Value job_finished(int exit_code, const std::string& reason, Time time = now());
 }  // namespace event
 

@@ -48,10 +48,11 @@ class ResultsFolder {
                      const std::optional<TargetTime>& target = {},
                      const std::optional<MetricValue>& target_value = {});
   /// By what experiments are measured: `instrument` of metrics.json; "step" where nobody says.
-  /// `is_beside`: it is the second one, whose figures go to <name>/verified.json.
-  void set_instrument(std::string instrument, bool is_beside = false) {
+  /// `is_verification`: it is the user's training, whose figures stand in <name>/verified.json,
+  /// too.
+  void set_instrument(std::string instrument, bool is_verification = false) {
     instrument_ = std::move(instrument);
-    is_beside_ = is_beside;
+    is_verification_ = is_verification;
   }
   /// <name>/traceback.txt, of one that failed in Python. Not synced.
   void write_traceback(const std::string& name, const std::string& traceback);
@@ -98,7 +99,7 @@ class ResultsFolder {
   std::unique_ptr<BothFolders> own_;
   json::Value environment_;
   std::string instrument_ = "step";
-  bool is_beside_ = false;
+  bool is_verification_ = false;
   bool has_written_exit_status_ = false;
 };
 

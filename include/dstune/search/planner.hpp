@@ -24,7 +24,15 @@ struct PlannedMember {
 /// Above so many members not every one is listed.
 inline constexpr std::uint64_t max_listed_members = 100'000;
 
+/// How far a plan speaks for the runs of a space; by default for those of our own step.
+struct Forecasts {
+  bool judges_here = true;      ///< what does not fit this machine can not run here
+  bool judges_target = true;    ///< what does not fit the target's memory is not to be recommended
+  bool only_runs_tell = false;  ///< what fits: a recorded table is nothing that was planned
+};
+
 struct PlannerOptions {
+  Forecasts forecasts{};
   std::int64_t device_memory_bytes = 0;  ///< of one rank
   std::int64_t host_memory_bytes = 0;    ///< beside it, for one rank: for what is offloaded
   /// Free bytes of the disk that a folder is on, for all ranks of a host; none: any number is.
@@ -55,9 +63,10 @@ struct PlannedSpace {
   std::optional<std::size_t> baseline;
   /// The baseline's micro-batch is the largest that has run, once any has.
   bool baseline_grows = false;
-  /// Nobody here knows what members need before they run (is_planned() of the job) …
+  /// Nobody here knows what members need before they run (is_planned() of the job)
   bool is_unplanned = false;
-  /// … but what there is, of one rank; 0: nobody says.
+  bool only_runs_tell = false;  ///< … or only runs say what fits
+  /// What there is, of one rank; 0: nobody says.
   std::int64_t device_memory_bytes = 0;
 };
 

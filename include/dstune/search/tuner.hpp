@@ -61,6 +61,10 @@ class Tuner {
   [[nodiscard]] virtual std::vector<std::string> notes() const { return {}; }
 };
 
+/// Whether the tuner races: challengers are stopped where they have lost, and a search that has
+/// ended is complete for later jobs, too.
+[[nodiscard]] bool tuner_races(const TuningOptions& options);
+
 /// Whichever it is: the space's baseline comes first, and counts as a trial.
 ///
 /// gridsearch and random: every planned member in the plan's order, which plan_space() has drawn

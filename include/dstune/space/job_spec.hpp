@@ -17,6 +17,7 @@
 #include "dstune/core/settings.hpp"
 #include "dstune/model/model_spec.hpp"
 #include "dstune/space/deepspeed_installation.hpp"
+#include "dstune/space/workload_spec.hpp"
 
 namespace dstune {
 
@@ -106,9 +107,18 @@ struct JobSpec {
   /// What the document leaves open and is taken for granted, likewise.
   std::vector<std::string> assumptions;
 
-  /// What DeepSpeed's engine runs, be it the workload or beside it; null: there is no engine.
+  /// In their order: the last one decides, the others help to forecast it. Never empty.
+  std::vector<WorkloadSpec> instruments{{}};
+
+  /// DeepSpeed's engine among the instruments; null: there is none.
   [[nodiscard]] const WorkloadSpec* engine() const;
   [[nodiscard]] WorkloadSpec* engine();
+  /// Whether DeepSpeed's engine decides.
+  [[nodiscard]] bool is_by_engine() const;
+  /// Whether our own step is among the instruments.
+  [[nodiscard]] bool has_own_step() const;
+  /// Whether somebody else's code alone runs configurations: every key of them may act.
+  [[nodiscard]] bool takes_any_key() const;
   /// Whether tiny engines measure the costs of the target's time (docs/trust.md). Once it is read.
   [[nodiscard]] bool measures_target() const { return target.measure.value_or(false); }
 

@@ -1,7 +1,7 @@
 #pragma once
 /// What an experiment runs, built once, then stepped on a group until its step time is known
-/// (design 6). A failure on one rank becomes a status that its group agrees on wherever that rank
-/// could fail while its peers wait, so everything that may fail belongs into build().
+/// (docs/measuring.md). A failure on one rank becomes a status that its group agrees on wherever
+/// that rank could fail while its peers wait, so everything that may fail belongs into build().
 
 #include <cstdint>
 #include <functional>
@@ -21,7 +21,6 @@
 #include "dstune/device/nvml.hpp"
 #include "dstune/group/process_group.hpp"
 #include "dstune/model/model_spec.hpp"
-#include "dstune/workload.h"
 
 namespace dstune {
 
@@ -82,7 +81,6 @@ class Workload {
 };
 
 struct WorkloadContext {
-  const WorkloadSpec* spec;
   const ModelSpec* model;
   const TrainingConfig* config;
   const std::string* experiment_name;
@@ -99,9 +97,6 @@ struct WorkloadContext {
 double tokens_per_step(const WorkloadContext& context);
 /// What the model computes in it. Local.
 double model_flops_per_step(const WorkloadContext& context);
-
-/// Of all kinds but deepspeed, which is the layer engine's. Local.
-std::unique_ptr<Workload> make_workload(const WorkloadContext& context);
 
 /// What this rank threw inside a step that talks to peers, or when its device was lost: the cause
 /// of what they report, who are left waiting for it.
@@ -149,27 +144,5 @@ struct MeasureHooks {
 /// or without its device; peers are then ended by an abort or their deadline.
 Measurement measure(Workload& workload, ProcessGroup& group, const MeasureOptions& options,
                     const MeasureHooks& hooks);
-
-/// The functions of a workload plug-in, loaded.
-struct PluginFunctions {
-  decltype(&dstune_workload_build) build = nullptr;
-  decltype(&dstune_workload_step) step = nullptr;
-  decltype(&dstune_workload_report) report = nullptr;
-  decltype(&dstune_workload_destroy) destroy = nullptr;
-};
-
-struct PluginLoading {
-  bool on_own_thread = false;  ///< WorkloadContext::may_use_threads
-  double timeout_s = 600;      ///< for its constructors, on a thread of its own
-};
-/// The process can not be ended in the ordinary way: the loader's lock is taken.
-class ConstructorHangs : public Error {
- public:
-  using Error::Error;
-};
-/// Of a file that has passed check_plugin_library(). Loads it once a process and never unloads it.
-/// `path` has a slash in it. Throws Error where something that it needs is missing: then none of it
-/// has run; or where a constructor closes descriptors. Throws ConstructorHangs. Local.
-const PluginFunctions& load_plugin(const std::string& path, const PluginLoading& loading = {});
 
 }  // namespace dstune

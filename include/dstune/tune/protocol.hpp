@@ -21,10 +21,12 @@
 #include "dstune/core/interval.hpp"
 #include "dstune/core/job.hpp"
 #include "dstune/core/measurement.hpp"
+#include "dstune/instrument/instrument.hpp"
 #include "dstune/kernels/cuda.hpp"
 #include "dstune/model/model_spec.hpp"
 #include "dstune/predict/device_profile.hpp"
 #include "dstune/predict/profiling_plan.hpp"
+#include "dstune/space/workload_spec.hpp"
 
 namespace dstune::message {
 
@@ -38,15 +40,14 @@ struct Assign {
   std::uint64_t attempt = 0;
   std::string experiment;  ///< its name
   TrainingConfig config;
-  std::vector<int> world_ranks;          ///< ascending; the first is the leader
-  double timeout_s = 0;                  ///< after which a member gives up by itself
-  std::string ds_config{};               ///< for workloads that take any key: as JSON
-  std::vector<std::string> arguments{};  ///< deepspeed: of the user's script
-  bool in_engine = false;                ///< DeepSpeed's engine runs it
-  bool is_risky = false;                 ///< an earlier attempt lost a rank, its device, or the job
-  double drain_timeout_s = 0;            ///< that its device may take to drain after a failure
-  std::optional<Tiny> tiny{};            ///< of what measures the target's time
-  kernels::CudaChoices choices{};        ///< of all ranks in this job
+  std::vector<int> world_ranks;    ///< ascending; the first is the leader
+  double timeout_s = 0;            ///< after which a member gives up by itself
+  RunInput input{};                ///< of the instrument
+  std::uint64_t instrument = 0;    ///< that runs it, by its place among the job's
+  bool is_risky = false;           ///< an earlier attempt lost a rank, its device, or the job
+  double drain_timeout_s = 0;      ///< that its device may take to drain after a failure
+  std::optional<Tiny> tiny{};      ///< of what measures the target's time
+  kernels::CudaChoices choices{};  ///< of all ranks in this job
 };
 /// A message that says nothing but what it is.
 struct Signal {
@@ -129,8 +130,7 @@ struct JobInput {
   bool run = false;
   // Only where something runs:
   ModelSpec model;
-  WorkloadSpec workload;
-  std::optional<WorkloadSpec> beside;  ///< what the engine runs beside it
+  std::vector<WorkloadSpec> instruments;  ///< the last one decides
   MeasureOptions measure;
   std::int64_t device_memory_bytes = 0;
   std::int64_t host_memory_bytes = 0;

@@ -17,8 +17,8 @@
 #include "dstune/device/device.hpp"
 #include "dstune/device/energy.hpp"
 #include "dstune/device/nvml.hpp"
-#include "dstune/engine/engine.hpp"
 #include "dstune/group/group_table.hpp"
+#include "dstune/instrument/instrument.hpp"
 #include "dstune/model/model_spec.hpp"
 #include "dstune/tune/protocol.hpp"
 
@@ -27,8 +27,7 @@ namespace dstune {
 /// What every rank knows of the job.
 struct WorkerContext {
   const ModelSpec* model;
-  const WorkloadSpec* workload;
-  const WorkloadSpec* beside = nullptr;  ///< what the engine runs beside it; null: nothing
+  const Instruments* instruments;  ///< that have started
   MeasureOptions measure;
   std::int64_t seed = 0;
   const Topology* topology;
@@ -38,7 +37,6 @@ struct WorkerContext {
   EnergyMeter* energy = nullptr;  ///< of this rank's node; null: there is none
   /// How this rank's GPU is now; empty on processors, on all ranks or on none.
   std::function<std::optional<nvml::GpuState>()> sample_gpu{};
-  engine::Engine* engine = nullptr;  ///< null: the job has none
   int controller_rank = 0;
   /// While an experiment runs a thread of its own listens, too: a rank that is stuck in a workload
   /// or in CUDA still hears that its attempt is aborted, and leaves with the job. Needs
@@ -66,17 +64,12 @@ class Worker {
   /// `details`: lines for people beside the reason.
   void leave(const std::vector<int>& world_ranks, Status status, std::string reason, bool is_cause,
              const std::string& details = {});
-  [[nodiscard]] std::unique_ptr<Workload> make_workload(const message::Assign& assign,
-                                                        ProcessGroup& group, const Waiter& waiter);
-  [[nodiscard]] const WorkloadSpec& workload_of(const message::Assign& assign) const {
-    return assign.in_engine && context_.beside != nullptr ? *context_.beside : *context_.workload;
-  }
-  /// Before the engine runs beside our own step: what that holds is given back.
-  void make_room_for_engine(bool is_tiny);
-  /// What an experiment needs of DeepSpeed's engine beside the workload's context.
-  [[nodiscard]] engine::Assignment engine_assignment(const message::Assign& assign) const;
-  /// After a failure: Python frees what the experiment held. The group knows of the failure.
-  void clear_engine();
+  [[nodiscard]] RunContext context_of(const message::Assign& assign, ProcessGroup& group,
+                                      const Waiter& waiter) const;
+  /// Whether foreign code of some instrument does not come back.
+  [[nodiscard]] bool is_stuck() const;
+  /// After a failure: instruments free what the experiment held. The group knows of the failure.
+  void clear_instruments();
   /// Throws DeviceError where it was given up.
   void require_device() const;
   /// Takes what has arrived; true where the current attempt is to be aborted.
@@ -94,7 +87,6 @@ class Worker {
   DeviceState device_state_ = DeviceState::drained;  ///< after the last failure
   IncumbentEstimate incumbent_;                      ///< what it is raced against
   bool pretends_lost_device_ = false;
-  bool has_run_engine_ = false;
   std::atomic<bool> go_ = false;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> aborted_ = false;

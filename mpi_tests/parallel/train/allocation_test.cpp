@@ -6,7 +6,7 @@
 
 #include <dlfcn.h>
 
-#include "dstune/train/workload.hpp"
+#include "dstune/instrument/workloads.hpp"
 #include "golden.hpp"
 #include "training.hpp"
 
@@ -108,11 +108,9 @@ class AllocationTest : public test::TrainingTest {
                  std::to_string(static_cast<int>(config.overlap_comm)));
     const std::unique_ptr<ProcessGroup> group = job().join();
     CpuDevice device(256 << 20, 1);
-    const WorkloadSpec spec;
     const std::string name = "allocations";
     const Waiter waiter;
-    const auto workload =
-        make_workload({&spec, &model, &config, &name, 0, &device, group.get(), &waiter});
+    const auto workload = make_own_step({&model, &config, &name, 0, &device, group.get(), &waiter});
     workload->build();
     workload->initialize();
     for (int step = 0; step < 3; ++step) workload->step(step);

@@ -12,7 +12,7 @@
 #include "dstune/comm/communicator.hpp"
 #include "dstune/comm/nodes.hpp"
 #include "dstune/group/group_table.hpp"
-#include "dstune/train/workload.hpp"
+#include "dstune/instrument/workloads.hpp"
 #include "plugin/plugin_group.hpp"
 
 namespace dstune {
@@ -51,8 +51,8 @@ class PluginTest : public testing::TestWithParam<Transport> {
   Measurement run(const std::string& library, const json::Value& options) {
     spec_.library_path = library;
     spec_.options = options;
-    const auto workload = make_workload({&spec_, &model_, &config_, &name_, 0, &device_,
-                                         group_.get(), &waiter_, &ds_config_, true});
+    const auto workload = make_plugin_workload(
+        spec_, {&model_, &config_, &name_, 0, &device_, group_.get(), &waiter_, &ds_config_, true});
     return measure(*workload, *group_, options_, {});
   }
   Measurement run_subject(const std::string& action) {

@@ -4,8 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include "dstune/instrument/workloads.hpp"
 #include "dstune/model/parameter_table.hpp"
-#include "dstune/train/workload.hpp"
 #include "training.hpp"
 
 namespace dstune {
@@ -36,7 +36,7 @@ class TransformerTest : public test::TrainingTest {
     const std::unique_ptr<ProcessGroup> group = job().join();
     const Waiter waiter;
     const auto workload =
-        make_workload({&spec_, &model_, &config_, &name_, 0, &device, group.get(), &waiter});
+        make_own_step({&model_, &config_, &name_, 0, &device, group.get(), &waiter});
     return measure(*workload, *group, options_, hooks);
   }
   [[nodiscard]] std::int64_t arena_bytes(const Device& device) const {

@@ -91,8 +91,9 @@ class ManyExperimentsTest : public testing::Test {
   /// over the world.
   void run(const WorkloadSpec& workload, int count) {
     MpiMailbox mailbox(to_workers_, to_controller_, MpiMailbox::Side::worker);
+    const Instruments instruments = make_instruments({workload});
     Worker worker({.model = &model_,
-                   .workload = &workload,
+                   .instruments = &instruments,
                    .measure = {1, 1, 0.0},
                    .topology = &topology_,
                    .groups = &groups_,

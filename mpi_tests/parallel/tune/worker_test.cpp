@@ -89,8 +89,9 @@ class WorkerTest : public testing::Test {
   }
   /// Until it is told to end.
   void run(const WorkloadSpec& workload, Device& device, Mailbox& mailbox) {
+    const Instruments instruments = make_instruments({workload});
     Worker worker({.model = &model_,
-                   .workload = &workload,
+                   .instruments = &instruments,
                    .measure = {1, 1, 0.0},
                    .topology = &topology_,
                    .groups = &groups_,

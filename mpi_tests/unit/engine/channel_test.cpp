@@ -1,5 +1,5 @@
 // Commands and replies between the program and Python, which a thread plays.
-#include "dstune/engine/channel.hpp"
+#include "dstune/instrument/engine/channel.hpp"
 
 #include <atomic>
 #include <chrono>

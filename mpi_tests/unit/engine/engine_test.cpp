@@ -1,5 +1,5 @@
 // What DeepSpeed's engine is asked as a workload, and what becomes of its answers.
-#include "dstune/engine/engine.hpp"
+#include "dstune/instrument/engine/engine.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -38,8 +38,7 @@ class EngineTest : public testing::Test {
   }
 
   std::unique_ptr<Workload> workload() {
-    return engine.make_workload({.spec = &spec,
-                                 .model = &model,
+    return engine.make_workload({.model = &model,
                                  .config = &config,
                                  .experiment_name = &name,
                                  .seed = 7,

@@ -1,5 +1,5 @@
 // Who asks for a Python, and what it is started with.
-#include "dstune/engine/interpreter.hpp"
+#include "dstune/instrument/engine/interpreter.hpp"
 
 #include <filesystem>
 #include <fstream>

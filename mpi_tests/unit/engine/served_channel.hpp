@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "dstune/engine/channel.hpp"
+#include "dstune/instrument/engine/channel.hpp"
 
 namespace dstune::engine {
 

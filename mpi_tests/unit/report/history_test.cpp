@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "dstune/base/archive.hpp"
+#include "dstune/base/hash.hpp"
 #include "dstune/report/journal.hpp"
 #include "dstune/report/results.hpp"
 #include "samples.hpp"
@@ -103,9 +104,12 @@ TEST(HistoryTest, ASearchIsCompleteWhereItsJobEndedWithZero) {
   EXPECT_EQ(history.complete_searches, std::set<std::string>{"a"});
 }
 
-TEST(HistoryTest, ASearchIsCompleteThatEndedBeforeItsJob) {
+TEST(HistoryTest, ASearchOfAnEarlierReleaseIsCompleteThatEndedBeforeItsJob) {
   const History history = history_of({event::job_started({{"search_key", "both"}}),
-                                      event::search_finished("screening"), start("a"), start_job});
+                                      json::Value{{"kind", "search_finished"},
+                                                  {"time", "2026-11-01T00:00:00.000000Z"},
+                                                  {"search_key", "screening"}},
+                                      start("a"), start_job});
   EXPECT_EQ(history.complete_searches, std::set<std::string>{"screening"});
   EXPECT_EQ(history.deaths.at("a"), 1);
 }

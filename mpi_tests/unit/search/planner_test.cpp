@@ -160,7 +160,7 @@ TEST_F(PlannerTest, TheUsersOwnRunsMoveTheTargetsMemory) {
 TEST_F(PlannerTest, NothingIsInfeasibleWhereNothingIsTrained) {
   const auto read =
       job(R"("train_micro_batch_size_per_gpu": [1])", R"("workload": {"type": "synthetic"})");
-  const auto space = plan(read, 1);
+  const auto space = plan(read, 1, plenty_bytes, {.judges_here = false, .judges_target = false});
   EXPECT_EQ(space.planned, 4U);
   EXPECT_GT(space.members[0].planned.predicted.peak_memory_bytes, 1);
 }
@@ -212,7 +212,7 @@ TEST_F(PlannerTest, WhereNobodyPlansTheBaselineIsTheSmallestSize) {
   const auto planned = [&](const std::string& size) {
     JobSpec read =
         job(R"("zero_optimization": {"stage": 0}, "train_micro_batch_size_per_gpu": )" + size);
-    read.workload.kind = WorkloadKind::plugin;
+    read.instruments.back().kind = WorkloadKind::plugin;
     return plan(read, 1 << 20);
   };
   const auto own_size = [](const PlannedSpace& space) {

@@ -76,8 +76,10 @@ class SearchTest : public testing::Test {
   }
 
   PlannedSpace plan(const JobSpec& read, std::int64_t device_memory_bytes = plenty_bytes,
-                    std::int64_t host_memory_bytes = plenty_bytes) {
+                    std::int64_t host_memory_bytes = plenty_bytes,
+                    const Forecasts& forecasts = {}) {
     PlannerOptions options;
+    options.forecasts = forecasts;
     options.device_memory_bytes = device_memory_bytes;
     options.host_memory_bytes = host_memory_bytes;
     return plan_space(read, SearchSpace(read), workspaces_, options);

@@ -44,7 +44,7 @@ double in_own_step(const TrainingConfig& config) {
 
 class VerifyingTunerTest : public testing::Test {
  protected:
-  std::unique_ptr<VerifyingTuner> tuner(TuningOptions options = {}) {
+  std::unique_ptr<Tuner> tuner(TuningOptions options = {}) {
     const auto beliefs_of = [this](const std::vector<std::size_t>&) {
       ++asked_;
       std::vector<MemberBelief> beliefs;
@@ -56,7 +56,7 @@ class VerifyingTunerTest : public testing::Test {
       }
       return beliefs;
     };
-    return make_verifying_tuner(space_, options, {.of_members = beliefs_of});
+    return make_verifying_tuner(space_, options, beliefs_of);
   }
 
   const TrainingConfig& config(std::size_t index) const {
@@ -122,19 +122,7 @@ TEST_F(VerifyingTunerTest, BeliefsOfTheFirstAreTestedToo) {
   EXPECT_THAT(run(*tuner()).size(), testing::AllOf(testing::Ge(8U), testing::Le(11U)));
 }
 
-TEST_F(VerifyingTunerTest, PausesAfterTheFirstWhereItIsTold) {
-  const auto whole = run(*tuner());
-  const auto one = tuner();
-  one->pause_after_first();
-  auto order = run(*one);
-  EXPECT_EQ(order.size(), 4U);
-  one->go_on();
-  EXPECT_FALSE(one->is_done());
-  for (const std::size_t index : run(*one)) order.push_back(index);
-  EXPECT_EQ(order, whole);
-}
-
-TEST_F(VerifyingTunerTest, FindsTheBestWhereTheFirstInstrumentIsBlind) {
+TEST_F(VerifyingTunerTest, FindsTheBestWhereForecastsAreBlind) {
   const auto order = run(*tuner());
   EXPECT_GE(best_of(order), 0.99 * best_of_all());
   EXPECT_LE(order.size(), 12U);
@@ -174,68 +162,15 @@ TEST_F(VerifyingTunerTest, BelievesAfterAnInterruptionWhatItWouldHaveBelieved) {
     chances.push_back(whole->chance_of_better());
   }
   const auto resumed = tuner();
-  resumed->pause_after_first();
   const std::size_t known = 7;  // two of them by the choice of race
   for (std::size_t place = 0; place < known; ++place)
     resumed->observe(order[place], measured(order[place]));
-  resumed->go_on();
   EXPECT_EQ(resumed->chance_of_better(), chances[known - 1]);
   for (std::size_t place = known; place < order.size(); ++place) {
     EXPECT_EQ(resumed->next(), order[place]);
     resumed->observe(order[place], measured(order[place]));
     EXPECT_EQ(resumed->chance_of_better(), chances[place]);
   }
-}
-
-TEST(ScreeningTest, OurOwnStepIsWorthItWhereItIsCheapOrItsTimesSayMuch) {
-  EXPECT_TRUE(
-      is_own_step_worth_it({.own_s = 1, .engine_s = 10, .own_error = 0.04, .engine_error = 0.06}));
-  EXPECT_FALSE(
-      is_own_step_worth_it({.own_s = 1, .engine_s = 2, .own_error = 0.04, .engine_error = 0.06}));
-  EXPECT_TRUE(
-      is_own_step_worth_it({.own_s = 1, .engine_s = 2, .own_error = 0.06, .engine_error = 0.04}));
-  EXPECT_FALSE(
-      is_own_step_worth_it({.own_s = 3, .engine_s = 2, .own_error = 0.06, .engine_error = 0}));
-}
-
-TEST(ScreeningTest, ANoisyStepTellsLess) {
-  const InstrumentPrices quiet{.own_s = 1, .engine_s = 5, .own_error = 0.04, .engine_error = 0.06};
-  EXPECT_TRUE(is_own_step_worth_it(quiet));
-  InstrumentPrices noisy = quiet;
-  noisy.own_run_error = 0.06;
-  EXPECT_FALSE(is_own_step_worth_it(noisy));
-  noisy.engine_run_error = 0.3;
-  EXPECT_TRUE(is_own_step_worth_it(noisy));
-}
-
-TEST(ScreeningTest, ARunAndItsPredictionCountByTheirErrors) {
-  // Of errors that were seen those of runs are a part.
-  const OwnErrors errors = own_errors(0.05, 0.03);
-  EXPECT_DOUBLE_EQ(errors.of_run, 0.03);
-  EXPECT_NEAR(errors.of_prediction, 0.04, 1e-12);
-  EXPECT_GT(own_errors(0.02, 0.03).of_prediction, 0);
-  EXPECT_NEAR(step_by_both(1.0, 4.0, {0.1, 0.1}), 2.0, 1e-12);
-  EXPECT_NEAR(step_by_both(1.0, 4.0, {0, 0.1}), 1.0, 0.01);
-  EXPECT_NEAR(step_by_both(1.0, 4.0, {0.1, 0}), 4.0, 0.04);
-}
-
-TEST_F(VerifyingTunerTest, ScreeningEndsWhereTheEngineTellsMoreForItsTime) {
-  InstrumentPrices prices{.own_s = 1, .engine_s = 10, .own_error = 0.05, .engine_error = 0.05};
-  const auto screening =
-      make_screening_tuner(make_tuner("race", space_, {}), [&] { return prices; });
-  const auto first = screening->next();
-  ASSERT_TRUE(first);
-  EXPECT_FALSE(screening->next());  // until it is known what a run costs
-  EXPECT_FALSE(screening->is_done());
-  screening->observe(*first, measured(*first));
-  const auto second = screening->next();
-  ASSERT_TRUE(second);
-  prices.engine_s = 1.5;
-  EXPECT_FALSE(screening->next());
-  EXPECT_FALSE(screening->is_done());  // one still runs
-  screening->observe(*second, measured(*second));
-  EXPECT_TRUE(screening->is_done());
-  EXPECT_EQ(screening->skipped().size() + 2, space_.members.size());
 }
 
 TEST_F(VerifyingTunerTest, GoesOnWhereTheFirstOnesFail) {

@@ -23,7 +23,7 @@ TEST_F(ReadJobTest, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(read.tuning.results_dir, "autotuning_results");
   EXPECT_EQ(read.tuning.exps_dir, "autotuning_exps");
   EXPECT_FALSE(read.tuning.num_trials || read.tuning.early_stopping);
-  EXPECT_EQ(read.workload.kind, WorkloadKind::transformer);
+  EXPECT_EQ(read.instruments.back().kind, WorkloadKind::transformer);
   EXPECT_EQ(read.sequence_length, 1024);
   EXPECT_THAT(read.shapes, ElementsAre(GroupShape{4, 1}));
   EXPECT_THAT(read.recompute, ElementsAre(Recompute::none));
@@ -39,16 +39,16 @@ TEST_F(ReadJobTest, VerifyMeasuresTheTargetUnlessItIsToldNotTo) {
   EXPECT_FALSE(
       job(R"({"dstune": {)" + command + R"(, "target": {"measure": false}}})").measures_target());
   EXPECT_FALSE(job(R"({"dstune": {)" + command + R"(, "target": "self"}})").measures_target());
-  EXPECT_FALSE(job(R"({"dstune": {)" + command + "}}").measuring) << "verify has an engine";
+  EXPECT_TRUE(job(R"({"dstune": {)" + command + "}}").is_by_engine());
 }
 
 TEST_F(ReadJobTest, ATargetThatMeasuresHasAnEngineOfItsOwn) {
   const auto read = job(R"({"dstune": {"target": {"measure": true, "python": "venv"}}})");
   EXPECT_TRUE(read.measures_target());
-  ASSERT_TRUE(read.measuring);
-  EXPECT_EQ(read.measuring->kind, WorkloadKind::deepspeed);
-  EXPECT_EQ(read.measuring->options["python"], "venv");
-  EXPECT_EQ(read.engine(), &*read.measuring);
+  ASSERT_EQ(read.instruments.size(), 2U);
+  EXPECT_EQ(read.engine(), &read.instruments.front()) << "it does not decide";
+  EXPECT_EQ(read.engine()->options["python"], "venv");
+  EXPECT_FALSE(read.is_by_engine());
 }
 
 TEST_F(ReadJobTest, MeasuringTheTargetNeedsOne) {
@@ -98,8 +98,8 @@ TEST_F(ReadJobTest, ReadsTheWholeOfBothSections) {
   EXPECT_EQ(read.tuning.measure.start_profile_step, 2);
   EXPECT_EQ(read.tuning.measure.end_profile_step, 7);
   EXPECT_EQ(read.training_command->text, "train.py $CONFIG");
-  EXPECT_EQ(read.workload.kind, WorkloadKind::synthetic);
-  EXPECT_EQ(read.workload.step_time_s, 0.5);
+  EXPECT_EQ(read.instruments.back().kind, WorkloadKind::synthetic);
+  EXPECT_EQ(read.instruments.back().step_time_s, 0.5);
   EXPECT_EQ(read.tuning.results_dir, (folder_ / "out").string());
   EXPECT_EQ(read.tuning.exps_dir, "/abs/exps");
   EXPECT_TRUE(read.tuning.overwrite);
@@ -291,7 +291,7 @@ TEST_F(ReadJobTest, HjsonFilesAreRead) {
   const auto read = read_job(write("space.hjson", text), {}, std::nullopt, 1);
   EXPECT_EQ(read.tuning.tuner_type, "random");
   EXPECT_EQ(read.tuning.num_trials, 12);
-  EXPECT_EQ(read.workload.kind, WorkloadKind::synthetic);
+  EXPECT_EQ(read.instruments.back().kind, WorkloadKind::synthetic);
   EXPECT_EQ(read.sequence_length, 32);
   try {
     read_job(write("bad.hjson", text + "\nautotuning: {}"), {}, std::nullopt, 1);
@@ -373,10 +373,10 @@ TEST_F(ReadJobTest, ReplayTablesAreRead) {
                           "c": {"status": "out_of_memory"}})");
   const auto read = job(
       R"({"dstune": {"workload": {"type": "replay", "table": "table.json", "time_scale": 1}}})");
-  EXPECT_EQ(read.workload.kind, WorkloadKind::replay);
-  EXPECT_EQ(read.workload.time_scale, 1);
-  EXPECT_EQ(read.workload.table["b"]["step_times_s"][1], 2);
-  EXPECT_EQ(read.workload.table_path, (folder_ / "table.json").string());
+  EXPECT_EQ(read.instruments.back().kind, WorkloadKind::replay);
+  EXPECT_EQ(read.instruments.back().time_scale, 1);
+  EXPECT_EQ(read.instruments.back().table["b"]["step_times_s"][1], 2);
+  EXPECT_EQ(read.instruments.back().table_path, (folder_ / "table.json").string());
 
   write("table.json",
         "{\"a\": {\"step_time_s\": -1},\n\"b\": {\"status\": \"odd\"},\n\"c\": {\"time\": 1},\n"
@@ -392,10 +392,10 @@ TEST_F(ReadJobTest, PluginsAreLookedAtAndKeepTheirOptions) {
   std::filesystem::copy_file(DSTUNE_EXAMPLE_PLUGIN, folder_ / "libmine.so");
   const auto read = job(R"({"dstune": {"workload": {"type": "plugin", "library": "./libmine.so",
                             "layers": [1, 2], "note": null}}})");
-  EXPECT_EQ(read.workload.kind, WorkloadKind::plugin);
-  EXPECT_EQ(read.workload.library_path, (folder_ / "libmine.so").string());
-  EXPECT_EQ(read.workload.options["layers"][1], 2);
-  EXPECT_TRUE(read.workload.options.contains("note"));
+  EXPECT_EQ(read.instruments.back().kind, WorkloadKind::plugin);
+  EXPECT_EQ(read.instruments.back().library_path, (folder_ / "libmine.so").string());
+  EXPECT_EQ(read.instruments.back().options["layers"][1], 2);
+  EXPECT_TRUE(read.instruments.back().options.contains("note"));
 
   write("libtext.so", "no library");
   const auto found = problems(

@@ -10,7 +10,7 @@
 #include "dstune/base/error.hpp"
 #include "dstune/base/file.hpp"
 #include "dstune/core/job.hpp"
-#include "dstune/train/workload.hpp"
+#include "dstune/instrument/workloads.hpp"
 
 namespace dstune {
 namespace {

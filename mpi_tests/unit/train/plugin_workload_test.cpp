@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "dstune/base/error.hpp"
-#include "dstune/train/workload.hpp"
+#include "dstune/instrument/workloads.hpp"
 #include "thread_group.hpp"
 
 namespace dstune {
@@ -39,8 +39,8 @@ struct PluginSetting {
   Measurement run() {
     Measurement result;
     const auto thrown = test::run_ranks(1, [&](ProcessGroup& group) {
-      const auto workload =
-          make_workload({&spec, &model, &config, &name, 0, &device, &group, &waiter, &ds_config});
+      const auto workload = make_plugin_workload(
+          spec, {&model, &config, &name, 0, &device, &group, &waiter, &ds_config});
       result = measure(*workload, group, options, {});
     });
     if (thrown[0]) std::rethrow_exception(thrown[0]);

@@ -46,7 +46,7 @@ struct Setting {
     Measurement leaders;
     const auto thrown = test::run_ranks(ranks, [&](ProcessGroup& group) {
       const auto workload =
-          make_workload({&spec, &model, &config, &name, 0, nullptr, &group, &waiter});
+          make_given_steps(spec, {&model, &config, &name, 0, nullptr, &group, &waiter});
       Measurement mine = measure(*workload, group, options, {});
       if (group.group_rank() == 0) leaders = std::move(mine);
     });

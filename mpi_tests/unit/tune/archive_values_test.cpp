@@ -86,18 +86,18 @@ DSTUNE_FIELDS(WorkloadSpec, kind, step_time, table_path, table, time_scale, opti
 DSTUNE_FIELDS(MeasureOptions, start, end, budget)
 /// Where nothing runs the code is all that is said.
 inline auto fields(JobInput& value) {
-  auto& [exit_code, run, model, workload, verify, measure, device_memory, host_memory, groups] =
-      value;
-  return std::tie(exit_code, model, workload, verify, measure, device_memory, host_memory, groups);
+  auto& [exit_code, run, model, instruments, measure, device_memory, host_memory, groups] = value;
+  return std::tie(exit_code, model, instruments, measure, device_memory, host_memory, groups);
 }
+DSTUNE_FIELDS(RunInput, ds_config, arguments)
 DSTUNE_FIELDS(JobStart, exit_code, choices)
 DSTUNE_FIELDS(RankDevice, description, threads, memory, host, backend, gpu, context, library, free)
 DSTUNE_FIELDS(IncumbentEstimate, step, standard_error, spread, degrees_of_freedom)
 
 namespace message {
 DSTUNE_FIELDS(Tiny, model, measure)
-DSTUNE_FIELDS(Assign, attempt, experiment, config, ranks, timeout, ds_config, arguments, in_engine,
-              is_risky, rest, tiny, choices)
+DSTUNE_FIELDS(Assign, attempt, experiment, config, ranks, timeout, input, instrument, is_risky,
+              rest, tiny, choices)
 DSTUNE_FIELDS(Incumbent, attempt, incumbent)
 DSTUNE_FIELDS(Go, attempt)
 DSTUNE_FIELDS(Stop, attempt)

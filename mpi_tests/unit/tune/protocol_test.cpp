@@ -46,8 +46,8 @@ TEST(ProtocolTest, AssignKeepsEveryField) {
   EXPECT_EQ(result.config, config);
   EXPECT_EQ(result.world_ranks, (std::vector<int>{1, 4, 6}));
   EXPECT_EQ(result.timeout_s, 12.5);
-  EXPECT_EQ(result.ds_config, "{\"a\": 1}");
-  EXPECT_EQ(result.arguments, (std::vector<std::string>{"--length", "8"}));
+  EXPECT_EQ(result.input.ds_config, "{\"a\": 1}");
+  EXPECT_EQ(result.input.arguments, (std::vector<std::string>{"--length", "8"}));
   EXPECT_TRUE(result.is_risky);
   EXPECT_EQ(result.drain_timeout_s, 7.5);
 }
@@ -123,17 +123,18 @@ TEST(JobInputTest, KeepsThePlugin) {
   JobInput input;
   input.run = true;
   input.model = preset("gpt2");
-  input.workload.kind = WorkloadKind::plugin;
-  input.workload.library_path = "/there/libmine.so";
-  input.workload.library_hash = "0123";
-  input.workload.options = {{"type", "plugin"}, {"layers", {1, 2.5}}, {"note", nullptr}};
+  input.instruments.resize(1);
+  input.instruments[0].kind = WorkloadKind::plugin;
+  input.instruments[0].library_path = "/there/libmine.so";
+  input.instruments[0].library_hash = "0123";
+  input.instruments[0].options = {{"type", "plugin"}, {"layers", {1, 2.5}}, {"note", nullptr}};
 
-  const WorkloadSpec workload = decode_job_input(encode(input)).workload;
+  const WorkloadSpec workload = decode_job_input(encode(input)).instruments.at(0);
 
   EXPECT_EQ(workload.kind, WorkloadKind::plugin);
   EXPECT_EQ(workload.library_path, "/there/libmine.so");
   EXPECT_EQ(workload.library_hash, "0123");
-  EXPECT_EQ(workload.options, input.workload.options);
+  EXPECT_EQ(workload.options, input.instruments[0].options);
 }
 
 TEST(ProtocolTest, GoneAndQuitKeepTheirWords) {

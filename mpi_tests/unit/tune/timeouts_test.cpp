@@ -1,29 +1,52 @@
 #include <gtest/gtest.h>
 
+#include "dstune/instrument/instrument.hpp"
 #include "dstune/model/model_spec.hpp"
-#include "profile/prediction.hpp"
 
 namespace dstune {
 namespace {
 
-TEST(TimeoutsTest, HasTimeForStepsAndForPinningWhatIsOffloaded) {
-  JobSpec job;
-  job.model = preset("gpt2");
-  PlannedExperiment planned;
-  const double without_s = inactivity_timeout_s(job, std::nullopt, planned, 2.0);
+class TimeoutsTest : public testing::Test {
+ protected:
+  TimeoutsTest() { job_.model = preset("gpt2"); }
+
+  [[nodiscard]] RunLimits limits(std::optional<double> step_s,
+                                 WorkloadKind kind = WorkloadKind::transformer) const {
+    WorkloadSpec spec;
+    spec.kind = kind;
+    spec.step_time_s = 100;
+    return make_instrument(spec)->limits(
+        {.job = job_, .planned = planned_, .step_s = step_s, .is_on_gpus = true});
+  }
+
+  JobSpec job_;
+  PlannedExperiment planned_;
+};
+
+TEST_F(TimeoutsTest, HasTimeForStepsAndForPinningWhatIsOffloaded) {
+  const double without_s = limits(2.0).inactivity_timeout_s;
+  const double unknown_s = limits(std::nullopt).inactivity_timeout_s;
   EXPECT_GT(without_s, 2.0 * 20);
-  planned.predicted.host_memory_bytes = std::int64_t{100} << 30;
+  planned_.predicted.host_memory_bytes = std::int64_t{100} << 30;
   // A second for half a gigabyte.
-  EXPECT_GT(inactivity_timeout_s(job, std::nullopt, planned, 2.0), without_s + 200);
-  EXPECT_GT(inactivity_timeout_s(job, std::nullopt, planned, std::nullopt),
-            inactivity_timeout_s(job, std::nullopt, PlannedExperiment{}, std::nullopt) + 200);
+  EXPECT_GT(limits(2.0).inactivity_timeout_s, without_s + 200);
+  EXPECT_GT(limits(std::nullopt).inactivity_timeout_s, unknown_s + 200);
+}
+
+TEST_F(TimeoutsTest, AStepThatIsGivenMayTakeAsLongAsItIsSaid) {
+  EXPECT_GT(limits(std::nullopt, WorkloadKind::synthetic).inactivity_timeout_s, 1000);
+}
+
+TEST_F(TimeoutsTest, ForeignCodeMayBeSilentForMinutes) {
+  for (const WorkloadKind kind : {WorkloadKind::plugin, WorkloadKind::deepspeed})
+    EXPECT_EQ(limits(std::nullopt, kind).inactivity_timeout_s, 600);
 }
 
 // Members have to answer before they count as lost themselves.
-TEST(TimeoutsTest, AGpuComesToRestAfterAStepAtMost) {
-  EXPECT_GT(drain_timeout_s(30.0), 2 * 30.0);
-  EXPECT_EQ(drain_timeout_s(0.0), min_drain_timeout_s);
-  EXPECT_GT(drain_timeout_s(std::nullopt), min_drain_timeout_s);
+TEST_F(TimeoutsTest, AGpuComesToRestAfterAStepAtMost) {
+  EXPECT_GT(limits(30.0).drain_timeout_s, 2 * 30.0);
+  EXPECT_EQ(limits(0.0).drain_timeout_s, min_drain_timeout_s);
+  EXPECT_GT(limits(std::nullopt).drain_timeout_s, min_drain_timeout_s);
 }
 
 }  // namespace

@@ -11,8 +11,8 @@
 
 #include "dstune/base/output.hpp"
 #include "dstune/base/signals.hpp"
-#include "dstune/engine/channel.hpp"
-#include "dstune/engine/interpreter.hpp"
+#include "dstune/instrument/engine/channel.hpp"
+#include "dstune/instrument/engine/interpreter.hpp"
 #include "program.hpp"
 
 namespace {

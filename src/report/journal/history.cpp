@@ -124,6 +124,7 @@ struct Target {
   }
 };
 
+/// Earlier releases wrote it where one search followed another in a job.
 struct SearchFinished {
   static constexpr std::string_view kind = "search_finished";
   Time time;
@@ -206,10 +207,6 @@ json::Value profile(const std::string& key, const json::Value& profile) {
 
 json::Value target(const std::string& key, const json::Value& constants) {
   return json::write(Target{key, constants});
-}
-
-json::Value search_finished(const std::string& search_key, Time time) {
-  return json::write(SearchFinished{time, search_key});
 }
 
 json::Value job_finished(int exit_code, const std::string& reason, Time time) {

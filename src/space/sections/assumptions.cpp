@@ -100,8 +100,7 @@ double number_of(const KnobValue& value) {
 }  // namespace
 
 bool is_of_trainer(const JobSpec& job) {
-  return job.workload.kind == WorkloadKind::transformer &&
-         job.target.framework == TargetFramework::huggingface;
+  return job.has_own_step() && job.target.framework == TargetFramework::huggingface;
 }
 
 bool has_automatic_precision(const json::Value& config) {
@@ -164,7 +163,7 @@ void check_automatic_precision(const JobSpec& job, const json::Node& config,
 }
 
 void add_assumptions(const json::Node* section, JobSpec& job) {
-  if (job.workload.kind != WorkloadKind::transformer) return;
+  if (!job.has_own_step()) return;
   const auto assume = [&](const std::string& text) {
     if (!text.empty()) job.assumptions.push_back(text);
   };

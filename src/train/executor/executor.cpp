@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "agreement.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/base/text.hpp"
+#include "dstune/train/agreement.hpp"
 #include "executor/dispatch.hpp"
 
 namespace dstune {

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "control/controller.hpp"
-#include "control/instruments.hpp"
+#include "control/job_search.hpp"
 #include "dstune/base/output.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/comm/environment.hpp"
@@ -37,8 +37,8 @@ void predict_members(PlannedSpace& space, JobPredictor& predictor, const TimeBud
 /// What the ranks of each node may have of its host, and of its disk: there, too, what is free
 /// where rank 0 is, on the fullest of the disks that members name. Not less than one of them takes:
 /// a disk that has filled up since is that member's result.
-std::vector<NodeBytes> bytes_of_nodes(const Preparation& ready) {
-  if (ready.job.workload.kind != WorkloadKind::transformer) return {};
+std::vector<NodeBytes> bytes_of_nodes(const OpenJob& ready) {
+  if (!ready.deciding().traits().runs_plan) return {};
   NodeBytes node;
   std::set<std::string> folders;
   std::int64_t most_taken = 0;
@@ -59,7 +59,7 @@ std::vector<NodeBytes> bytes_of_nodes(const Preparation& ready) {
 }
 
 /// Now that the communicators of all groups are there.
-void leave_out_what_does_not_fit(Preparation& ready,
+void leave_out_what_does_not_fit(OpenJob& ready,
                                  const std::optional<std::int64_t>& free_memory_bytes) {
   if (!free_memory_bytes) return;
   const auto has_run = [&](std::size_t index) {
@@ -74,7 +74,7 @@ void leave_out_what_does_not_fit(Preparation& ready,
     ready.journal->add(event::planned(ready.space.members[index].planned));
 }
 
-ProcessMemoryPredictor memory_predictor(const Preparation& ready,
+ProcessMemoryPredictor memory_predictor(const OpenJob& ready,
                                         const std::vector<RankDevice>& devices,
                                         const BytesBefore& bytes) {
   std::optional<NonArenaMemory> gpus;
@@ -85,7 +85,7 @@ ProcessMemoryPredictor memory_predictor(const Preparation& ready,
   return {NonArenaMemory(bytes.resident), std::move(gpus), devices.front().backend == "cuda"};
 }
 
-void print_answer(const JobOptions& options, const Preparation& ready, const SearchResult& result) {
+void print_answer(const JobOptions& options, const OpenJob& ready, const SearchResult& result) {
   if (options.json_output) {
     output() << json::ascii_text(summary_json(result.answer, static_cast<int>(result.end.code)))
              << std::endl;
@@ -96,17 +96,36 @@ void print_answer(const JobOptions& options, const Preparation& ready, const Sea
   }
 }
 
-/// Measures the machine and runs the controller.
-SearchEnd run_search(const JobOptions& options, Preparation& ready,
-                     const std::vector<RankDevice>& devices, const BytesBefore& bytes,
-                     const TimeBudget& time, SlotPool& slots, AttemptDriver& driver,
-                     const Watchdog& watchdog) {
-  const JobEnd end{time.end_at, [&] { return watchdog.num_stop_signals(); },
-                   [&] { return watchdog.who_died(); }};
-  const bool is_on_gpus = devices.back().backend == "cuda";
-  TrialLimits limits{ready.job, options.trial_timeout_s, is_on_gpus, time.abort_grace_s()};
-  ProcessMemoryPredictor memory = memory_predictor(ready, devices, bytes);
+/// What the machine can do, and how fast it is, for forecasts.
+MeasuredMachine measure(const JobOptions& options, OpenJob& ready,
+                        const std::vector<RankDevice>& devices, const BytesBefore& bytes,
+                        AttemptDriver& driver, const std::function<bool()>& is_to_be_ended,
+                        ProcessMemoryPredictor& memory) {
   MeasuredMachine machine;
+  // First, so that what engines leave in the processes is in what is measured of these.
+  measure_target(ready, driver, is_to_be_ended);
+  if (is_predictable(ready)) {
+    machine = measure_machine(ready, driver, is_to_be_ended, options.profile_path,
+                              memory.devices_have_own_memory ? min_drain_timeout_s : 0);
+    memory.start_again(machine.bytes_after);
+    leave_out_what_does_not_fit(ready,
+                                free_gpu_memory(devices, bytes.gpu, machine.bytes_after.gpu));
+  }
+  if (!machine.predictor && ready.job.has_own_step())
+    machine.predictor = std::make_unique<JobPredictor>(ready, std::nullopt);
+  if (!machine.predictor) return machine;
+  if (ready.target) machine.predictor->calibrate(ready.target->time);
+  predict_members(ready.space, *machine.predictor, ready.time);
+  return machine;
+}
+
+/// Measures the machine and runs the controller.
+SearchEnd run_search(const JobOptions& options, OpenJob& ready,
+                     const std::vector<RankDevice>& devices, const BytesBefore& bytes,
+                     SlotPool& slots, AttemptDriver& driver, const Watchdog& watchdog) {
+  const JobEnd end{ready.time.end_at, [&] { return watchdog.num_stop_signals(); },
+                   [&] { return watchdog.who_died(); }};
+  ProcessMemoryPredictor memory = memory_predictor(ready, devices, bytes);
   bool is_end_written = false;
   const auto is_to_be_ended = [&] {
     const std::string reason = end.reason(driver.now());
@@ -116,50 +135,26 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
                                        reason + "; the same command resumes");
     return !reason.empty();
   };
-  // First, so that what engines leave in the processes is in what is measured of these.
-  measure_target(ready, driver, is_to_be_ended);
-  if (is_predictable(ready)) {
-    machine = measure_machine(ready, driver, is_to_be_ended, options.profile_path,
-                              is_on_gpus ? min_drain_timeout_s : 0);
-    memory.start_again(machine.bytes_after);
-    leave_out_what_does_not_fit(ready,
-                                free_gpu_memory(devices, bytes.gpu, machine.bytes_after.gpu));
-  }
-  if (!machine.predictor && ready.job.workload.kind == WorkloadKind::transformer)
-    machine.predictor = std::make_unique<JobPredictor>(ready, std::nullopt);
-  if (machine.predictor) {
-    if (ready.target) machine.predictor->calibrate(ready.target->time);
-    limits.predictor = machine.predictor.get();
-    predict_members(ready.space, *machine.predictor, time);
-  }
-  Scoreboard board =
-      known_scoreboard(ready.space, ready.keys, ready.history,
-                       {.metric = ready.job.tuning.metric,
-                        .user_runs = ready.user_runs,
-                        .memory_offset_bytes = ready.memory_offset_bytes,
-                        .baseline_row = ready.space.baseline,
-                        .todays_batch = todays_batch(ready),
-                        .target = ready.target,
-                        .num_ranks = num_ranks(ready.training_ranks),
-                        .label = label_of(ready.job.workload),
-                        .are_steps_alike = ready.job.workload.kind == WorkloadKind::transformer});
-  const SearchParts parts{.options = options,
-                          .ready = ready,
-                          .end = end,
-                          .limits = limits,
-                          .predictor = machine.predictor.get(),
-                          .memory = memory,
-                          .slots = slots,
-                          .driver = driver};
-  auto tuner = make_tuner(ready.job.tuning.tuner_type, ready.space, ready.job.tuning);
-  std::optional<Scoreboard> verified;
-  if (ready.job.verify) verified.emplace(verified_scoreboard(ready));
-  const SearchResult result = verified ? search_with_both(parts, std::move(tuner), board, *verified)
-                                       : run_instrument(parts,
-                                                        {.workload = ready.job.workload,
-                                                         .keys = ready.keys,
-                                                         .is_complete = ready.is_search_complete},
-                                                        board, *tuner);
+  const MeasuredMachine machine =
+      measure(options, ready, devices, bytes, driver, is_to_be_ended, memory);
+  // Predictions are of our own step.
+  const bool runs_plan = ready.deciding().traits().runs_plan;
+  const TrialLimits limits{ready.job,
+                           ready.deciding(),
+                           options.trial_timeout_s,
+                           memory.devices_have_own_memory,
+                           ready.time.abort_grace_s(),
+                           runs_plan ? machine.predictor.get() : nullptr};
+  Scoreboard board = scoreboard_of(ready);
+  const SearchResult result = search({.options = options,
+                                      .job = ready,
+                                      .end = end,
+                                      .limits = limits,
+                                      .predictor = machine.predictor.get(),
+                                      .memory = memory,
+                                      .slots = slots,
+                                      .driver = driver},
+                                     board);
   print_answer(options, ready, result);
   return result.end;
 }
@@ -208,7 +203,7 @@ std::map<std::size_t, int> deaths_in_repeats(const std::vector<std::string>& key
   return deaths;
 }
 
-void control(const JobOptions& options, Preparation& ready, const Topology& topology,
+void control(const JobOptions& options, OpenJob& ready, const Topology& topology,
              const std::vector<RankDevice>& devices, const BytesBefore& bytes, Mailbox& mailbox,
              Watchdog& watchdog) {
   const TimeBudget& time = ready.time;
@@ -228,7 +223,7 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
   });
   SearchEnd end;
   end.code = guarded([&] {
-    end = run_search(options, ready, devices, bytes, time, slots, driver, watchdog);
+    end = run_search(options, ready, devices, bytes, slots, driver, watchdog);
     return end.code;
   });
   // Members may still be in an experiment: only the process's end gets them out.

@@ -25,10 +25,7 @@ Controller::Controller(const Search& search, JobPolicy policy, AttemptDriver& dr
       began_(policy_.began) {}
 
 ExitCode Controller::run() {
-  const auto num_before = std::ranges::count_if(
-      search_.board.rows(), [](const Row& row) { return row.record.has_value(); });
-  listeners_.progress.begin(search_.space.planned, agenda_.num_known(),
-                            static_cast<std::size_t>(num_before), began_);
+  listeners_.progress.begin(search_.space.planned, agenda_.num_known(), began_);
   agenda_.take_known();
   IdleBackoff idle;
   for (;;) {
@@ -89,9 +86,8 @@ void Controller::start(Agenda::Next next) {
   order.config = experiment.config;
   order.world_ranks = world_ranks;
   order.is_risky = run.is_risky;
-  order.in_engine = policy_.in_engine;
-  if (policy_.sends_ds_config) order.ds_config = experiment.ds_config.dump();
-  if (policy_.arguments) order.arguments = policy_.arguments(experiment);
+  order.instrument = policy_.instrument;
+  if (policy_.input) order.input = policy_.input(experiment);
   const Attempts::Number number =
       driver_.attempts().begin(std::move(order), policy_.limits(planned(run.row)), driver_.now());
   race(number, run);

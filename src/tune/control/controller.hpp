@@ -17,9 +17,10 @@
 #include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
 #include "dstune/comm/nodes.hpp"
+#include "dstune/instrument/instrument.hpp"
 #include "dstune/report/journal.hpp"
 #include "dstune/tune/job.hpp"
-#include "start/preparation.hpp"
+#include "start/open_job.hpp"
 #include "waiting.hpp"
 
 namespace dstune {
@@ -47,10 +48,9 @@ struct JobEnd {
 /// What is decided for the whole job.
 struct JobPolicy {
   SteadyClock::time_point began = SteadyClock::now();  ///< from which time is reported
-  bool sends_ds_config = false;  ///< with every assignment: the workload reads it
-  bool in_engine = false;        ///< DeepSpeed's engine runs them
-  /// Of the user's script, with an experiment's values in them; empty: there is none.
-  std::function<std::vector<std::string>(const Experiment&)> arguments{};
+  std::uint64_t instrument = 0;  ///< that runs experiments, by its place among the job's
+  /// What it is sent for an experiment; empty: nothing.
+  std::function<RunInput(const Experiment&)> input{};
   std::function<Attempts::Limits(const PlannedExperiment&)> limits{};
   JobEnd end{};
   /// How busy the host has been since the search began; empty, or nothing: nobody knows.
@@ -159,7 +159,7 @@ std::map<std::size_t, int> deaths_in_repeats(const std::vector<std::string>& key
 
 /// Everything but the worker: measures the machine, runs the controller, prints the summary. Ends
 /// with a QUIT to every rank. Rank 0 only; talks to the workers through the mailbox.
-void control(const JobOptions& options, Preparation& ready, const Topology& topology,
+void control(const JobOptions& options, OpenJob& ready, const Topology& topology,
              const std::vector<RankDevice>& devices, const BytesBefore& bytes, Mailbox& mailbox,
              Watchdog& watchdog);
 

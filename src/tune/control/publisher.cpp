@@ -149,12 +149,10 @@ void Publisher::finish(const std::set<std::size_t>& running, SteadyClock::time_p
   results_.write_summary(answer_);
 }
 
-void Progress::begin(std::size_t num_planned, std::size_t num_known, std::size_t num_before,
+void Progress::begin(std::size_t num_planned, std::size_t num_known,
                      SteadyClock::time_point began) {
   planned_ = num_planned;
-  ended_ = num_before;
   began_ = began;
-  if (num_before > 0) return;
   std::string text = fmt::format("{} experiments planned", num_planned);
   if (num_known > 0) text += fmt::format(", {} of them known from the journal", num_known);
   line(text);

@@ -102,9 +102,8 @@ class Progress {
   explicit Progress(Style style) : style_(style) {}
   ~Progress() { end(); }
 
-  /// `num_before`: those that an earlier part of the search has run. `began`: when the job did.
-  void begin(std::size_t num_planned, std::size_t num_known, std::size_t num_before,
-             SteadyClock::time_point began);
+  /// `began`: when the job did.
+  void begin(std::size_t num_planned, std::size_t num_known, SteadyClock::time_point began);
   void started(const Experiment& experiment);
   void stepped(const std::string& experiment, int steps);
   /// `expected`: what it is ranked by, where that is not what was measured.

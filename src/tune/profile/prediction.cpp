@@ -36,31 +36,18 @@ constexpr std::int64_t dry_run_bytes = std::int64_t{256} << 20;
 /// Warm-up steps beside the least number: until they are steady.
 constexpr double extra_warmup_steps = 3;
 
-/// The slowest machine that an experiment is waited for: a tenth of a slow core.
-constexpr double min_flops_per_rank = 1e9;
-constexpr double min_inactivity_timeout_s = 60;
-/// … and its host, where all ranks at once have pages zeroed and pinned.
-constexpr double min_host_bytes_per_s = 5e8;
-/// Nobody here knows how long a plug-in's steps take; --trial-timeout says it.
-constexpr double plugin_inactivity_timeout_s = 600;
 /// Predictions are off by a tenth, machines that others use by a factor.
-constexpr double inactivity_timeout_steps = 50;
 constexpr double trial_timeout_factor = 20;
 constexpr double min_trial_timeout_s = 300;
-/// Of DeepSpeed's engine.
-constexpr double engine_drain_timeout_s = 20;
-/// Where nothing is predicted, as of an experiment that is silent.
-constexpr double default_drain_timeout_s = min_inactivity_timeout_s;
-constexpr double drain_timeout_steps = 5;
 
-std::vector<const Experiment*> planned_experiments(const Preparation& ready) {
+std::vector<const Experiment*> planned_experiments(const PlannedJob& ready) {
   std::vector<const Experiment*> experiments;
   for (const PlannedExperiment* member : members_to_run(ready.space))
     if (has_plan(*member)) experiments.push_back(&member->experiment);
   return experiments;
 }
 
-double budget_s(const Preparation& ready) {
+double budget_s(const PlannedJob& ready) {
   double rank_seconds = 0;
   for (const Experiment* member : planned_experiments(ready))
     rank_seconds += member->shape.size() * ready.job.tuning.measure.trial_budget_s;
@@ -70,7 +57,7 @@ double budget_s(const Preparation& ready) {
 }
 
 /// Whether an earlier job has left nothing to run.
-bool is_all_known(const Preparation& ready) {
+bool is_all_known(const OpenJob& ready) {
   for (std::size_t index = 0; index < ready.keys.size(); ++index) {
     if (ready.space.members[index].planned.status == PlanStatus::planned &&
         !ready.history.finished.contains(ready.keys[index]))
@@ -80,7 +67,7 @@ bool is_all_known(const Preparation& ready) {
 }
 
 /// Of everything that a profile depends on.
-std::string key_of_profile(const Preparation& ready, const std::vector<ProfilingTask>& tasks) {
+std::string key_of_profile(const OpenJob& ready, const std::vector<ProfilingTask>& tasks) {
   Value orders = Value::array();
   for (ProfilingTask task : tasks) {
     task.budget_s = 0;
@@ -214,11 +201,11 @@ std::vector<std::size_t> drop_what_does_not_fit(PlannedSpace& space, std::int64_
   return dropped;
 }
 
-bool is_predictable(const Preparation& ready) {
-  return ready.job.workload.kind == WorkloadKind::transformer && ready.space.planned > 0;
+bool is_predictable(const PlannedJob& ready) {
+  return ready.job.has_own_step() && ready.space.planned > 0;
 }
 
-JobPredictor::JobPredictor(const Preparation& ready, std::optional<DeviceProfile> profile)
+JobPredictor::JobPredictor(const PlannedJob& ready, std::optional<DeviceProfile> profile)
     : measure_(ready.job.tuning.measure),
       workspaces_(*ready.kernels),
       predictor_(ready.job.model, std::move(profile), workspaces_) {}
@@ -263,7 +250,7 @@ void JobPredictor::observe(const Experiment& experiment, const Measurement& meas
     predictor_.observe(experiment, mean_interval(times_s).mean);
 }
 
-MeasuredMachine measure_machine(const Preparation& ready, AttemptDriver& driver,
+MeasuredMachine measure_machine(const OpenJob& ready, AttemptDriver& driver,
                                 const std::function<bool()>& is_to_be_ended,
                                 const std::optional<std::string>& profile_path,
                                 double drain_timeout_s) {
@@ -296,7 +283,7 @@ MeasuredMachine measure_machine(const Preparation& ready, AttemptDriver& driver,
   return result;
 }
 
-std::unique_ptr<JobPredictor> measure_alone(const Preparation& ready, Device& device) {
+std::unique_ptr<JobPredictor> measure_alone(const PlannedJob& ready, Device& device) {
   const CpuWorkspaces workspaces(device.kernels());
   std::vector<Experiment> alone;
   for (const Experiment* member : planned_experiments(ready)) {
@@ -314,7 +301,7 @@ std::unique_ptr<JobPredictor> measure_alone(const Preparation& ready, Device& de
       ready, profile_device(tasks.front(), ready.job.model, device, group, reference_seed, waiter));
 }
 
-void predict_engine_members(Preparation& ready, Device& device) {
+void predict_engine_members(PlannedJob& ready, Device& device) {
   const auto predictor = measure_alone(ready, device);
   if (!predictor) return;
   predictor->calibrate(target_constants(device.is_asynchronous()).time);
@@ -328,43 +315,14 @@ void predict_engine_members(Preparation& ready, Device& device) {
   }
 }
 
-double inactivity_timeout_s(const JobSpec& job, const std::optional<double>& trial_timeout_s,
-                            const PlannedExperiment& planned,
-                            const std::optional<double>& predicted_step_s) {
-  const Experiment& experiment = planned.experiment;
-  if (job.workload.takes_any_key()) {
-    return std::max(plugin_inactivity_timeout_s, trial_timeout_s.value_or(0));
-  }
-  if (job.workload.kind == WorkloadKind::synthetic) {
-    return min_inactivity_timeout_s + 20 * job.workload.step_time_s;
-  }
-  const double inactivity_timeout_s =
-      min_inactivity_timeout_s +
-      static_cast<double>(planned.predicted.host_memory_bytes) / min_host_bytes_per_s;
-  if (predicted_step_s) return inactivity_timeout_s + inactivity_timeout_steps * *predicted_step_s;
-  const auto tokens = static_cast<double>(global_batch(experiment.config, experiment.shape.size()) *
-                                          job.sequence_length);
-  return inactivity_timeout_s + flops_per_token(job.model, job.sequence_length) * tokens /
-                                    (min_flops_per_rank * experiment.shape.size());
-}
-
-double drain_timeout_s(const std::optional<double>& predicted_step_s) {
-  return predicted_step_s ? min_drain_timeout_s + drain_timeout_steps * *predicted_step_s
-                          : default_drain_timeout_s;
-}
-
 Attempts::Limits TrialLimits::of(const PlannedExperiment& planned) const {
   const auto predicted_step_s =
       predictor != nullptr ? predictor->step_s(planned.experiment) : std::nullopt;
-  Attempts::Limits limits{.abort_grace_s = abort_grace_s};
-  const bool is_by_engine = in_engine || job.workload.kind == WorkloadKind::deepspeed;
-  limits.inactivity_timeout_s =
-      is_by_engine ? std::max(plugin_inactivity_timeout_s, trial_timeout_s.value_or(0))
-                   : inactivity_timeout_s(job, trial_timeout_s, planned, predicted_step_s);
-  if (is_on_gpus) limits.drain_timeout_s = drain_timeout_s(predicted_step_s);
-  // Python comes back from what it computes, and can not be stopped inside of it.
-  if (is_by_engine)
-    limits.drain_timeout_s = std::max(limits.drain_timeout_s, engine_drain_timeout_s);
+  const RunLimits of_run =
+      instrument.limits({job, planned, trial_timeout_s, predicted_step_s, is_on_gpus});
+  Attempts::Limits limits{.inactivity_timeout_s = of_run.inactivity_timeout_s,
+                          .abort_grace_s = abort_grace_s,
+                          .drain_timeout_s = of_run.drain_timeout_s};
   if (trial_timeout_s) {
     limits.timeout_s = *trial_timeout_s;
     limits.overdue = "took longer than --trial-timeout " + format_duration(limits.timeout_s);

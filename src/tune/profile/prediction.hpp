@@ -15,10 +15,11 @@
 #include "dstune/core/measurement.hpp"
 #include "dstune/core/target_time.hpp"
 #include "dstune/device/device.hpp"
+#include "dstune/instrument/instrument.hpp"
 #include "dstune/predict/step_predictor.hpp"
 #include "dstune/search/planner.hpp"
 #include "dstune/train/executor.hpp"
-#include "start/preparation.hpp"
+#include "start/open_job.hpp"
 #include "start/rank_devices.hpp"
 
 namespace dstune {
@@ -99,15 +100,15 @@ std::optional<std::int64_t> free_gpu_memory(const std::vector<RankDevice>& devic
 std::vector<std::size_t> drop_what_does_not_fit(PlannedSpace& space, std::int64_t free_memory_bytes,
                                                 const std::function<bool(std::size_t)>& has_run);
 
-/// Whether the job's workload has a plan, and something of it is to be run.
-[[nodiscard]] bool is_predictable(const Preparation& ready);
+/// Whether our own step is among the instruments, and something is to be run.
+[[nodiscard]] bool is_predictable(const PlannedJob& planned);
 
 /// What the plans of a job's experiments say of their time, here and in the user's training. It
-/// does not outlive the preparation.
+/// does not outlive the job.
 class JobPredictor {
  public:
   /// Without a profile times are not known.
-  JobPredictor(const Preparation& ready, std::optional<DeviceProfile> profile);
+  JobPredictor(const PlannedJob& planned, std::optional<DeviceProfile> profile);
 
   // Nothing without a profile, and for an experiment that uses a disk where how fast that is was
   // not measured.
@@ -142,14 +143,14 @@ struct MeasuredMachine {
 /// By all groups before the first experiment, or what the journal has of an earlier job that had
 /// the same to measure; then written to `profile_path` where that is given. `drain_timeout_s`: as
 /// Attempts::Limits'. Throws IoError.
-MeasuredMachine measure_machine(const Preparation& ready, AttemptDriver& driver,
+MeasuredMachine measure_machine(const OpenJob& job, AttemptDriver& driver,
                                 const std::function<bool()>& is_to_be_ended,
                                 const std::optional<std::string>& profile_path,
                                 double drain_timeout_s);
 
 /// For a dry run: what this process alone can tell within a second, collectives estimated by the
 /// memory's speed. Null where it can tell nothing.
-std::unique_ptr<JobPredictor> measure_alone(const Preparation& ready, Device& device);
+std::unique_ptr<JobPredictor> measure_alone(const PlannedJob& planned, Device& device);
 
 /// Whether a step of it is planned. What DeepSpeed's engine runs need not be.
 [[nodiscard]] inline bool has_plan(const PlannedExperiment& planned) {
@@ -158,31 +159,16 @@ std::unique_ptr<JobPredictor> measure_alone(const Preparation& ready, Device& de
 
 /// Of members that DeepSpeed's engine will run: how fast they will be there, as far as this process
 /// alone can tell. The search begins with it.
-void predict_engine_members(Preparation& ready, Device& device);
+void predict_engine_members(PlannedJob& planned, Device& device);
 
-/// How long an experiment may be silent. Generous: it only has to tell a hang from a slow machine.
-/// Of a plug-in as long as a whole trial may take. `predicted_step_s`, where it is known, stands in
-/// for the operations of a very slow machine. Taking the host's memory, which is pinned beside a
-/// GPU, is a silence, too. Local.
-double inactivity_timeout_s(const JobSpec& job, const std::optional<double>& trial_timeout_s,
-                            const PlannedExperiment& planned,
-                            const std::optional<double>& predicted_step_s);
-
-/// How long a GPU may take, after a failure, to do what it was asked for before it counts as one
-/// that hangs. The host is two micro-steps ahead of it at most, and never a step; predictions of
-/// that may be off by as much as above. Local.
-double drain_timeout_s(const std::optional<double>& predicted_step_s);
-/// … while the machine is measured, in steps of a few layers.
-constexpr double min_drain_timeout_s = 10;
-
-/// What experiments of a job may take.
+/// What experiments of a job may take, as the instrument that runs them and predictions say.
 struct TrialLimits {
   const JobSpec& job;
+  const Instrument& instrument;
   std::optional<double> trial_timeout_s;
   bool is_on_gpus;
   double abort_grace_s;
   JobPredictor* predictor = nullptr;  ///< null: nothing is predicted
-  bool in_engine = false;             ///< DeepSpeed's engine runs them
 
   [[nodiscard]] Attempts::Limits of(const PlannedExperiment& planned) const;
 };

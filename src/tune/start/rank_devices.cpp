@@ -16,6 +16,7 @@
 #include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
+#include "dstune/comm/agreement.hpp"
 #include "dstune/comm/environment.hpp"
 #include "dstune/core/user_python.hpp"
 #include "dstune/device/device.hpp"
@@ -197,14 +198,6 @@ template void members(json::Reader&, RankDevice&);
 
 bool is_shown_variable(std::string_view name) {
   return std::ranges::find(shown_variables, name) != std::end(shown_variables);
-}
-
-std::vector<std::string> gather_texts(const Communicator& world, const std::string& mine) {
-  const auto* begin = reinterpret_cast<const std::byte*>(mine.data());
-  std::vector<std::string> texts;
-  for (const Bytes& bytes : world.all_gather({begin, mine.size()}))
-    texts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return texts;
 }
 
 Topology with_asked_threads(Topology topology, const char* omp_num_threads) {

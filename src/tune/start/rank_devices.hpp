@@ -16,9 +16,6 @@
 
 namespace dstune {
 
-/// Every rank's text, by world rank. Collective over the world.
-std::vector<std::string> gather_texts(const Communicator& world, const std::string& mine);
-
 /// The caller's threads as `omp_num_threads`, the variable's text or null, has them: its first
 /// number, as OpenMP reads it, whatever the binding. Where it is none, what the binding and the
 /// cgroup leave stays. With more threads than cores, cores are shared. Local.

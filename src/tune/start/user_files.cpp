@@ -9,7 +9,7 @@
 #include "dstune/core/launch_line.hpp"
 #include "dstune/plan/memory.hpp"
 #include "dstune/train/workload.hpp"
-#include "start/preparation.hpp"
+#include "start/planned_job.hpp"
 
 namespace dstune {
 namespace {
@@ -30,19 +30,6 @@ std::optional<std::size_t> find_member(const PlannedSpace& space, const DeepSpee
 }
 
 }  // namespace
-
-std::string first_violation(const Communicator& world, const std::function<void()>& work) {
-  std::string mine;
-  try {
-    work();
-  } catch (const std::exception& error) {
-    mine = error.what();
-  }
-  const std::vector<std::string> all = gather_texts(world, mine);
-  const auto first = std::ranges::find_if_not(all, &std::string::empty);
-  if (first == all.end() || first == all.begin()) return all.front();
-  return "rank " + std::to_string(first - all.begin()) + ": " + *first;
-}
 
 std::vector<Import> read_imports(const std::string& dir, const JobSpec& job,
                                  const PlannedSpace& space) {
@@ -81,7 +68,7 @@ std::vector<DeepSpeedRun> read_user_runs(const std::vector<std::string>& paths,
 }
 
 std::int64_t memory_offset(const std::vector<DeepSpeedRun>& runs, const JobSpec& job) {
-  const bool is_planned = job.workload.kind == WorkloadKind::transformer;
+  const bool is_planned = job.has_own_step();
   if (!is_planned || job.target.framework == TargetFramework::self) return 0;
   std::int64_t sum_bytes = 0;
   std::int64_t count = 0;
@@ -115,42 +102,7 @@ std::vector<UserRun> match_user_runs(const std::vector<DeepSpeedRun>& runs,
   return found;
 }
 
-std::string plugin_hash(const WorkloadSpec& workload) {
-  return hash128(check_plugin_library(workload.library_path));
-}
-
-LoadedPlugin load_plugin_everywhere(const Communicator& world, const WorkloadSpec& workload,
-                                    const PluginLoading& loading) {
-  if (workload.kind != WorkloadKind::plugin) return {};
-  LoadedPlugin loaded;
-  loaded.violation = first_violation(world, [&] {
-    if (plugin_hash(workload) != workload.library_hash) {
-      throw Error(workload.library_path +
-                  " is another file than on rank 0: put the same one on every host");
-    }
-  });
-  if (!loaded.violation.empty()) return loaded;
-  bool hangs = false;
-  loaded.violation = first_violation(world, [&] {
-    try {
-      load_plugin(workload.library_path, loading);
-    } catch (const ConstructorHangs&) {
-      hangs = true;
-      throw;
-    }
-  });
-  if (!loaded.violation.empty())
-    for (const std::string& word : gather_texts(world, hangs ? "hangs" : ""))
-      loaded.hangs = loaded.hangs || !word.empty();
-  return loaded;
-}
-
-Problem plugin_problem(const json::Document& document, const std::string& violation) {
-  const std::string pointer = "/dstune/workload/library";
-  return {document.file(), pointer, document.line(pointer), violation};
-}
-
-std::optional<std::int64_t> todays_batch(const Preparation& ready) {
+std::optional<std::int64_t> todays_batch(const PlannedJob& ready) {
   if (ready.job.todays_batch) return ready.job.todays_batch->samples;
   if (!ready.space.baseline) return std::nullopt;
   const PlannedMember& baseline = ready.space.members[*ready.space.baseline];

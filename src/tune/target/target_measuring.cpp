@@ -62,8 +62,8 @@ std::vector<CalibrationPoint> TargetMeasuring::run(std::span<const TinyEngine> e
 }
 
 std::optional<CalibrationPoint> TargetMeasuring::point_of(const TinyEngine& engine) {
-  const auto measured_s = step_s(engine, false);
-  const auto target_s = measured_s ? step_s(engine, true) : std::nullopt;
+  const auto measured_s = step_s(engine, options_.own_step);
+  const auto target_s = measured_s ? step_s(engine, options_.engine) : std::nullopt;
   if (!target_s) return std::nullopt;
   log::debug(fmt::format("{}: {:.4g} s here, {:.4g} s in DeepSpeed", engine.experiment.name,
                          *measured_s, *target_s));
@@ -71,14 +71,15 @@ std::optional<CalibrationPoint> TargetMeasuring::point_of(const TinyEngine& engi
                           engine.overheads};
 }
 
-std::optional<double> TargetMeasuring::step_s(const TinyEngine& engine, bool in_engine) {
+std::optional<double> TargetMeasuring::step_s(const TinyEngine& engine, std::uint64_t instrument) {
+  const bool in_engine = instrument == options_.engine;
   const Experiment& experiment = engine.experiment;
   message::Assign order{.experiment = experiment.name,
                         .config = experiment.config,
                         .world_ranks = world_ranks_,
-                        .in_engine = in_engine,
+                        .instrument = instrument,
                         .tiny = message::Tiny{engine.model, options_.measure}};
-  if (in_engine) order.ds_config = experiment.ds_config.dump();
+  if (in_engine) order.input.ds_config = experiment.ds_config.dump();
   driver_.attempts().begin(std::move(order),
                            {.timeout_s = options_.timeout_s,
                             .overdue = "took longer than " + format_duration(options_.timeout_s),
@@ -116,18 +117,24 @@ Measurement TargetMeasuring::await() {
   }
 }
 
-std::string key_of_target(const Preparation& ready) {
-  const GroupShape shape = usual_shape(ready.space);
-  return record_key({{"target_version", target_version},
-                     {"machine", ready.fingerprint},
-                     {"num_gpus", shape.num_gpus},
-                     {"num_nodes", shape.num_nodes},
-                     {"deepspeed", to_text(ready.job.deepspeed_version)},
-                     {"versions", ready.engine.versions},
-                     {"beginning_with", json::write(*ready.target)}});
+/// Of the engine among the job's instruments: it and our own step are two.
+static std::uint64_t place_of_engine(const OpenJob& job) {
+  return job.job.is_by_engine() ? 1 : 0;
 }
 
-void measure_target(Preparation& ready, AttemptDriver& driver,
+std::string key_of_target(const OpenJob& ready) {
+  const GroupShape shape = usual_shape(ready.space);
+  return record_key(
+      {{"target_version", target_version},
+       {"machine", ready.fingerprint},
+       {"num_gpus", shape.num_gpus},
+       {"num_nodes", shape.num_nodes},
+       {"deepspeed", to_text(ready.job.deepspeed_version)},
+       {"versions", (*ready.instruments)[place_of_engine(ready)]->environment().at("versions")},
+       {"beginning_with", json::write(*ready.target)}});
+}
+
+void measure_target(OpenJob& ready, AttemptDriver& driver,
                     const std::function<bool()>& is_to_be_ended) {
   if (ready.target_key.empty()) return;
   if (ready.history.target_key == ready.target_key) {
@@ -143,7 +150,9 @@ void measure_target(Preparation& ready, AttemptDriver& driver,
   const SteadyClock::time_point began = SteadyClock::now();
   TargetMeasuring measuring(
       driver, aligned_groups(ready.training_ranks, shape.num_gpus, shape.num_nodes).front(),
-      {.is_to_be_ended = is_to_be_ended});
+      {.own_step = 1 - place_of_engine(ready),
+       .engine = place_of_engine(ready),
+       .is_to_be_ended = is_to_be_ended});
   const std::vector<CalibrationPoint> points = measuring.run(engines);
   if (points.size() < min_tiny_engines) {
     log::warning(fmt::format(

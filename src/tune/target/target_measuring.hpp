@@ -10,7 +10,7 @@
 
 #include "control/attempts.hpp"
 #include "dstune/ranking/scoreboard.hpp"
-#include "start/preparation.hpp"
+#include "start/open_job.hpp"
 #include "target/tiny_engines.hpp"
 
 namespace dstune {
@@ -28,6 +28,8 @@ class TargetMeasuring {
     double abort_grace_s = 10;    ///< as Attempts::Limits'
     double drain_timeout_s = 20;  ///< likewise
     MeasureOptions measure{3, 8, 2.5};
+    std::uint64_t own_step = 0;  ///< the instruments' places among the job's
+    std::uint64_t engine = 1;
     std::function<bool()> is_to_be_ended{};  ///< a signal, the time limit; may be empty
   };
   /// The driver outlives it.
@@ -43,7 +45,7 @@ class TargetMeasuring {
  private:
   [[nodiscard]] std::optional<CalibrationPoint> point_of(const TinyEngine& engine);
   /// Seconds of a step; nothing where it failed.
-  [[nodiscard]] std::optional<double> step_s(const TinyEngine& engine, bool in_engine);
+  [[nodiscard]] std::optional<double> step_s(const TinyEngine& engine, std::uint64_t instrument);
   [[nodiscard]] Measurement await();
 
   AttemptDriver& driver_;
@@ -55,10 +57,10 @@ class TargetMeasuring {
 
 /// Puts this machine's constants in the place of those that come with the program, by what the
 /// journal has of an earlier job, or by measuring. Where too few engines ran these stay.
-void measure_target(Preparation& ready, AttemptDriver& driver,
+void measure_target(OpenJob& ready, AttemptDriver& driver,
                     const std::function<bool()>& is_to_be_ended);
 
 /// Of all that the measured constants depend on.
-std::string key_of_target(const Preparation& ready);
+std::string key_of_target(const OpenJob& ready);
 
 }  // namespace dstune

@@ -25,8 +25,8 @@ namespace {
 /// PROGRESS is for people and for the inactivity timeout: no more often than this.
 constexpr std::chrono::milliseconds progress_interval{100};
 
-/// For Python to free what a failed experiment held.
-constexpr std::chrono::seconds engine_end_timeout{60};
+/// For foreign code to free what a failed experiment held.
+constexpr std::chrono::seconds end_timeout{60};
 
 /// For a rank that is stuck; what it takes from one that measures can not be measured.
 constexpr std::chrono::milliseconds listening_interval{200};
@@ -155,11 +155,12 @@ void Worker::leave(const std::vector<int>& world_ranks, Status status, std::stri
     context_.groups->give_up_device();
     loss =
         device_state_ == DeviceState::silent ? message::Loss::device_answer : message::Loss::device;
-  } else if (context_.engine != nullptr && context_.engine->is_stuck()) {
+  } else if (is_stuck()) {
     loss = message::Loss::python;
   }
   std::vector<std::string> notes;
-  if (context_.engine != nullptr) notes = context_.engine->take_notes();
+  for (const auto& instrument : *context_.instruments)
+    for (std::string& note : instrument->take_notes()) notes.push_back(std::move(note));
   reason = printable(reason);
   if (is_cause) reason.insert(0, "rank " + std::to_string(context_.topology->world_rank) + ": ");
   send(message::Gone{attempt_, status, std::move(reason), is_cause, loss, details,
@@ -169,8 +170,7 @@ void Worker::leave(const std::vector<int>& world_ranks, Status status, std::stri
 /// Nobody takes a rank out of the job that lost its device in a profiling.
 void Worker::require_device() const {
   if (device_state_ != DeviceState::drained) throw DeviceError("has no device any more");
-  if (context_.engine != nullptr && context_.engine->is_stuck())
-    throw DeviceError("has no Python any more: it did not come back");
+  if (is_stuck()) throw DeviceError("has no Python any more: it did not come back");
 }
 
 void Worker::run_profiling(const message::Profile& order) {
@@ -219,9 +219,8 @@ void Worker::run_assignment(const message::Assign& assign) {
     const auto group =
         context_.groups->join(assign.world_ranks, assign.attempt, waiter, assign.is_risky);
     const MemoryFault memory(*context_.device, injection.fault);
-    if (assign.in_engine && context_.beside != nullptr)
-      make_room_for_engine(assign.tiny.has_value());
-    auto workload = make_workload(assign, *group, waiter);
+    Instrument& instrument = *context_.instruments->at(assign.instrument);
+    auto workload = instrument.make(context_of(assign, *group, waiter));
     workload = with_fault(std::move(workload), injection, waiter);
     SteadyClock::time_point last_progress = SteadyClock::now();
     int steps = 0;
@@ -257,12 +256,11 @@ void Worker::run_assignment(const message::Assign& assign) {
     Measurement measurement =
         measure(*workload, *group, assign.tiny ? assign.tiny->measure : context_.measure, hooks);
     std::vector<std::string> notes;
-    if (workload_of(assign).takes_any_key()) {
+    if (instrument.traits().takes_any_key) {
       // One that hangs while it frees what it holds is this experiment's, not the next one's.
       workload.reset();
-      if (assign.in_engine)
-        notes = context_.engine->end(
-            measurement.status != Status::ok && measurement.status != Status::raced_out, waiter);
+      notes = instrument.end(
+          measurement.status != Status::ok && measurement.status != Status::raced_out, waiter);
       group->host().exchange(std::array{0.0});
     }
     if (group->group_rank() == 0) {
@@ -289,70 +287,46 @@ void Worker::run_assignment(const message::Assign& assign) {
     leave(assign.world_ranks, Status::failed, error.what(), true);
   }
   listener.reset();
-  clear_engine();
+  clear_instruments();
   attempt_ = 0;
 }
 
-std::unique_ptr<Workload> Worker::make_workload(const message::Assign& assign, ProcessGroup& group,
-                                                const Waiter& waiter) {
-  const WorkloadContext context{.spec = &workload_of(assign),
-                                .model = assign.tiny ? &assign.tiny->model : context_.model,
-                                .config = &assign.config,
-                                .experiment_name = &assign.experiment,
-                                .seed = context_.seed,
-                                .device = context_.device,
-                                .group = &group,
-                                .waiter = &waiter,
-                                .ds_config = &assign.ds_config,
-                                .may_use_threads = context_.exits_when_stuck};
-  if (!assign.in_engine) return dstune::make_workload(context);
-  return context_.engine->make_workload(context, engine_assignment(assign));
+RunContext Worker::context_of(const message::Assign& assign, ProcessGroup& group,
+                              const Waiter& waiter) const {
+  RunContext context;
+  context.model = assign.tiny ? &assign.tiny->model : context_.model;
+  context.config = &assign.config;
+  context.experiment_name = &assign.experiment;
+  context.seed = context_.seed;
+  context.device = context_.device;
+  context.group = &group;
+  context.waiter = &waiter;
+  context.may_use_threads = context_.exits_when_stuck;
+  context.attempt = assign.attempt;
+  context.input = &assign.input;
+  context.world_ranks = &assign.world_ranks;
+  context.topology = context_.topology;
+  context.timeout_s = assign.timeout_s;
+  context.drain_timeout_s = assign.drain_timeout_s;
+  context.has_own_model = assign.tiny.has_value();
+  return context;
 }
 
-void Worker::make_room_for_engine(bool is_tiny) {
-  context_.device->arena().free();
-  context_.device->host_arena().free();
-  // What our own step's libraries keep is none of the engine's, nor are tiny ones' leftovers.
-  if (is_tiny) return;
-  if (!has_run_engine_) context_.engine->note_resident_bytes(process_resident_bytes());
-  has_run_engine_ = true;
+bool Worker::is_stuck() const {
+  return std::ranges::any_of(*context_.instruments,
+                             [](const auto& instrument) { return instrument->is_stuck(); });
 }
 
-engine::Assignment Worker::engine_assignment(const message::Assign& assign) const {
-  const Topology& topology = *context_.topology;
-  const auto node_of = [&](int rank) {
-    return topology.node_of_rank[static_cast<std::size_t>(rank)];
-  };
-  const int own_node = node_of(topology.world_rank);
-  engine::Assignment place{.attempt = assign.attempt,
-                           .arguments = assign.arguments,
-                           .timeout_s = assign.timeout_s,
-                           .drain_timeout_s = assign.drain_timeout_s};
-  if (assign.tiny) place.own_model = to_json(assign.tiny->model);
-  place.group_local_size = 0;
-  std::vector<int> nodes;
-  for (const int rank : assign.world_ranks) {
-    if (std::ranges::find(nodes, node_of(rank)) == nodes.end()) nodes.push_back(node_of(rank));
-    if (node_of(rank) != own_node) continue;
-    if (rank < topology.world_rank) ++place.group_local_rank;
-    ++place.group_local_size;
-  }
-  place.group_nodes = static_cast<int>(nodes.size());
-  place.group_node = static_cast<int>(std::ranges::find(nodes, own_node) - nodes.begin());
-  const int leader_node = node_of(assign.world_ranks.front());
-  place.leader_host =
-      nodes.size() == 1 ? "127.0.0.1" : topology.hosts[static_cast<std::size_t>(leader_node)];
-  return place;
-}
-
-void Worker::clear_engine() {
-  if (context_.engine == nullptr || context_.engine->is_stuck()) return;
-  try {
-    const Waiter waiter = Waiter().with_deadline(SteadyClock::now() + engine_end_timeout);
-    for (const std::string& note : context_.engine->end(true, waiter)) log::warning(note);
-  } catch (const std::exception& error) {
-    // The next attempt is told where Python is stuck; else it is as good as before.
-    log::warning(std::string("after a failure: ") + error.what());
+void Worker::clear_instruments() {
+  const Waiter waiter = Waiter().with_deadline(SteadyClock::now() + end_timeout);
+  for (const auto& instrument : *context_.instruments) {
+    if (instrument->is_stuck()) continue;
+    try {
+      for (const std::string& note : instrument->end(true, waiter)) log::warning(note);
+    } catch (const std::exception& error) {
+      // The next attempt is told where Python is stuck; else it is as good as before.
+      log::warning(std::string("after a failure: ") + error.what());
+    }
   }
 }
 

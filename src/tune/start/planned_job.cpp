@@ -1,4 +1,4 @@
-#include "start/preparation.hpp"
+#include "start/planned_job.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -12,6 +12,7 @@
 #include "dstune/base/log.hpp"
 #include "dstune/device/disk.hpp"
 #include "dstune/group/group_table.hpp"
+#include "dstune/instrument/instrument.hpp"
 #include "dstune/plan/memory.hpp"
 #include "dstune/space/search_space.hpp"
 #include "dstune/train/executor.hpp"
@@ -34,7 +35,7 @@ RanksOfNode training_ranks(const RanksOfNode& allowed, bool dedicated) {
 /// Decides which ranks train, and returns the machine that groups must fit. A dry run with a
 /// hostfile plans for the cluster of the file, which need not be this job's; one without takes
 /// groups of any size.
-std::optional<Machine> decide_ranks(Preparation& ready, const JobOptions& options,
+std::optional<Machine> decide_ranks(PlannedJob& ready, const JobOptions& options,
                                     const Topology& topology) {
   std::optional<Hostfile> file;
   if (options.hostfile) file = read_hostfile(*options.hostfile);
@@ -83,12 +84,12 @@ std::int64_t host_memory_beside(std::int64_t device_memory_bytes, const RanksOfN
 }
 
 /// Of files of experiments; names that are made here begin with their ZeRO stage.
-void refuse_own_names(const Preparation& ready) {
+void refuse_own_names(const JobSpec& job, const PlannedSpace& space) {
   json::Problems problems;
-  for (std::size_t index = 0; index < ready.space.members.size(); ++index) {
-    const std::string& name = ready.space.members[index].planned.experiment.name;
+  for (std::size_t index = 0; index < space.members.size(); ++index) {
+    const std::string& name = space.members[index].planned.experiment.name;
     if (!is_own_file_name(name)) continue;
-    const std::string& path = ready.job.experiment_files[index];
+    const std::string& path = job.experiment_files[index];
     problems.add({path, "/name", json::Document::read(path).line("/name"),
                   fmt::format("{} is the name of a file of dstune-mpi: take another", name)});
   }
@@ -122,57 +123,59 @@ std::vector<int> excluded_ranks(const JobOptions& options, const Topology& topol
   return ranks;
 }
 
-Preparation prepare_plan(const JobOptions& options, const Topology& topology,
-                         const std::vector<RankDevice>& devices, const kernels::Table& kernels) {
-  Preparation ready;
-  ready.kernels = &kernels;
-  ready.time = time_budget(options);
-  if (options.profile_path) check_output_file(*options.profile_path);
-  const std::optional<Machine> machine = decide_ranks(ready, options, topology);
-  std::size_t max_ranks_per_node = 1;
-  for (const auto& ranks : ready.training_ranks) {
-    max_ranks_per_node = std::max(max_ranks_per_node, ranks.size());
-  }
-  ready.job = read_job(options.space_path, options.overrides, machine,
-                       static_cast<int>(max_ranks_per_node));
-  // A job on GPUs is for a training on GPUs.
-  ready.job.target.on_gpu = devices.back().backend == "cuda";
-  // A launch of its own needs on CPUs what the engine needs there.
-  if (ready.job.training_command && ready.job.engine() != nullptr)
-    ready.job.training_command->trains_on_cpu = !ready.job.target.on_gpu;
-  check_training_command(ready.job);
-  complete_engine_workload(ready.job);
-  // A plan says them itself.
-  if (!options.dry_run) log::info(deepspeed_text(ready.job));
-  if (!options.dry_run)
-    for (const std::string& line : ready.job.from_command) log::info(line);
-  if (!options.dry_run)
-    for (const std::string& assumption : ready.job.assumptions) log::info("assumed: " + assumption);
-  for (const std::string& warning : ready.job.warnings) log::warning(warning);
-  if (ready.job.workload.kind == WorkloadKind::plugin) {
-    ready.job.workload.library_hash = plugin_hash(ready.job.workload);
-  }
+namespace {
 
+/// A plan says them itself.
+void say_input(const JobSpec& job, bool is_plan) {
+  if (!is_plan) {
+    log::info(deepspeed_text(job));
+    for (const std::string& line : job.from_command) log::info(line);
+    for (const std::string& assumption : job.assumptions) log::info("assumed: " + assumption);
+  }
+  for (const std::string& warning : job.warnings) log::warning(warning);
+}
+
+/// Reads the job for the ranks that train.
+JobSpec read_input(const JobOptions& options, const std::optional<Machine>& machine,
+                   const PlannedJob& ready, bool is_on_gpus) {
+  std::size_t max_ranks_per_node = 1;
+  for (const auto& ranks : ready.training_ranks)
+    max_ranks_per_node = std::max(max_ranks_per_node, ranks.size());
+  JobSpec job = read_job(options.space_path, options.overrides, machine,
+                         static_cast<int>(max_ranks_per_node));
+  // A job on GPUs is for a training on GPUs.
+  job.target.on_gpu = is_on_gpus;
+  // A launch of its own needs on CPUs what the engine needs there.
+  if (job.training_command && job.engine() != nullptr)
+    job.training_command->trains_on_cpu = !is_on_gpus;
+  check_training_command(job);
+  complete_instruments(job);
+  say_input(job, options.dry_run);
+  return job;
+}
+
+void decide_memory(PlannedJob& ready, const std::vector<RankDevice>& devices) {
   ready.device_memory_bytes =
       ready.job.device_memory_bytes
           ? *ready.job.device_memory_bytes
           : min_bytes(&RankDevice::memory_bytes, ready.training_ranks, devices);
-
   ready.host_memory_bytes = ready.job.host_memory_bytes.value_or(
       host_memory_beside(ready.device_memory_bytes, ready.training_ranks, devices));
+}
 
-  const CpuWorkspaces workspaces(kernels);
-  const std::vector<DeepSpeedRun> user_runs = read_user_runs(options.calibration_files, ready.job);
-  ready.memory_offset_bytes = memory_offset(user_runs, ready.job);
+/// The target's costs count where our own step is ranked for it, and in a plan where only the
+/// engine would tell: what that measures is the target's own time.
+std::optional<TargetConstants> target_of(const JobSpec& job, bool is_plan) {
+  const bool is_forecast = job.has_own_step() || (is_plan && is_planned(job) && job.is_by_engine());
+  if (!is_forecast || job.target.framework == TargetFramework::self) return std::nullopt;
+  return target_constants(job.target.on_gpu);
+}
+
+PlannerOptions planner_options(const PlannedJob& ready, const JobOptions& options,
+                               const std::vector<RankDevice>& devices) {
   PlannerOptions planner;
+  planner.forecasts = forecasts_of(ready.job);
   planner.target_offset_bytes = ready.memory_offset_bytes;
-  // Where the step is not ours, or nobody trains elsewhere, its own times are all there is.
-  // What DeepSpeed's engine measures is the target's own time, which a plan has to predict.
-  const bool has_target = ready.job.workload.kind == WorkloadKind::transformer ||
-                          (options.dry_run && is_planned(ready.job) &&
-                           ready.job.workload.kind == WorkloadKind::deepspeed);
-  if (has_target && ready.job.target.framework != TargetFramework::self)
-    ready.target = target_constants(ready.job.target.on_gpu);
   planner.device_memory_bytes = ready.device_memory_bytes;
   // A limit that the user states is all that there is.
   if (!ready.job.device_memory_bytes)
@@ -180,31 +183,56 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
                             min_bytes(&RankDevice::library_bytes, ready.training_ranks, devices);
   planner.host_memory_bytes = ready.host_memory_bytes;
   planner.free_disk_bytes = free_disk_bytes;
-  if (ready.time.end_at) planner.used_time = [&ready] { return ready.time.used_share(); };
+  if (ready.time.end_at) planner.used_time = [time = ready.time] { return time.used_share(); };
   if (!options.dry_run) {
     planner.listed = max_listed_members;
     planner.lists_pruned = false;
   }
-  if (ready.job.experiment_files.empty()) {
-    const SearchSpace space(ready.job);
-    if (!options.dry_run && space.size() > planner.max_members) {
-      const auto& trials = ready.job.tuning.num_trials;
-      const std::uint64_t max_tried =
-          trials ? std::min<std::uint64_t>(*trials, planner.listed) : planner.listed;
-      log::warning(fmt::format(
-          "the space has {} members: all are checked before the first runs, and at most {} of them "
-          "are tried; --dry-run counts them",
-          space.size(), max_tried));
-    }
-    ready.space = plan_space(ready.job, space, workspaces, planner);
-    if (needs_smaller_sizes(ready.job, ready.space)) {
-      ready.job.has_smaller_sizes = true;
-      ready.space = plan_space(ready.job, SearchSpace(ready.job), workspaces, planner);
-    }
-  } else {
-    ready.space = plan_experiments(ready.job, workspaces, planner);
-    refuse_own_names(ready);
+  return planner;
+}
+
+void warn_of_size(const JobSpec& job, const SearchSpace& space, const PlannerOptions& planner) {
+  if (space.size() <= planner.max_members) return;
+  const auto& trials = job.tuning.num_trials;
+  const std::uint64_t max_tried =
+      trials ? std::min<std::uint64_t>(*trials, planner.listed) : planner.listed;
+  log::warning(fmt::format(
+      "the space has {} members: all are checked before the first runs, and at most {} of them "
+      "are tried; --dry-run counts them",
+      space.size(), max_tried));
+}
+
+PlannedSpace plan_members(PlannedJob& ready, const JobOptions& options,
+                          const PlannerOptions& planner) {
+  const CpuWorkspaces workspaces(*ready.kernels);
+  if (!ready.job.experiment_files.empty()) {
+    PlannedSpace space = plan_experiments(ready.job, workspaces, planner);
+    refuse_own_names(ready.job, space);
+    return space;
   }
+  const SearchSpace members(ready.job);
+  if (!options.dry_run) warn_of_size(ready.job, members, planner);
+  PlannedSpace space = plan_space(ready.job, members, workspaces, planner);
+  if (!needs_smaller_sizes(ready.job, space)) return space;
+  ready.job.has_smaller_sizes = true;
+  return plan_space(ready.job, SearchSpace(ready.job), workspaces, planner);
+}
+
+}  // namespace
+
+PlannedJob plan_of_job(const JobOptions& options, const Topology& topology,
+                       const std::vector<RankDevice>& devices, const kernels::Table& kernels) {
+  PlannedJob ready;
+  ready.kernels = &kernels;
+  ready.time = time_budget(options);
+  if (options.profile_path) check_output_file(*options.profile_path);
+  const std::optional<Machine> machine = decide_ranks(ready, options, topology);
+  ready.job = read_input(options, machine, ready, devices.back().backend == "cuda");
+  decide_memory(ready, devices);
+  const std::vector<DeepSpeedRun> user_runs = read_user_runs(options.calibration_files, ready.job);
+  ready.memory_offset_bytes = memory_offset(user_runs, ready.job);
+  ready.target = target_of(ready.job, options.dry_run);
+  ready.space = plan_members(ready, options, planner_options(ready, options, devices));
   for (const std::string& warning : ready.space.warnings) log::warning(warning);
   // What users bring may belong to members that nobody has looked at.
   if (ready.space.is_cut_short) return ready;
@@ -213,24 +241,22 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
   return ready;
 }
 
-std::optional<MemoryTimeline> memory_timeline_of(const Preparation& ready,
+std::optional<MemoryTimeline> memory_timeline_of(const PlannedJob& ready,
                                                  const Experiment& experiment) {
   const JobSpec& job = ready.job;
   const int group_size = experiment.shape.size();
-  if (job.workload.kind != WorkloadKind::transformer ||
-      !partition_violation(experiment.config, group_size).empty() ||
+  if (!job.has_own_step() || !partition_violation(experiment.config, group_size).empty() ||
       !model_violation(job.model, experiment.config, group_size).empty())
     return std::nullopt;
   return memory_timeline(
       build_step_plan(job.model, experiment.config, group_size, 0, CpuWorkspaces(*ready.kernels)));
 }
 
-JobInput job_input(const Preparation& ready) {
+JobInput job_input(const PlannedJob& ready) {
   JobInput input;
   input.run = true;
   input.model = ready.job.model;
-  input.workload = ready.job.workload;
-  input.beside = ready.job.verify ? ready.job.verify : ready.job.measuring;
+  input.instruments = ready.job.instruments;
   input.measure = ready.job.tuning.measure;
   input.device_memory_bytes = ready.device_memory_bytes;
   input.host_memory_bytes = ready.host_memory_bytes;

@@ -1,4 +1,4 @@
-#include "dstune/engine/channel.hpp"
+#include "dstune/instrument/engine/channel.hpp"
 
 #include <array>
 #include <utility>

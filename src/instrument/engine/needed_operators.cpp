@@ -1,5 +1,7 @@
 // Operators of DeepSpeed that are not built: known before the first experiment, and said once.
 
+#include "engine/needed_operators.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -8,11 +10,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "dstune/base/clock.hpp"
 #include "dstune/base/log.hpp"
-#include "start/preparation.hpp"
-#include "waiting.hpp"
 
-namespace dstune {
+namespace dstune::engine {
 namespace {
 
 constexpr std::chrono::minutes operators_timeout{1};
@@ -33,7 +34,7 @@ bool is_adams(const std::set<std::string>& names) {
 }
 
 /// The missing operators, and every way to have them.
-std::string mend_for(const std::set<std::string>& names, const engine::Loaded& loaded) {
+std::string mend_for(const std::set<std::string>& names, const Loaded& loaded) {
   std::vector<std::string> absent;
   std::vector<std::string> commands;
   for (const std::string& name : names) {
@@ -68,12 +69,11 @@ void replace_baseline(PlannedSpace& space) {
 
 }  // namespace
 
-void prune_for_operators(Preparation& ready, engine::Engine& engine) {
-  if (ready.job.measuring) return;
+void prune_for_operators(const JobSpec& job, PlannedSpace& space, Engine& engine) {
   std::map<std::string, std::size_t> places;
   std::vector<json::Value> parts;
   std::vector<std::pair<PlannedExperiment*, std::size_t>> members;
-  for (PlannedMember& member : ready.space.members) {
+  for (PlannedMember& member : space.members) {
     if (member.planned.status != PlanStatus::planned) continue;
     json::Value part = deciding_part(member.planned.experiment.ds_config);
     const auto [place, is_new] = places.try_emplace(part.dump(), parts.size());
@@ -92,12 +92,10 @@ void prune_for_operators(Preparation& ready, engine::Engine& engine) {
   if (all.empty()) return;
   if (!is_any_left)
     throw InputError({engine_problem(
-        ready.job,
+        job,
         "every configuration needs operators of DeepSpeed that are not there, and no "
         "compiler may be started inside the job; " +
             mend_for(all, engine.loaded()))});
-  // Our own step needs none of them.
-  if (ready.job.verify) return;
   std::size_t pruned = 0;
   for (const auto& [planned, place] : members) {
     const auto& names = lacking[place];
@@ -107,11 +105,11 @@ void prune_for_operators(Preparation& ready, engine::Engine& engine) {
                       mend_for({names.begin(), names.end()}, engine.loaded());
     ++pruned;
   }
-  ready.space.planned -= std::min<std::uint64_t>(ready.space.planned, pruned);
-  ready.space.pruned += pruned;
+  space.planned -= std::min<std::uint64_t>(space.planned, pruned);
+  space.pruned += pruned;
   log::warning(fmt::format("{} configurations are left out; operators of DeepSpeed are {}", pruned,
                            mend_for(all, engine.loaded())));
-  replace_baseline(ready.space);
+  replace_baseline(space);
 }
 
-}  // namespace dstune
+}  // namespace dstune::engine

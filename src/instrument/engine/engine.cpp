@@ -1,4 +1,4 @@
-#include "dstune/engine/engine.hpp"
+#include "dstune/instrument/engine/engine.hpp"
 
 #include <algorithm>
 #include <array>
@@ -217,7 +217,7 @@ class EngineWorkload : public Workload {
   }
 
   [[nodiscard]] double flops_per_step() const override {
-    if (!context_.spec->model_config.empty()) return model_flops_per_step(context_);
+    if (assignment_.trains_model) return model_flops_per_step(context_);
     // Forward and backward of a parameter and token: Kaplan et al., 2020, section 2.1.
     return 6.0 * static_cast<double>(parameters_) * tokens_per_step(context_);
   }

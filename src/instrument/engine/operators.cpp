@@ -1,4 +1,4 @@
-#include "dstune/engine/engine.hpp"
+#include "dstune/instrument/engine/engine.hpp"
 
 namespace dstune::engine {
 namespace {

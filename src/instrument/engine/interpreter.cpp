@@ -1,4 +1,4 @@
-#include "dstune/engine/interpreter.hpp"
+#include "dstune/instrument/engine/interpreter.hpp"
 
 #include <algorithm>
 #include <filesystem>

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "agreement.hpp"
 #include "dstune/base/wait.hpp"
 #include "dstune/group/process_group.hpp"
+#include "dstune/train/agreement.hpp"
 #include "dstune/train/workload.hpp"
 #include "dstune/workload.h"
 #include "plugin/plugin_thread.hpp"
@@ -80,8 +80,5 @@ class PluginGroup {
   Agreement agreement_ = Agreement::agreed;  ///< at the last meeting: after any other there is none
   std::exception_ptr collective_error_;
 };
-
-/// A workload of the user's own, from a shared library. Throws Error where that can not be loaded.
-std::unique_ptr<Workload> make_plugin_workload(const WorkloadContext& context);
 
 }  // namespace dstune::train

@@ -13,6 +13,7 @@
 #include "dstune/base/error.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/base/wait.hpp"
+#include "dstune/instrument/workloads.hpp"
 #include "plugin/plugin_group.hpp"
 #include "plugin/plugin_thread.hpp"
 
@@ -94,10 +95,10 @@ struct Configuration {
   std::string recompute;
   dstune_configuration fields{};
 
-  explicit Configuration(const WorkloadContext& context)
+  Configuration(const WorkloadSpec& spec, const WorkloadContext& context)
       : precision(to_text(context.config->precision)),
         recompute(to_text(context.config->recompute)) {
-    json::Value own = context.spec->options;
+    json::Value own = spec.options;
     own.erase("type");
     own.erase("library");
     options = own.dump();
@@ -132,10 +133,10 @@ void check_times(const dstune_step& step) {
 /// A workload of the user's own, from a shared library.
 class PluginWorkload : public Workload {
  public:
-  explicit PluginWorkload(const WorkloadContext& context)
-      : context_(context),
-        functions_(
-            &load_plugin(context.spec->library_path, {.on_own_thread = context.may_use_threads})),
+  PluginWorkload(const WorkloadSpec& spec, const WorkloadContext& context)
+      : spec_(spec),
+        context_(context),
+        functions_(&load_plugin(spec.library_path, {.on_own_thread = context.may_use_threads})),
         group_(context.group->host(), *context.waiter, thread_for(context)) {}
   ~PluginWorkload() override {
     if (!is_built_) return;
@@ -157,7 +158,7 @@ class PluginWorkload : public Workload {
 
   /// Collective over the group. Throws RecordedStatus.
   void build() override {
-    const Configuration configuration(context_);
+    const Configuration configuration(spec_, context_);
     const bool all_well = group_.call("build", [&] {
       const dstune_status status =
           functions_->build(&configuration.fields, group_.functions(), &workload_);
@@ -239,6 +240,7 @@ class PluginWorkload : public Workload {
                                      format_bytes(usage_.device_bytes), format_bytes(limit_bytes)));
   }
 
+  const WorkloadSpec& spec_;
   WorkloadContext context_;
   const PluginFunctions* functions_;
   PluginGroup group_;
@@ -249,8 +251,13 @@ class PluginWorkload : public Workload {
 
 }  // namespace
 
-std::unique_ptr<Workload> make_plugin_workload(const WorkloadContext& context) {
-  return std::make_unique<PluginWorkload>(context);
+}  // namespace dstune::train
+
+namespace dstune {
+
+std::unique_ptr<Workload> make_plugin_workload(const WorkloadSpec& spec,
+                                               const WorkloadContext& context) {
+  return std::make_unique<train::PluginWorkload>(spec, context);
 }
 
-}  // namespace dstune::train
+}  // namespace dstune

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "dstune/base/wait.hpp"
-#include "dstune/engine/channel.hpp"
+#include "dstune/instrument/engine/channel.hpp"
+#include "dstune/space/workload_spec.hpp"
 #include "dstune/train/workload.hpp"
 
 namespace dstune::engine {
@@ -44,6 +45,7 @@ struct Assignment {
   std::string leader_host{};  ///< as the group's hosts name it
   double timeout_s = 0;
   double drain_timeout_s = 0;  ///< that Python may take to come back from what was aborted
+  bool trains_model = false;   ///< the model of the context, by random tokens
   /// The sizes of a model of ours, in place of what the workload trains; null: there is none.
   json::Value own_model{};
 };
@@ -70,7 +72,7 @@ class Engine {
   /// What the process holds by now without any experiment of the engine.
   void note_resident_bytes(std::int64_t bytes) { loaded_.resident_bytes = bytes; }
 
-  /// Of one experiment at a time; it ends with end(). The context's spec, config and group outlive
+  /// Of one experiment at a time; it ends with end(). The context's config and group outlive
   /// the workload. Local.
   std::unique_ptr<Workload> make_workload(const WorkloadContext& context, Assignment assignment);
 

@@ -1,0 +1,114 @@
+#include "dstune/instrument/instrument.hpp"
+
+#include <algorithm>
+
+#include "dstune/model/parameter_table.hpp"
+#include "dstune/search/tuner.hpp"
+#include "instruments.hpp"
+#include "limits.hpp"
+
+namespace dstune {
+namespace {
+
+/// The slowest machine that an experiment is waited for: a tenth of a slow core.
+constexpr double min_flops_per_rank = 1e9;
+/// … and its host, where all ranks at once have pages zeroed and pinned.
+constexpr double min_host_bytes_per_s = 5e8;
+/// Nobody here knows how long a plug-in's steps take; --trial-timeout says it.
+constexpr double foreign_inactivity_timeout_s = 600;
+/// Predictions are off by a tenth, machines that others use by a factor.
+constexpr double inactivity_timeout_steps = 50;
+/// Where nothing is predicted, as of an experiment that is silent.
+constexpr double default_drain_timeout_s = min_inactivity_timeout_s;
+constexpr double drain_timeout_steps = 5;
+
+/// How long a GPU may take, after a failure, to do what it was asked for before it counts as one
+/// that hangs. The host is two micro-steps ahead of it at most, and never a step; predictions of
+/// that may be off by as much as above.
+double drain_timeout_s(const std::optional<double>& step_s) {
+  return step_s ? min_drain_timeout_s + drain_timeout_steps * *step_s : default_drain_timeout_s;
+}
+
+/// Without a prediction the operations of a very slow machine. Taking the host's memory, which is
+/// pinned beside a GPU, is a silence, too.
+double inactivity_timeout_s(const RunForecast& forecast) {
+  const JobSpec& job = forecast.job;
+  const Experiment& experiment = forecast.planned.experiment;
+  const double timeout_s =
+      min_inactivity_timeout_s +
+      static_cast<double>(forecast.planned.predicted.host_memory_bytes) / min_host_bytes_per_s;
+  if (forecast.step_s) return timeout_s + inactivity_timeout_steps * *forecast.step_s;
+  const auto tokens = static_cast<double>(global_batch(experiment.config, experiment.shape.size()) *
+                                          job.sequence_length);
+  return timeout_s + flops_per_token(job.model, job.sequence_length) * tokens /
+                         (min_flops_per_rank * experiment.shape.size());
+}
+
+}  // namespace
+
+RunLimits limits_of_foreign_code(const RunForecast& forecast) {
+  return {std::max(foreign_inactivity_timeout_s, forecast.trial_timeout_s.value_or(0)),
+          forecast.is_on_gpus ? drain_timeout_s(forecast.step_s) : 0};
+}
+
+json::Value Instrument::identity(const JobSpec& /*job*/, const Experiment& /*experiment*/) const {
+  return {{"kind", static_cast<int>(spec_.kind)},
+          {"step_time_s", spec_.step_time_s},
+          {"time_scale", spec_.time_scale},
+          {"table", spec_.table}};
+}
+
+RunLimits Instrument::limits(const RunForecast& forecast) const {
+  return {inactivity_timeout_s(forecast),
+          forecast.is_on_gpus ? drain_timeout_s(forecast.step_s) : 0};
+}
+
+RunInput Instrument::input(const JobSpec& /*job*/, const Experiment& /*experiment*/) const {
+  return {};
+}
+
+Problem Instrument::problem(const JobSpec& job, const std::string& message) const {
+  const std::string pointer = "/dstune/workload";
+  return {job.document->file(), pointer, job.document->line(pointer), message};
+}
+
+std::unique_ptr<Instrument> make_instrument(const WorkloadSpec& spec) {
+  switch (spec.kind) {
+    case WorkloadKind::transformer:
+      return instrument::own_step(spec);
+    case WorkloadKind::synthetic:
+    case WorkloadKind::replay:
+      return instrument::given(spec);
+    case WorkloadKind::plugin:
+      return instrument::plugin(spec);
+    case WorkloadKind::deepspeed:
+      return instrument::engine(spec);
+  }
+  throw LogicError("a workload is of a kind that there is");
+}
+
+Instruments make_instruments(const std::vector<WorkloadSpec>& specs) {
+  Instruments instruments;
+  for (const WorkloadSpec& spec : specs) instruments.push_back(make_instrument(spec));
+  return instruments;
+}
+
+Forecasts forecasts_of(const JobSpec& job) {
+  const auto own =
+      std::ranges::find(job.instruments, WorkloadKind::transformer, &WorkloadSpec::kind);
+  return make_instrument(own == job.instruments.end() ? job.instruments.back() : *own)
+      ->forecasts(job);
+}
+
+void complete_instruments(JobSpec& job) {
+  for (WorkloadSpec& spec : job.instruments) {
+    if (spec.kind == WorkloadKind::plugin) instrument::complete_plugin(spec);
+    if (spec.kind == WorkloadKind::deepspeed) instrument::complete_engine(job, spec);
+  }
+}
+
+bool races(const JobSpec& job, const InstrumentTraits& traits) {
+  return tuner_races(job.tuning) && !(traits.takes_any_key && job.tuning.metric == Metric::flops);
+}
+
+}  // namespace dstune

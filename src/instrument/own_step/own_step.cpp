@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "dstune/base/log.hpp"
+#include "dstune/instrument/workloads.hpp"
+#include "dstune/kernels/cuda.hpp"
+#include "dstune/train/executor.hpp"
+#include "instruments.hpp"
+
+namespace dstune {
+namespace {
+
+std::string scale_exhausted(double loss_scale) {
+  return fmt::format(
+      "gradients overflow at a loss scale of {:g}, which is fp16.min_loss_scale and can not fall: "
+      "DeepSpeed ends the training here",
+      loss_scale);
+}
+
+/// The training step of a transformer, as planned.
+class TransformerWorkload : public Workload {
+ public:
+  explicit TransformerWorkload(const WorkloadContext& context) : context_(context) {}
+
+  [[nodiscard]] WorkloadTraits traits() const override {
+    return {.micro_steps = context_.config->accumulation_steps,
+            .min_warmup_steps = steps_until_alike(*context_.device),
+            .talks_to_peers = true};
+  }
+
+  void build() override {
+    executor_.reset();
+    // Fallbacks of earlier experiments are not this one's.
+    kernels::take_cuda_refusals();
+    const CpuWorkspaces workspaces(context_.device->kernels());
+    plan_ = build_step_plan(*context_.model, *context_.config, context_.group->size(),
+                            context_.group->group_rank(), workspaces);
+    executor_ = std::make_unique<Executor>(plan_, *context_.device, *context_.group, context_.seed,
+                                           Guard::none, *context_.waiter);
+    if (executor_->disk_is_buffered()) {
+      note({fmt::format("the file system of {} does not take direct transfers: what is offloaded "
+                        "there goes through the system's cache",
+                        plan_.config.disk.folder),
+            true});
+    }
+  }
+
+  void initialize() override { executor_->initialize(); }
+
+  StepSample step(std::int64_t step) override {
+    const auto began = std::chrono::steady_clock::now();
+    const StepOutcome outcome = executor_->step(step);
+    for (const std::string& refusal : kernels::take_cuda_refusals())
+      note({refusal + "; kernels without tensor cores serve"});
+    if (const std::string& why_not = executor_->why_not_recorded(); !why_not.empty())
+      note({"micro-steps are not launched as CUDA graphs: " + why_not});
+    const auto phase_s = [&](Phase phase) {
+      return outcome.phase_s[static_cast<std::size_t>(phase)];
+    };
+    return {
+        .loss = outcome.loss,
+        .step_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(),
+        .forward_s = phase_s(Phase::forward),
+        .backward_s = phase_s(Phase::backward),
+        .update_s = phase_s(Phase::update),
+        .skipped = outcome.skipped,
+        .failure = outcome.scale_exhausted ? scale_exhausted(outcome.loss_scale) : ""};
+  }
+
+  [[nodiscard]] PeakMemory peak_memory() const override {
+    const Arena::Account& account = context_.device->arena().account();
+    const Arena::Account& on_host = context_.device->host_arena().account();
+    PeakMemory peak;
+    peak.host_bytes = on_host.high_water_bytes;
+    peak.total_bytes = account.high_water_bytes + peak.host_bytes;
+    for (int category = 0; category < num_categories; ++category) {
+      peak.category_bytes[std::string(to_text(static_cast<Category>(category)))] =
+          account.categories_at_peak[static_cast<std::size_t>(category)] +
+          on_host.categories_at_peak[static_cast<std::size_t>(category)];
+    }
+    // What earlier, larger experiments left in the arenas is not this one's.
+    const auto left_over = [](const Arena& arena, const MemoryPlan& plan) {
+      return arena.capacity_bytes() - plan.arena_bytes;
+    };
+    peak.process_bytes =
+        process_resident_bytes() - left_over(context_.device->host_arena(), plan_.host_memory);
+    // Memory that a device has of its own is none of the process's.
+    if (!context_.device->is_asynchronous())
+      peak.process_bytes -= left_over(context_.device->arena(), plan_.memory);
+    if (const auto taken_bytes = context_.device->taken_bytes())
+      peak.gpu_bytes = *taken_bytes - left_over(context_.device->arena(), plan_.memory);
+    peak.graph_bytes = executor_->recording_bytes();
+    return peak;
+  }
+
+  [[nodiscard]] std::vector<Fallback> fallbacks() const override { return fallbacks_; }
+
+  [[nodiscard]] double flops_per_step() const override { return model_flops_per_step(context_); }
+
+ private:
+  /// Says it in the log, too, the first time in the process.
+  void note(const Fallback& fallback) {
+    static std::mutex mutex;
+    static std::set<std::string> said;
+    if (std::ranges::find(fallbacks_, fallback) != fallbacks_.end()) return;
+    fallbacks_.push_back(fallback);
+    const std::lock_guard lock(mutex);
+    if (said.insert(fallback.text).second)
+      log::warning(fmt::format("{}: {}", *context_.experiment_name, fallback.text));
+  }
+
+  WorkloadContext context_;
+  std::vector<Fallback> fallbacks_;
+  StepPlan plan_;
+  std::unique_ptr<Executor> executor_;
+};
+
+class OwnStep : public Instrument {
+ public:
+  using Instrument::Instrument;
+
+  [[nodiscard]] InstrumentTraits traits() const override {
+    return {.name = "step", .runs_plan = true, .alike_steps = true};
+  }
+  [[nodiscard]] Forecasts forecasts(const JobSpec& /*job*/) const override { return {}; }
+  [[nodiscard]] std::unique_ptr<Workload> make(const RunContext& context) override {
+    return make_own_step(context);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Workload> make_own_step(const WorkloadContext& context) {
+  return std::make_unique<TransformerWorkload>(context);
+}
+
+namespace instrument {
+std::unique_ptr<Instrument> own_step(const WorkloadSpec& spec) {
+  return std::make_unique<OwnStep>(spec);
+}
+}  // namespace instrument
+
+}  // namespace dstune

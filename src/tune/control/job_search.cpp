@@ -1,0 +1,165 @@
+#include "control/job_search.hpp"
+
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "dstune/device/host_load.hpp"
+#include "dstune/search/verifying.hpp"
+
+namespace dstune {
+namespace {
+
+Progress::Style progress_style(const JobOptions& options) {
+  if (options.quiet || options.no_progress) return Progress::Style::silent;
+  return isatty(STDERR_FILENO) != 0 ? Progress::Style::terminal : Progress::Style::lines;
+}
+
+std::optional<HostLoad> host_load_since(const std::optional<HostTimes>& before) {
+  const auto now = host_times();
+  const auto load = load_average();
+  if (!before || !now || !load || !(now->all_s > before->all_s)) return std::nullopt;
+  return HostLoad{(now->stolen_s - before->stolen_s) / (now->all_s - before->all_s), *load,
+                  static_cast<int>(std::thread::hardware_concurrency())};
+}
+
+/// Whether our own step forecasts what another instrument decides.
+bool is_forecast(const OpenJob& job) {
+  return job.job.has_own_step() && job.job.is_by_engine();
+}
+
+/// What our own step would take for each member, as it is predicted.
+std::vector<ForecastMember> forecast_members(const PlannedSpace& space, JobPredictor& predictor) {
+  std::vector<ForecastMember> members;
+  for (const auto& [planned, chain, is_below] : space.members) {
+    ForecastMember& member = members.emplace_back();
+    if (planned.status != PlanStatus::planned) continue;
+    const Experiment& experiment = planned.experiment;
+    member.step_s = predictor.step_s(experiment);
+    member.batch = static_cast<double>(global_batch(experiment.config, experiment.shape.size()));
+    member.precision = experiment.config.precision;
+    member.overheads = predictor.overheads(experiment);
+  }
+  return members;
+}
+
+/// What is believed of the engine's figures, by these members' runs there, by what the user has run
+/// outside of this job, and of memory by what was planned. The board predicts with it from now on.
+std::vector<MemberBelief> beliefs_of(const SearchParts& parts, Scoreboard& board,
+                                     const std::vector<std::size_t>& ran) {
+  const OpenJob& job = parts.job;
+  const std::vector<ForecastMember> members = forecast_members(job.space, *parts.predictor);
+  std::vector<EngineRun> runs;
+  for (const std::size_t row : ran)
+    if (const std::optional<Record>& record = board.row(row).record)
+      runs.emplace_back(row, mean_step_s(record->measurement));
+  for (const UserRun& run : job.user_runs) runs.emplace_back(run.row, run.step_s);
+  for (std::size_t row = 0; row < members.size(); ++row)
+    if (const auto known = job.history.verified.find(job.own_keys[row]);
+        known != job.history.verified.end())
+      runs.emplace_back(row, mean_step_s(known->second));
+  std::vector<MemberBelief> beliefs = believed_in_engine(members, runs, job.target);
+  for (std::size_t row = 0; row < beliefs.size(); ++row) {
+    MemberBelief& belief = beliefs[row];
+    Prediction prediction = job.space.members[row].planned.predicted;
+    prediction.throughput = belief.prediction.throughput;
+    prediction.target_throughput.reset();
+    belief.prediction = std::move(prediction);
+    board.predict(row, belief.prediction);
+  }
+  return beliefs;
+}
+
+std::unique_ptr<Tuner> tuner_of(const SearchParts& parts, Scoreboard& board) {
+  const OpenJob& job = parts.job;
+  if (!is_forecast(job)) return make_tuner(job.job.tuning.tuner_type, job.space, job.job.tuning);
+  return make_verifying_tuner(job.space, job.job.tuning, [&](const std::vector<std::size_t>& ran) {
+    return beliefs_of(parts, board, ran);
+  });
+}
+
+RunAgainPolicy::Options run_again_options(const OpenJob& job) {
+  const InstrumentTraits traits = job.deciding().traits();
+  const bool stops_losers = races(job.job, traits);
+  return {.races = stops_losers,
+          .repeats_best = stops_losers || traits.repeats,
+          .is_alone_in_space = job.space.planned <= 1,
+          .is_complete = job.is_search_complete,
+          .rounds = is_forecast(job) ? final_rounds_beside : FinalRounds{},
+          .deaths = deaths_in_repeats(job.keys, job.history)};
+}
+
+JobPolicy policy_of(const SearchParts& parts) {
+  const OpenJob& job = parts.job;
+  return {.began = parts.options.began,
+          .instrument = job.instruments->size() - 1,
+          .input = [&job](const Experiment& one) { return job.deciding().input(job.job, one); },
+          .limits = [&parts](const PlannedExperiment& one) { return parts.limits.of(one); },
+          .end = parts.end,
+          .host_load = [before = host_times()] { return host_load_since(before); }};
+}
+
+/// Whoever hears of experiments. Predictions of our own step learn from its runs alone.
+Listeners listeners_of(const SearchParts& parts, Publisher& publisher, Progress& progress) {
+  Listeners listeners{.journal = *parts.job.journal, .publisher = publisher, .progress = progress};
+  if (is_forecast(parts.job)) return listeners;
+  listeners.times = parts.predictor;
+  listeners.memory = &parts.memory;
+  if (parts.predictor != nullptr)
+    listeners.overheads = [&parts](const Experiment& one) {
+      return parts.predictor->overheads(one);
+    };
+  return listeners;
+}
+
+}  // namespace
+
+Scoreboard scoreboard_of(const OpenJob& job) {
+  const InstrumentTraits traits = job.deciding().traits();
+  ScoreboardSetup setup{.metric = job.job.tuning.metric,
+                        .baseline_row = job.space.baseline,
+                        .todays_batch = todays_batch(job),
+                        .num_ranks = num_ranks(job.training_ranks),
+                        .label = traits.label,
+                        .are_steps_alike = traits.alike_steps};
+  // What an engine measures is the target's time already.
+  if (!is_forecast(job)) {
+    setup.user_runs = job.user_runs;
+    setup.memory_offset_bytes = job.memory_offset_bytes;
+    setup.target = job.target;
+  }
+  return known_scoreboard(job.space, job.keys, job.history, std::move(setup));
+}
+
+SearchResult search(const SearchParts& parts, Scoreboard& board) {
+  const OpenJob& job = parts.job;
+  const InstrumentTraits traits = job.deciding().traits();
+  job.results->set_instrument(std::string(traits.name), is_forecast(job));
+  const auto tuner = tuner_of(parts, board);
+  RunAgainPolicy run_again(board, run_again_options(job));
+  Publisher publisher(*job.results, board,
+                      {.training_command = job.job.training_command,
+                       .memory_timeline = [&](const Experiment& experiment) {
+                         return memory_timeline_of(job, experiment);
+                       }});
+  Progress progress(progress_style(parts.options));
+  // Rank 0 holds the journal: it should not share its process with the user's code.
+  parts.slots.spare(traits.takes_any_key ? std::optional(0) : std::nullopt);
+  Controller controller({.space = job.space,
+                         .keys = job.keys,
+                         .history = job.history,
+                         .board = board,
+                         .run_again = run_again,
+                         .tuner = *tuner,
+                         .slots = parts.slots,
+                         .races = races(job.job, traits),
+                         .is_complete = job.is_search_complete},
+                        policy_of(parts), parts.driver, listeners_of(parts, publisher, progress));
+  const ExitCode code = controller.run();
+  return {{code, controller.reason(), controller.can_finalize()}, publisher.answer()};
+}
+
+}  // namespace dstune

@@ -1,0 +1,266 @@
+#include "start/open_job.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <initializer_list>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "dstune/base/log.hpp"
+#include "dstune/base/text.hpp"
+#include "dstune/search/tuner.hpp"
+#include "start/early_end.hpp"
+#include "target/target_measuring.hpp"
+
+namespace dstune {
+namespace {
+
+using json::Value;
+
+/// What a record counts for.
+Value identity(const OpenJob& job, const Instrument& instrument, const Experiment& experiment) {
+  const JobSpec& spec = job.job;
+  Value config = experiment.ds_config;
+  config.erase("autotuning");
+  // Journals from before they were written out go on counting, …
+  for (const std::string& pointer : experiment.written_out) {
+    const Value::json_pointer place(pointer);
+    config[place.parent_pointer()].erase(place.back());
+  }
+  Value target = {static_cast<int>(spec.target.framework), static_cast<int>(spec.target.attention)};
+  // Journals from before there was a choice go on counting.
+  if (spec.target.checkpointing == TargetCheckpointing::deepspeed) target.push_back("deepspeed");
+  Value all = {{"config", config},
+               {"num_gpus", experiment.shape.num_gpus},
+               {"num_nodes", experiment.shape.num_nodes},
+               {"recompute", to_text(experiment.config.recompute)},
+               {"model", to_json(spec.model)},
+               {"sequence_length", spec.sequence_length},
+               {"target", target},
+               {"workload", instrument.identity(spec, experiment)},
+               {"machine", job.fingerprint},
+               {"measuring_version", measuring_version}};
+  // It is the only thing that the configuration does not say.
+  if (spec.precision && has_automatic_precision(config))
+    all["precision"] = to_text(*spec.precision);
+  // … and their DeepSpeed was this one.
+  if (spec.deepspeed_version != release_of_old_journals)
+    all["deepspeed"] = to_text(spec.deepspeed_version);
+  return all;
+}
+
+std::vector<std::string> keys_of(const OpenJob& job, const Instrument& instrument) {
+  std::vector<std::string> keys;
+  for (const PlannedMember& member : job.space.members)
+    keys.push_back(record_key(identity(job, instrument, member.planned.experiment)));
+  return keys;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point then) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
+}
+
+/// --retry-failed. Whether any is to run again. The journal keeps what they were.
+bool retry_failed(OpenJob& job) {
+  std::size_t count = forget_failed(job.history, job.keys);
+  if (job.own_keys != job.keys) count += forget_failed(job.history, job.own_keys);
+  log::info(fmt::format("--retry-failed: {} experiments that failed before run again", count));
+  return count > 0;
+}
+
+std::set<std::string> names_of(const PlannedSpace& space) {
+  std::set<std::string> names;
+  for (const PlannedMember& member : space.members)
+    if (member.planned.status == PlanStatus::planned) names.insert(member.planned.experiment.name);
+  return names;
+}
+
+/// The folders, for this job alone. Nothing in them is changed before.
+void hold_results(OpenJob& job, const JobFolders& folders) {
+  const auto& [names, inputs] = folders;
+  job.results = std::make_unique<ResultsFolder>(names.results_dir, names.exps_dir, inputs);
+  job.lock = std::make_unique<FolderLock>(job.results->path());
+  // Once more, now that no other job can put anything there.
+  [[maybe_unused]] const FolderNames same =
+      choose_folders({.results_dir = names.results_dir, .exps_dir = names.exps_dir},
+                     names_of(job.space), inputs, true);
+  job.results->begin();
+  job.results->forget_exit_status();
+}
+
+/// --profile-out: a file that is there is replaced only where it is a profile, or empty.
+void check_profile_place(const std::string& path, const InputFiles& inputs,
+                         std::initializer_list<std::string> folders) {
+  std::error_code cause;
+  const auto folder = std::filesystem::weakly_canonical(path, cause).parent_path();
+  for (const std::string& ours : folders)
+    if (folder == std::filesystem::weakly_canonical(ours, cause))
+      throw InputError({{path, "", 0,
+                         "it lies among this job's own files, and one of them may be replaced: "
+                         "name a place outside of " +
+                             ours}});
+  const bool is_there = std::filesystem::exists(std::filesystem::symlink_status(path, cause));
+  if (!is_there) return;
+  const std::string content = read_file(path);
+  const Value found = Value::parse(content, nullptr, false);
+  const bool is_profile = found.is_object() && found.contains("format") &&
+                          found["format"] == "dstune-mpi device profile";
+  if ((content.empty() || is_profile) && !inputs.contains(path)) return;
+  throw InputError(
+      {{path, "", 0,
+        "it is not a device profile, and --profile-out would replace it: move it away, "
+        "or name another file"}});
+}
+
+/// What earlier jobs have left. `content`: the journal's.
+void understand_past(OpenJob& job, const JournalContent& content) {
+  job.history = understand(content, job.results->journal_path());
+  job.journal = std::make_unique<Journal>(job.results->journal_path(), content.valid_bytes,
+                                          [lock = job.lock.get()] { lock->check(); });
+}
+
+void name_members(OpenJob& job) {
+  const auto own = std::ranges::find_if(*job.instruments,
+                                        [](const auto& one) { return one->traits().runs_plan; });
+  job.keys = keys_of(job, job.deciding());
+  job.own_keys = own == job.instruments->end() || own->get() == &job.deciding()
+                     ? job.keys
+                     : keys_of(job, **own);
+}
+
+/// Of what was planned.
+std::string plan_key(const OpenJob& job) {
+  Value decided = Value::array();
+  for (std::size_t index = 0; index < job.own_keys.size(); ++index)
+    decided.push_back({job.own_keys[index], to_text(job.space.members[index].planned.status)});
+  return record_key(decided);
+}
+
+/// The search's name in the journal: the same one decides the same.
+std::string search_key(OpenJob& job, const std::string& plan) {
+  const TuningOptions& tuning = job.job.tuning;
+  Value searched = {plan,
+                    tuning.tuner_type,
+                    to_text(tuning.metric),
+                    tuning.seed,
+                    tuning.num_trials.value_or(-1),
+                    tuning.early_stopping.value_or(-1)};
+  // Other constants may have another order.
+  if (job.target) searched.push_back(job.target->source);
+  if (!job.target_key.empty()) searched.push_back(job.target_key);
+  // A changed script has another answer.
+  if (job.own_keys != job.keys) searched.push_back(job.keys);
+  return record_key(searched);
+}
+
+/// Whether an earlier job has ended this search. Tuners that do not race decide the same again from
+/// the same results.
+bool has_ended_before(const OpenJob& job, const std::string& search) {
+  return tuner_races(job.job.tuning) && job.history.complete_searches.contains(search) &&
+         job.user_runs.empty();
+}
+
+Value environment_of(const OpenJob& job, const JobOptions& options, const OpenOptions& open) {
+  Value environment =
+      environment_info(open.topology, open.devices, options.version, options.command_line);
+  environment["machine_fingerprint"] = job.fingerprint;
+  environment["deepspeed"] = {{"version", to_text(job.job.deepspeed_version)},
+                              {"source", job.job.deepspeed_source}};
+  environment["training_ranks"] = job.training_ranks;
+  environment["seeds"] = {{"tuner", job.job.tuning.seed}, {"reference_step", reference_seed}};
+  environment["device_memory_bytes"] = job.device_memory_bytes;
+  environment["host_memory_bytes"] = job.host_memory_bytes;
+  environment["energy"] = open.energy;
+  environment["input_hashes"] = {{"space", record_key(job.job.document->root())},
+                                 {"model", record_key(to_json(job.job.model))}};
+  for (const auto& instrument : *job.instruments)
+    if (Value python = instrument->environment(); !python.is_null())
+      environment["python"] = std::move(python);
+  return environment;
+}
+
+/// What was planned is written once, not again by every job that resumes it.
+void journal_plan(OpenJob& job, const JournalContent& content, const std::string& plan) {
+  const bool is_known = std::ranges::any_of(
+      content.events, [&](const auto& event) { return event.value.value("plan_key", "") == plan; });
+  if (is_known) return;
+  for (const PlannedMember& member : job.space.members)
+    if (member.planned.status != PlanStatus::planned)
+      job.journal->add(event::planned(member.planned));
+}
+
+void journal_imports(OpenJob& job) {
+  for (const Import& import : job.imports) {
+    const std::string& key = job.own_keys[import.index];
+    job.journal->add(event::verified(key, job.space.members[import.index].planned.experiment.name,
+                                     import.path, import.measurement));
+    job.history.verified[key] = import.measurement;
+  }
+}
+
+}  // namespace
+
+JobFolders choose_job_folders(const PlannedJob& planned, const JobOptions& options) {
+  JobFolders folders;
+  folders.inputs = input_files(options, *planned.job.document);
+  for (const auto& [stage, path] : planned.job.templates) folders.inputs.add(path);
+  FolderNames asked = asked_folders(options);
+  asked.results_dir = planned.job.tuning.results_dir;
+  asked.exps_dir = planned.job.tuning.exps_dir;
+  folders.names = choose_folders(asked, names_of(planned.space), folders.inputs);
+  if (options.profile_path)
+    check_profile_place(*options.profile_path, folders.inputs,
+                        {folders.names.results_dir, folders.names.exps_dir});
+  return folders;
+}
+
+void open_results(OpenJob& job, const JobFolders& folders, const JobOptions& options,
+                  const OpenOptions& open) {
+  hold_results(job, folders);
+  open.on_held(job.results->exit_status_path());
+  if (job.job.tuning.overwrite) job.results->delete_previous();
+  std::string note;
+  job.choices = job.results->library_choices(note);
+  if (!note.empty()) log::warning(note);
+  job.results->prepare_journal();
+  const JournalContent content = read_journal(job.results->journal_path());
+  understand_past(job, content);
+  job.fingerprint = machine_fingerprint(job.allowed_ranks, open.devices);
+  name_members(job);
+  if (job.target && job.job.measures_target() && job.space.planned > 0)
+    job.target_key = key_of_target(job);
+  const std::string plan = plan_key(job);
+  const std::string search = search_key(job, plan);
+  job.is_search_complete = has_ended_before(job, search);
+  // A member that failed may win.
+  if (options.overrides.retry_failed && retry_failed(job)) job.is_search_complete = false;
+  job.journal->add(event::job_started({{"version", options.version},
+                                       {"time", format_time(std::chrono::system_clock::now())},
+                                       {"elapsed_s", seconds_since(options.began)},
+                                       {"num_ranks", num_ranks(job.training_ranks)},
+                                       {"command", options.command_line},
+                                       {"measuring_version", measuring_version},
+                                       {"machine", job.fingerprint},
+                                       {"plan_key", plan},
+                                       {"search_key", search}}));
+  journal_plan(job, content, plan);
+  journal_imports(job);
+  job.journal->commit();
+  job.results->write_environment(environment_of(job, options, open));
+}
+
+ExitCode end_while_planning(const JobFolders& folders) {
+  const std::string reason = "the time limit, while planning; the same command begins again";
+  log::warning("stopping early: " + reason);
+  create_early_exit_status(
+      {.results_dir = folders.names.results_dir, .exps_dir = folders.names.exps_dir},
+      folders.inputs, ExitCode::stopped_early, reason, true);
+  return ExitCode::stopped_early;
+}
+
+}  // namespace dstune
