@@ -21,6 +21,9 @@ constexpr auto metrics = numbered({"throughput", "throughput_per_gpu", "latency"
 constexpr auto repeat_kinds = numbered({"spread", "final"});
 constexpr auto workload_kinds =
     numbered({"transformer", "synthetic", "replay", "plugin", "deepspeed"});
+constexpr auto target_frameworks = numbered({"self", "huggingface"});
+constexpr auto target_attentions = numbered({"eager", "sdpa", "flash"});
+constexpr auto target_checkpointings = numbered({"torch", "deepspeed"});
 
 }  // namespace
 
@@ -66,6 +69,18 @@ const EnumTexts& texts_of(RepeatKind) {
 }
 const EnumTexts& texts_of(WorkloadKind) {
   static constexpr EnumTexts texts{workload_kinds};
+  return texts;
+}
+const EnumTexts& texts_of(TargetFramework) {
+  static constexpr EnumTexts texts{target_frameworks};
+  return texts;
+}
+const EnumTexts& texts_of(TargetAttention) {
+  static constexpr EnumTexts texts{target_attentions};
+  return texts;
+}
+const EnumTexts& texts_of(TargetCheckpointing) {
+  static constexpr EnumTexts texts{target_checkpointings};
   return texts;
 }
 
