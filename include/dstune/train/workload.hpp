@@ -1,7 +1,7 @@
 #pragma once
-/// What an experiment runs, built once, then stepped on a group until its step time is known
-/// (design 6). A failure on one rank becomes a status that its group agrees on wherever that rank
-/// could fail while its peers wait, so everything that may fail belongs into build().
+/// What an experiment runs, built once, then stepped on a group until its step time is known.
+/// A failure on one rank becomes a status that its group agrees on wherever that rank could fail
+/// while its peers wait, so everything that may fail belongs into build().
 
 #include <cstdint>
 #include <functional>
