@@ -1,6 +1,7 @@
 #include "deepspeed/knobs.hpp"
 
 #include <algorithm>
+#include <type_traits>
 #include <unordered_map>
 
 #include "dstune/base/error.hpp"
@@ -77,21 +78,20 @@ const std::unordered_map<std::string_view, Apply>& setters() {
   return all;
 }
 
-/// The value becomes the member of this name.
+/// The value becomes the member of this name, which stands at one place in all configurations.
 Apply setter_of_member(std::string_view wanted) {
-  int count = 0, index = -1;
+  Apply setter;
   Config unset;
-  for_each_member(unset, [&](std::string_view name, auto&) {
-    if (name == wanted) index = count;
-    ++count;
+  for_each_member(unset, [&](std::string_view name, auto& member) {
+    using Member = std::decay_t<decltype(member)>;
+    if (name != wanted) return;
+    const auto place = reinterpret_cast<char*>(&member) - reinterpret_cast<char*>(&unset);
+    setter = [place](Config& config, const KnobValue& value) {
+      assign(*reinterpret_cast<Member*>(reinterpret_cast<char*>(&config) + place), value);
+    };
   });
-  if (index < 0) throw LogicError("keys.json names no member: " + std::string(wanted));
-  return [index](Config& config, const KnobValue& value) {
-    int at = 0;
-    for_each_member(config, [&](const char*, auto& member) {
-      if (at++ == index) assign(member, value);
-    });
-  };
+  if (setter == nullptr) throw LogicError("keys.json names no member: " + std::string(wanted));
+  return setter;
 }
 
 }  // namespace
