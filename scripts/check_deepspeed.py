@@ -4,8 +4,9 @@
 check FILE|FOLDER...   Does DeepSpeed take these configs and train one step with each? A dry run's JSON,
                        a results folder, an experiment file, or a config. Exit code 1 where it does not.
 add [--data FOLDER]    Adds the installed release to the test data: every key that it reads, with type,
-                       default and range, and its verdict on configs with one wrong key. Prints what
-                       is to be added to the tables of keys.
+    [--keys FILE]      default and range, and its verdict on configs with one wrong key. Adds its new
+                       keys to the table of keys, as far as DeepSpeed describes them, and prints what
+                       else has changed.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import sys
 
 import check_deepspeed_corruptions
 import check_deepspeed_engine
+import check_deepspeed_rows
 import check_deepspeed_schema
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "mpi_tests/unit/core/data"
@@ -85,7 +87,7 @@ def check(paths):
     return 1 if refused else 0
 
 
-def add(folder):
+def add(folder, keys):
     engine = check_deepspeed_engine.Engine(4)
     tables = check_deepspeed_schema.read_all(folder)
     previous = check_deepspeed_schema.previous_of(tables, engine.version)
@@ -97,6 +99,8 @@ def add(folder):
         print(*check_deepspeed_schema.rows_to_add(previous, table), sep="\n", flush=True)
     else:
         print("No older release to compare with: look through the keys.", flush=True)
+    if check_deepspeed_schema.is_newest(tables, engine.version):
+        print(*check_deepspeed_rows.add_to(keys, table), sep="\n", flush=True)
     check_deepspeed_corruptions.record(engine, pathlib.Path(f"{stem}_corruptions.jsonl"),
                                        check_deepspeed_schema.read_all(folder))
 
@@ -106,11 +110,13 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("check").add_argument("paths", type=pathlib.Path, nargs="+")
-    commands.add_parser("add").add_argument("--data", type=pathlib.Path, default=DATA)
+    adding = commands.add_parser("add")
+    adding.add_argument("--data", type=pathlib.Path, default=DATA)
+    adding.add_argument("--keys", type=pathlib.Path, default=check_deepspeed_rows.KEYS)
     options = parser.parse_args()
     if options.command == "check":
         return check(options.paths)
-    add(options.data.resolve())
+    add(options.data.resolve(), options.keys)
     return 0
 
 

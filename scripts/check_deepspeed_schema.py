@@ -265,6 +265,8 @@ def model_fields(model, pointer):
             entry.update(default="auto", choices=["auto"])  # only a program can set it
         if choices:
             entry["choices"] = choices
+        if field.description:
+            entry["description"] = " ".join(field.description.split()).rstrip(".")
         for limit in field.metadata:
             entry.update({word: getattr(limit, word) for word in ("ge", "gt", "le", "lt")
                           if hasattr(limit, word)})
@@ -329,10 +331,15 @@ def parameters(function):
 
 def write(table, path):
     """A line for each key, so that releases compare well."""
-    lines = [f" {json.dumps(pointer)}: {json.dumps(key)}" for pointer, key in table["keys"].items()]
+    lines = [f" {json.dumps(pointer)}: {json.dumps(without_description(key))}"
+             for pointer, key in table["keys"].items()]
     removed = f'"removed": {json.dumps(table["removed"], indent=1)},\n' if table["removed"] else ""
     path.write_text(f'{{"deepspeed": "{table["deepspeed"]}", {removed}"keys": {{\n' + ",\n".join(lines)
                     + "\n}}\n")
+
+
+def without_description(key):
+    return {word: value for word, value in key.items() if word != "description"}
 
 
 def read_all(folder):
@@ -352,6 +359,10 @@ def previous_of(tables, version):
     return older[-1] if older else None
 
 
+def is_newest(tables, version):
+    return all(numbers(table["deepspeed"]) <= numbers(version) for table in tables)
+
+
 def rows_to_add(previous, table):
     """What the release has otherwise than an older one, line by line."""
     version = table["deepspeed"]
@@ -366,7 +377,7 @@ def rows_to_add(previous, table):
         if not any(f"{pointer}/".startswith(f"{word}/") for word in table["removed"]):
             yield f"unknown  {pointer}: until {version}"
     for pointer in sorted(now.keys() & before.keys()):
-        for word in sorted(now[pointer].keys() | before[pointer].keys()):
+        for word in sorted(without_description(now[pointer]).keys() | before[pointer].keys()):
             was, is_now = before[pointer].get(word), now[pointer].get(word)
             if was != is_now:
                 yield (f"changed  {pointer}: {word} {json.dumps(was)} before {version}, "

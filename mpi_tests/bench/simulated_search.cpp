@@ -12,7 +12,7 @@
 namespace dstune::bench {
 namespace {
 
-/// What is better by less is not worth finding (design 7).
+/// What is better by less is not worth finding.
 constexpr double relevant_gain = 0.01;
 
 double sum(const std::vector<double>& values) {

@@ -1,5 +1,6 @@
 # cmake -D OUT=header -D FOLDER=folder -D "PAIRS=name=file;..." -P embed.cmake: see DstuneEmbed.cmake.
-set(text "#pragma once\n#include <string_view>\n\nnamespace dstune::embedded {\n\n")
+# A text may be longer than the standard asks compilers to take.
+set(text "#pragma once\n#pragma GCC system_header\n#include <string_view>\n\nnamespace dstune::embedded {\n\n")
 foreach(pair IN LISTS PAIRS)
   string(REGEX MATCH "^([^=]+)=(.+)$" matched "${pair}")
   set(name "${CMAKE_MATCH_1}")

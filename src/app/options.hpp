@@ -20,8 +20,7 @@ struct CommandLine {
   std::optional<bool> color;            ///< absent: where stderr is a terminal
 };
 
-/// Throws UsageError, naming the option, with a hint; options of design 2 that this release does
-/// not have are refused by name.
+/// Throws UsageError, naming the option, with a hint.
 CommandLine parse_command_line(int argc, const char* const* argv);
 
 /// What --help prints.

@@ -19,6 +19,9 @@ constexpr auto plan_statuses = numbered({"planned", "infeasible", "pruned"});
 constexpr auto statuses = numbered({"ok", "raced_out", "out_of_memory", "timed_out", "failed"});
 constexpr auto metrics = numbered({"throughput", "throughput_per_gpu", "latency", "flops"});
 constexpr auto repeat_kinds = numbered({"spread", "final"});
+constexpr auto target_frameworks = numbered({"self", "huggingface"});
+constexpr auto target_attentions = numbered({"eager", "sdpa", "flash"});
+constexpr auto target_checkpointings = numbered({"torch", "deepspeed"});
 
 }  // namespace
 
@@ -60,6 +63,18 @@ const EnumTexts& texts_of(Metric) {
 }
 const EnumTexts& texts_of(RepeatKind) {
   static constexpr EnumTexts texts{repeat_kinds};
+  return texts;
+}
+const EnumTexts& texts_of(TargetFramework) {
+  static constexpr EnumTexts texts{target_frameworks};
+  return texts;
+}
+const EnumTexts& texts_of(TargetAttention) {
+  static constexpr EnumTexts texts{target_attentions};
+  return texts;
+}
+const EnumTexts& texts_of(TargetCheckpointing) {
+  static constexpr EnumTexts texts{target_checkpointings};
   return texts;
 }
 

@@ -71,6 +71,10 @@ Member usual_of(std::string_view wanted) {
 template <class Archive>
 void members(Archive& archive, Of<Archive, TrainingConfig>& config) {
   for_each_written_member(config, archive);
+  if constexpr (Archive::is_reading) {
+    std::int64_t unread = 0;  // earlier releases wrote what nothing reads
+    archive("allgather_bucket_size", unread, {.may_be_missing = true});
+  }
   for_each_later_member(config, [&](const char* name, auto& member) {
     using Member = std::decay_t<decltype(member)>;
     if (Archive::is_reading || member != usual_of<Member>(name))

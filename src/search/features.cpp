@@ -1,11 +1,13 @@
 #include "features.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <set>
+#include <string_view>
 #include <type_traits>
+
+#include "dstune/core/settings.hpp"
 
 namespace dstune {
 
@@ -18,11 +20,25 @@ struct Column {
   std::vector<double> values;
 };
 
-/// Members of TrainingConfig.
-constexpr std::array<std::pair<const char*, const char*>, 3> acting_together = {
-    {{"zero_stage", "reduce_bucket_size"},
-     {"micro_batch", "accumulation_steps"},
-     {"micro_batch", "recompute"}}};
+/// Members of TrainingConfig: by the table of keys, and those of no row.
+std::vector<std::pair<std::string, std::string>> acting_together() {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const Knob& knob : every_knob().knobs())
+    if (!knob.acts_with.empty()) pairs.emplace_back(knob.acts_with, knob.member);
+  pairs.insert(pairs.end(), {{"micro_batch", "accumulation_steps"}, {"micro_batch", "recompute"}});
+  return pairs;
+}
+
+/// A member that is a number and stands for a name.
+bool is_name(std::string_view member) {
+  static const auto names = [] {
+    std::set<std::string_view> all;
+    for (const Knob& knob : every_knob().knobs())
+      if (knob.is_name) all.insert(knob.member);
+    return all;
+  }();
+  return names.contains(member);
+}
 
 template <class Value>
 double amount_of(Value value) {
@@ -46,8 +62,8 @@ std::vector<Column> columns_of(std::span<const Experiment* const> experiments) {
         add(name, static_cast<double>(value), true);
       else if constexpr (std::is_same_v<Value, std::string>)
         add(name, texts.try_emplace(value, static_cast<double>(texts.size())).first->second, true);
-      else if (&value == static_cast<const void*>(&experiment->config.zero_stage))
-        add(name, static_cast<double>(value), true);  // a number that is none
+      else if (is_name(name))
+        add(name, static_cast<double>(value), true);
       else
         add(name, amount_of(value), false);
     });
@@ -168,7 +184,7 @@ Features features_of(std::span<const Experiment* const> experiments) {
   std::map<std::string, std::size_t> knobs;
   for (const std::string& name : features.names)
     points.knobs.push_back(knobs.try_emplace(name, knobs.size()).first->second);
-  for (const auto& [one, other] : acting_together)
+  for (const auto& [one, other] : acting_together())
     if (knobs.contains(one) && knobs.contains(other))
       points.pairs.emplace_back(knobs[one], knobs[other]);
   for (std::size_t point = 0; point < points.size; ++point)

@@ -21,7 +21,7 @@ namespace {
 /// A size of twice as many samples is worth another step up where it brings so much (DeepSpeed's
 /// plateau).
 constexpr double min_growth = 0.05;
-/// What brings more than this is worth finding (design 7).
+/// What brings more than this is worth finding.
 constexpr double min_gain_beyond = 0.01;
 /// Sizes of a configuration that fail before any has run, until it is given up: with one sample a
 /// norm over the batch fails, say.

@@ -1,12 +1,16 @@
 #include "measured_memory.hpp"
 
 #include <algorithm>
-#include <array>
+#include <functional>
 #include <optional>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "dstune/base/text.hpp"
+#include "dstune/core/settings.hpp"
 
 namespace dstune {
 
@@ -20,38 +24,69 @@ constexpr std::size_t enough_sizes = 3;
 /// The largest that ran says something up to so many times its size.
 constexpr std::int64_t reach = 2;
 
-constexpr std::array batch_keys = {"train_batch_size", "train_micro_batch_size_per_gpu",
-                                   "gradient_accumulation_steps"};
-constexpr std::array bucket_keys = {"reduce_bucket_size", "allgather_bucket_size"};
+/// Where such amounts stand in a DeepSpeed config.
+const std::vector<json::Value::json_pointer>& amounts_of_configs() {
+  static const auto all = [] {
+    std::vector<json::Value::json_pointer> places;
+    for (const Knob& knob : every_knob().knobs())
+      if (knob.grows_memory) places.emplace_back(std::string(knob.pointer));
+    return places;
+  }();
+  return all;
+}
+
+/// Which members of TrainingConfig, in their order, need no less memory the more they are.
+const std::vector<bool>& amounts_of_members() {
+  static const auto all = [] {
+    std::set<std::string_view> names = {"accumulation_steps"};
+    for (const Knob& knob : every_knob().knobs())
+      if (knob.grows_memory) names.insert(knob.member);
+    std::vector<bool> are_amounts;
+    const TrainingConfig unset;
+    for_each_member(unset, [&](std::string_view name, const auto&) {
+      are_amounts.push_back(names.contains(name));
+    });
+    return are_amounts;
+  }();
+  return all;
+}
 
 }  // namespace
 
 json::Value config_without_amounts(const Experiment& experiment) {
   json::Value rest = experiment.ds_config;
   if (!rest.is_object()) return rest;
-  for (const char* const key : batch_keys) rest.erase(key);
-  const auto zero = rest.find("zero_optimization");
-  if (zero == rest.end() || !zero->is_object()) return rest;
-  for (const char* const key : bucket_keys) zero->erase(key);
+  for (const json::Value::json_pointer& place : amounts_of_configs()) {
+    if (!rest.contains(place)) continue;
+    json::Value& section = rest[place.parent_pointer()];
+    if (section.is_object()) section.erase(place.back());
+  }
   return rest;
 }
 
 namespace {
 
+/// Takes the amounts out of a configuration.
+std::vector<double> taken_amounts(TrainingConfig& config) {
+  std::vector<double> amounts;
+  std::size_t at = 0;
+  for_each_member(config, [&](const char*, auto& member) {
+    if (!amounts_of_members()[at++]) return;
+    if constexpr (std::is_arithmetic_v<std::decay_t<decltype(member)>>)
+      amounts.push_back(static_cast<double>(std::exchange(member, {})));
+  });
+  return amounts;
+}
+
 /// The same of all but the micro-batch.
 bool holds_no_less(const Experiment& one, const Experiment& other) {
-  if (one.shape != other.shape) return false;
-  const TrainingConfig& more = one.config;
+  if (one.shape != other.shape || one.config.recompute > other.config.recompute) return false;
+  TrainingConfig more = one.config;
   TrainingConfig less = other.config;
-  if (more.accumulation_steps < less.accumulation_steps || more.recompute > less.recompute ||
-      more.reduce_bucket_size < less.reduce_bucket_size ||
-      more.allgather_bucket_size < less.allgather_bucket_size)
-    return false;
-  less.micro_batch = more.micro_batch;
-  less.accumulation_steps = more.accumulation_steps;
-  less.recompute = more.recompute;
-  less.reduce_bucket_size = more.reduce_bucket_size;
-  less.allgather_bucket_size = more.allgather_bucket_size;
+  const std::vector<double> amounts = taken_amounts(more);
+  if (!std::ranges::equal(amounts, taken_amounts(less), std::ranges::greater_equal())) return false;
+  more.micro_batch = less.micro_batch;
+  more.recompute = less.recompute;
   return more == less && config_without_amounts(one) == config_without_amounts(other);
 }
 

@@ -18,12 +18,12 @@ namespace dstune {
 /// for another version: what is wrong and how to fix it, in one sentence. Local.
 std::string check_plugin_library(const std::string& path);
 
-/// When to stop warming up and when to stop measuring (design 6).
 /// A run is a slice of a member's budget; what may be the answer gets more of them.
 inline constexpr int slices_of_budget = 5;
 /// Of a run, whatever they take.
 inline constexpr std::size_t min_timed_steps = 5;
 
+/// When to stop warming up and when to stop measuring.
 struct MeasureOptions {
   int start_profile_step = 3;
   int end_profile_step = 5;
@@ -37,6 +37,9 @@ enum class TargetAttention { eager, sdpa, flash };
 /// Whose function computes activations again: PyTorch's, as Hugging Face's modules call it, or
 /// deepspeed.checkpointing, which alone reads the config's section activation_checkpointing.
 enum class TargetCheckpointing { torch, deepspeed };
+[[nodiscard]] const EnumTexts& texts_of(TargetFramework);
+[[nodiscard]] const EnumTexts& texts_of(TargetAttention);
+[[nodiscard]] const EnumTexts& texts_of(TargetCheckpointing);
 /// Whose memory the recommended configuration must fit besides ours.
 struct TargetSpec {
   TargetFramework framework = TargetFramework::huggingface;

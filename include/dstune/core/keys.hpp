@@ -1,7 +1,8 @@
 #pragma once
 /// Tables of the keys of a document: one form of row, and one reader. The DeepSpeed config
-/// (settings.hpp) and the sections that are not DeepSpeed's are such tables. Reading, ranges,
-/// refusals, the reference and the schema follow from the rows. Local.
+/// (settings.hpp) and the sections that are not DeepSpeed's are such tables. Their rows are data:
+/// src/core/keys/keys.json. Reading, ranges, refusals, the reference and the schema follow from
+/// them. Local.
 
 #include <array>
 #include <cstdint>
@@ -10,11 +11,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <unordered_map>
 #include <variant>
 #include <vector>
 
 #include "dstune/base/json.hpp"
+#include "dstune/base/text.hpp"
 #include "dstune/core/deepspeed_version.hpp"
 
 namespace dstune {
@@ -38,7 +41,8 @@ struct FormerRow {
   std::optional<double> low{};
 };
 
-/// A row: a key, what it takes and for whom it is.
+/// A row: a key, what it takes and for whom it is. keys.json has columns of these names, and
+/// `default` for `fallback`; what a row does not say is as here.
 struct Key {
   std::string_view pointer{};  ///< JSON pointer in the document; "/*" at its end: every member of
                                ///< an object whose keys are the user's
@@ -49,6 +53,10 @@ struct Key {
   double largest_here = std::numeric_limits<double>::infinity();  ///< DeepSpeed takes larger ones
   unsigned stages = 0b1111;  ///< bit s: it acts at ZeRO stage s
   KnobEffect effect = KnobEffect::inert;
+  std::string_view member{};     ///< the value becomes TrainingConfig's member of this name
+  std::string_view acts_with{};  ///< the effects of this member depend on each other
+  bool grows_memory = false;     ///< more needs no less memory
+  bool is_name = false;          ///< a number whose values are told apart only
   std::string_view help{};
   std::string_view choices{};  ///< text: the accepted words, separated by '|'
   std::string_view pattern{};  ///< text (object: its keys): what is taken, for the schema
@@ -91,6 +99,28 @@ struct Key {
 
   [[nodiscard]] bool acts_at(int stage) const { return (stages >> stage & 1U) != 0; }
 };
+
+/// The rows of a table of keys.json: deepspeed, autotuning or dstune.
+[[nodiscard]] const std::vector<Key>& key_rows(const std::string& table);
+
+/// A text that lives as long as the program; not to be called by two threads at once.
+[[nodiscard]] std::string_view kept(std::string text);
+
+/// The value becomes the field's, which may be a narrower integer, optional, or an enumeration by
+/// its text; an integer becomes that of a number, too.
+template <class Field>
+void assign(Field& field, const KnobValue& value) {
+  if constexpr (requires { field.has_value(); })
+    assign(field.emplace(), value);
+  else if constexpr (std::is_enum_v<Field>)
+    field = from_text<Field>(std::get<std::string>(value)).value_or(field);
+  else if constexpr (std::is_same_v<Field, bool> || !std::is_arithmetic_v<Field>)
+    field = std::get<Field>(value);
+  else if (std::is_integral_v<Field> || std::holds_alternative<std::int64_t>(value))
+    field = static_cast<Field>(std::get<std::int64_t>(value));
+  else
+    field = static_cast<Field>(std::get<double>(value));
+}
 
 /// The last part of a pointer, and what stands before its '/'.
 [[nodiscard]] std::string_view last_key(std::string_view pointer);

@@ -3,6 +3,7 @@
 /// rows. Local.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -16,15 +17,10 @@
 
 namespace dstune {
 
-/// A row of the table: a key of a DeepSpeed config. Adding a knob is adding a row (and what it
-/// does, in `plan`).
+/// A row of the table: a key of a DeepSpeed config.
 struct Knob : Key {
-  using Apply = void (*)(TrainingConfig&, const KnobValue&);
-
-  // NOLINTNEXTLINE(google-explicit-constructor): most rows do nothing.
-  constexpr Knob(const Key& key, Apply does = nullptr) : Key(key), apply(does) {}
-
-  Apply apply = nullptr;  ///< only where it is measured
+  /// What a value of it does; only where it is measured.
+  std::function<void(TrainingConfig&, const KnobValue&)> apply{};
 };
 
 /// The keys of a release of DeepSpeed, sections before their members. A list of fixed length has a

@@ -120,7 +120,6 @@ struct TrainingConfig {
       false;  ///< with Recompute::block: the device is waited for
 
   std::int64_t reduce_bucket_size = 500'000'000;
-  std::int64_t allgather_bucket_size = 500'000'000;
   bool overlap_comm = false;
   bool reduce_scatter = true;
   bool contiguous_gradients = true;
@@ -270,7 +269,6 @@ void for_each_written_member(Config& config, Visitor&& visit) {
   visit("cpu_checkpointing", config.cpu_checkpointing);
   visit("synchronize_checkpoint_boundary", config.synchronize_checkpoint_boundary);
   visit("reduce_bucket_size", config.reduce_bucket_size);
-  visit("allgather_bucket_size", config.allgather_bucket_size);
   visit("overlap_comm", config.overlap_comm);
   visit("reduce_scatter", config.reduce_scatter);
   visit("contiguous_gradients", config.contiguous_gradients);

@@ -130,13 +130,13 @@ std::string report_html(const Answer& answer, const json::Value& environment);
 /// results.csv: one row a member, whatever became of it. RFC 4180: a header, CRLF line ends, quotes
 /// where a field needs them. An empty field: no value.
 std::string results_csv(const Answer& answer);
-/// --format json at the end of a run (design 2).
+/// --format json at the end of a run.
 json::Value summary_json(const Answer& answer, int exit_code);
 /// optimal.json. `command`: the launch line of the user's training.
 json::Value optimal_json(const Recommendation& recommendation, const std::string& command);
 /// validation.json
 json::Value validation_json(const Answer& answer);
-/// metrics.json (design 2). `target`: the measurement in the target's time, where it is ranked by
+/// metrics.json. `target`: the measurement in the target's time, where it is ranked by
 /// that; `target_value`: its value_so_far() there, with the interval. `instrument`: what measured
 /// it.
 json::Value metrics_json(const Record& record, Metric metric,

@@ -1,13 +1,16 @@
 """scripts/check_deepspeed_schema.py finds what a release reads, and loses nothing in silence. Releases are
 played by a few lines; the recorded ones are in data/."""
 
+import json
 import pathlib
 import sys
+import typing
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "scripts"))
 
+import check_deepspeed_rows  # noqa: E402
 import check_deepspeed_schema as walk  # noqa: E402
 
 
@@ -70,6 +73,77 @@ class WalkTest(unittest.TestCase):
         found = {"deepspeed": "0.20.0", "removed": {"/amp": "removed"}, "keys": {"/aio": {}}}
         with self.assertRaisesRegex(SystemExit, "no key found in /aio, which"):
             walk.refuse_lost_sections(previous, found)
+
+
+class Field:
+    """As pydantic has them."""
+
+    alias, json_schema_extra, metadata = None, None, ()
+
+    def __init__(self, annotation, default, description=None, **limits):
+        self.annotation, self.default, self.description = annotation, default, description
+        self.metadata = [type("Limit", (), limits)]
+
+    def get_default(self, call_default_factory):
+        return self.default
+
+
+class Nested:
+    model_fields = {"depth": Field(int, 2, "How  deep.\n", ge=1)}
+
+
+class Zero:
+    model_fields = {"stage": Field(int, 0), "way": Field(typing.Optional[str], None, "Which way"),
+                    "ratio": Field(float, 0.5, "An open range", gt=0), "odd": Field(bool, False),
+                    "nest": Field(Nested, None, "A section")}
+
+
+class TableOfKeysTest(unittest.TestCase):
+    def setUp(self):
+        self.rows = [{"pointer": "/zero", "type": "section", "model": True, "help": "z"},
+                     {"pointer": "/zero/stage", "type": "integer", "help": "s", "aliases": "stag"},
+                     {"pointer": "/refused", "type": "object", "effect": "refused", "help": "r"},
+                     {"pointer": "/last", "type": "boolean", "help": "l"}]
+
+    def add(self, keys):
+        return check_deepspeed_rows.add(self.rows, {"deepspeed": "0.20.0", "keys": keys})
+
+    def test_what_is_described_becomes_a_row_in_its_section(self):
+        self.add(walk.model_fields(Zero, "/zero"))
+        self.assertEqual(self.rows[2:5], [
+            {"pointer": "/zero/nest", "type": "section", "model": True, "since": "0.20.0", "help": "A section"},
+            {"pointer": "/zero/nest/depth", "type": "integer", "default": 2, "low": 1, "since": "0.20.0",
+             "help": "How deep"},
+            {"pointer": "/zero/way", "type": "text", "since": "0.20.0", "help": "Which way"}])
+        self.assertEqual(self.rows[5]["pointer"], "/refused")
+
+    def test_nothing_is_guessed(self):
+        _, left = self.add({**walk.model_fields(Zero, "/zero"), "/by_hand": {"type": "text", "default": None}})
+        self.assertEqual([(row["pointer"], unsure) for row, unsure in left],
+                         [("/by_hand", ["type", "help"]), ("/zero/odd", ["help"]), ("/zero/ratio", ["low"])])
+
+    def test_other_names_and_refused_sections_are_known(self):
+        key = {"type": "integer", "default": 0, "description": "d"}
+        self.assertEqual(self.add({"/zero/stag": key, "/refused/more": key}), ([], []))
+
+    def test_the_table_is_written_as_it_is_read(self):
+        text = check_deepspeed_rows.KEYS.read_text()
+        self.assertEqual(check_deepspeed_rows.text_of(json.loads(text)), text)
+
+    def test_the_table_has_the_columns_of_its_schema_in_their_order(self):
+        schema = json.loads(check_deepspeed_rows.KEYS.with_name("keys.schema.json").read_text())
+        columns = schema["$defs"]["row"]
+        order = list(columns["properties"])
+        for rows in json.loads(check_deepspeed_rows.KEYS.read_text()).values():
+            for row in rows if isinstance(rows, list) else ():
+                self.assertEqual(list(row), sorted(row, key=order.index))
+                self.assertLessEqual(set(columns["required"]), set(row))
+
+    def test_the_newest_release_has_no_key_that_the_table_has_not(self):
+        table = walk.read_all(ROOT / "mpi_tests/unit/core/data")[-1]
+        added, left = check_deepspeed_rows.add(
+            json.loads(check_deepspeed_rows.KEYS.read_text())["deepspeed"], table)
+        self.assertEqual((added, left), ([], []))
 
 
 class RowsTest(unittest.TestCase):

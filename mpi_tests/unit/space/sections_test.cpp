@@ -1,6 +1,7 @@
 // The sections `autotuning` and `dstune`, key by key from their tables.
 #include "sections/sections.hpp"
 
+#include <map>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -61,6 +62,45 @@ TEST_F(SectionsTest, EveryRowHasAHelpAndADefaultOfItsType) {
     EXPECT_THAT(pointers_of(document_with(row, fallback)),
                 testing::Not(testing::Contains(row.pointer)));
   }
+}
+
+TEST_F(SectionsTest, DefaultsAreThoseOfTheJobsMembers) {
+  std::map<std::string, json::Value> defaults;
+  for (const SectionRow& row : all_rows()) {
+    const auto fallback = json::Value::parse(row.fallback);
+    if (!fallback.is_structured() && !fallback.is_null()) defaults.emplace(row.pointer, fallback);
+  }
+  const auto has = [&](const std::string& key, const json::Value& value) {
+    EXPECT_EQ(defaults[key], value) << key;
+    defaults.erase(key);
+  };
+  const TuningOptions usual;
+  has("/autotuning/fast", usual.fast);
+  has("/autotuning/results_dir", usual.results_dir);
+  has("/autotuning/exps_dir", usual.exps_dir);
+  has("/autotuning/overwrite", usual.overwrite);
+  has("/autotuning/metric", to_text(usual.metric));
+  has("/autotuning/start_profile_step", usual.measure.start_profile_step);
+  has("/autotuning/end_profile_step", usual.measure.end_profile_step);
+  has("/autotuning/tuner_type", default_tuner_type);
+  has("/autotuning/min_train_batch_size", usual.min_train_batch_size);
+  has("/autotuning/max_train_micro_batch_size_per_gpu", usual.max_train_micro_batch_size_per_gpu);
+  has("/autotuning/min_train_micro_batch_size_per_gpu", usual.min_train_micro_batch_size_per_gpu);
+  has("/autotuning/num_tuning_micro_batch_sizes", usual.num_tuning_micro_batch_sizes);
+  has("/dstune/activation_recompute", to_text(TrainingConfig().recompute));
+  has("/dstune/target/framework", to_text(TargetSpec().framework));
+  has("/dstune/target/attention", to_text(TargetSpec().attention));
+  has("/dstune/target/checkpointing", to_text(TargetSpec().checkpointing));
+  has("/dstune/trial_budget_s", usual.measure.trial_budget_s);
+  has("/dstune/workload", to_text(WorkloadSpec().kind));
+  has("/dstune/workload/step_time_s", WorkloadSpec().step_time_s);
+  has("/dstune/workload/time_scale", WorkloadSpec().time_scale);
+  // What is not used, or is false where it is absent.
+  for (const char* key : {"/autotuning/enabled", "/autotuning/model_info/profile",
+                          "/dstune/workload/scratch", "/dstune/verify/scratch"})
+    has(key, false);
+  has("/autotuning/mp_size", 1);
+  EXPECT_THAT(defaults, testing::IsEmpty());
 }
 
 TEST_F(SectionsTest, EveryKeyRefusesAnotherType) {

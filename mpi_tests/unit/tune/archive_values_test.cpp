@@ -27,17 +27,16 @@ DSTUNE_FIELDS(DeepSpeedSwitches, fp32_sums_at_stage_2, fp32_sums_are_averaged,
 DSTUNE_FIELDS(TrainingConfig, switches, zero_stage, micro_batch, accumulation_steps,
               sequence_length, precision, loss_scale, fp32_gradient_accumulation,
               immediate_grad_update, low_precision_master, low_precision_moments, recompute,
-              cpu_checkpointing, synchronize_checkpoint_boundary, reduce_bucket_size,
-              allgather_bucket_size, overlap_comm, reduce_scatter, contiguous_gradients,
-              use_multi_rank_bucket_allreduce, round_robin_gradients, communication_data_type,
-              sums_gradients, aligns_parameters, offload_optimizer, offload_ratio, offload_param,
-              disk, sub_group_size, prefetch_bucket_size, param_persistence_threshold,
-              model_persistence_threshold, max_live_parameters, max_reuse_distance,
-              module_granularity_threshold, leaf_modules, memory_efficient_linear,
-              allgather_sequential, use_all_reduce_for_fetch_params, zero_hpz_partition_size,
-              mics_shard_size, mics_hierarchical_params_gather, ranks_per_node,
-              zero_quantized_weights, zero_quantized_gradients, ranks_per_batch, gradient_clipping,
-              computes_gradient_norm, checks_overflow, optimizer)
+              cpu_checkpointing, synchronize_checkpoint_boundary, reduce_bucket_size, overlap_comm,
+              reduce_scatter, contiguous_gradients, use_multi_rank_bucket_allreduce,
+              round_robin_gradients, communication_data_type, sums_gradients, aligns_parameters,
+              offload_optimizer, offload_ratio, offload_param, disk, sub_group_size,
+              prefetch_bucket_size, param_persistence_threshold, model_persistence_threshold,
+              max_live_parameters, max_reuse_distance, module_granularity_threshold, leaf_modules,
+              memory_efficient_linear, allgather_sequential, use_all_reduce_for_fetch_params,
+              zero_hpz_partition_size, mics_shard_size, mics_hierarchical_params_gather,
+              ranks_per_node, zero_quantized_weights, zero_quantized_gradients, ranks_per_batch,
+              gradient_clipping, computes_gradient_norm, checks_overflow, optimizer)
 /// Who wrote which key is of the space that is planned.
 inline auto fields(Experiment& value) {
   auto& [name, ds_config, shape, config, written_out] = value;

@@ -22,7 +22,6 @@ TEST(ProtocolTest, AssignKeepsEveryField) {
   config.precision = Precision::bf16;
   config.recompute = Recompute::block;
   config.reduce_bucket_size = 12345678901;
-  config.allgather_bucket_size = 42;
   config.overlap_comm = true;
   config.reduce_scatter = false;
   config.contiguous_gradients = false;

@@ -1,7 +1,6 @@
 #include "dstune/core/settings.hpp"
 
 #include <algorithm>
-#include <deque>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -9,19 +8,12 @@
 
 #include <fmt/format.h>
 
-#include "deepspeed/knob_rows.hpp"
+#include "deepspeed/knobs.hpp"
 #include "dstune/base/text.hpp"
 
 namespace dstune {
 
-std::string_view rows::kept(std::string text) {
-  static std::deque<std::string> texts;
-  return texts.emplace_back(std::move(text));
-}
-
 namespace {
-
-using rows::kept;
 
 /// The releases of the section that a row stands in are the row's, too.
 void narrow(Knob& knob, const std::vector<Knob>& before) {
@@ -37,19 +29,13 @@ void narrow(Knob& knob, const std::vector<Knob>& before) {
     knob.until = knob.until == Version{} ? *until : std::min(knob.until, *until);
 }
 
-/// Every pointer from the document's root on.
-std::vector<Knob> with_whole_pointers(const std::vector<Knob>& rows) {
-  std::string_view section;
-  std::vector<Knob> whole;
+std::vector<Knob> narrowed(const std::vector<Knob>& rows) {
+  std::vector<Knob> all;
   for (Knob knob : rows) {
-    if (!knob.pointer.starts_with('/'))
-      knob.pointer = kept(fmt::format("{}/{}", section, knob.pointer));
-    else if (knob.type == KnobType::object)
-      section = knob.pointer;
-    narrow(knob, whole);
-    whole.push_back(knob);
+    narrow(knob, all);
+    all.push_back(std::move(knob));
   }
-  return whole;
+  return all;
 }
 
 /// The rows of `knob`, the last of `rows`' sections or keys, under another name.
@@ -96,10 +82,6 @@ std::vector<Knob> with_aliases(const std::vector<Knob>& rows) {
   return all;
 }
 
-}  // namespace
-
-namespace {
-
 bool is_among(std::string_view pointer, const std::vector<Knob>& rows) {
   return std::ranges::find(rows, pointer, &Knob::pointer) != rows.end();
 }
@@ -123,8 +105,7 @@ const KnobTable& table_of(std::optional<Version> release) {
   static std::mutex mutex;
   static std::map<std::optional<Version>, KnobTable> tables;
   const std::lock_guard lock(mutex);
-  static const std::vector<Knob> rows =
-      with_whole_pointers(rows::joined(rows::training(), rows::zero(), rows::beside_training()));
+  static const std::vector<Knob> rows = narrowed(all_knobs());
   static const std::vector<Knob> every = with_aliases(last_forms(rows));
   const auto found = tables.find(release);
   if (found != tables.end()) return found->second;

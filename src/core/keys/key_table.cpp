@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 #include "dstune/base/text.hpp"
-#include "dstune/core/key_words.hpp"
 #include "dstune/core/keys.hpp"
 
 namespace dstune {
@@ -273,19 +272,5 @@ bool KeyTable::takes_auto(const Key& key) const {
 bool KeyTable::stands_for_default(const json::Node& node, const Key& key) const {
   return node.is_null() ? takes_null(key) : node.value() == "auto" && takes_auto(key);
 }
-
-namespace rows {
-
-std::string default_text(const json::Value& value) {
-  if (!value.is_number_float()) return value.dump();
-  const auto number = value.get<double>();
-  if (number == 0) return "0";
-  if (std::trunc(number) == number && number < 10) return fmt::format("{:.1f}", number);
-  std::string text = fmt::format("{}", number);
-  if (const std::size_t zero = text.find("e-0"); zero != text.npos) text.erase(zero + 2, 1);
-  return text;
-}
-
-}  // namespace rows
 
 }  // namespace dstune

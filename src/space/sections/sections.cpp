@@ -149,6 +149,24 @@ class Replacer {
 
 }  // namespace
 
+std::vector<SectionRow> section_rows(const std::string& table, const SectionSetters& setters) {
+  std::vector<SectionRow> rows;
+  std::size_t taken = 0;
+  for (const Key& key : key_rows(table)) {
+    SectionRow& row = rows.emplace_back(SectionRow{key});
+    row.takes_auto = row.takes_empty = false;
+    row.any_case = !row.choices.empty();
+    const std::string form =
+        fmt::format("{}{}", row.pointer, row.type == KnobType::object ? "/" : "");
+    const auto setter = setters.find(form);
+    if (setter == setters.end()) continue;
+    row.apply = setter->second;
+    ++taken;
+  }
+  require(taken >= setters.size(), "what a key does is stated for none of keys.json");
+  return rows;
+}
+
 std::optional<json::Node> given(const json::Node& section, const std::string& key) {
   auto node = section.find(key);
   if (node && node->is_null()) node.reset();

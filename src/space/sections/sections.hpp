@@ -3,14 +3,14 @@
 /// keys, and what their values stand for. Each function reads what is there, leaves the rest at its
 /// default and adds a problem for everything that it can not take. Local.
 
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
-#include "dstune/core/key_words.hpp"
+#include "dstune/core/keys.hpp"
 #include "dstune/space/job_spec.hpp"
 
 namespace dstune {
@@ -33,66 +33,32 @@ struct SectionRow : Key {
   /// list where the row is listable.
   using Apply = void (*)(SectionTarget&, const std::vector<Reading>&);
 
-  // NOLINTNEXTLINE(google-explicit-constructor): some rows do nothing.
-  constexpr SectionRow(const Key& key, Apply does = nullptr) : Key(key), apply(does) {
-    takes_auto = takes_empty = false;
-    any_case = !choices.empty();
-  }
-
-  Apply apply = nullptr;
+  Apply apply = nullptr;  ///< some rows do nothing
 };
 
 /// All rows of a section, sections before their members.
 [[nodiscard]] std::span<const SectionRow> autotuning_rows();
 [[nodiscard]] std::span<const SectionRow> dstune_rows();
 
-namespace rows {
+/// By pointer; where a value may be an object, too, that form's has a '/' at its end.
+using SectionSetters = std::unordered_map<std::string_view, SectionRow::Apply>;
+/// The rows of a table of keys.json with what their values do.
+[[nodiscard]] std::vector<SectionRow> section_rows(const std::string& table,
+                                                   const SectionSetters& setters);
 
-constexpr double largest_int = std::numeric_limits<int>::max();
-
-constexpr SectionRow applied(SectionRow::Apply apply, SectionRow row) {
-  row.apply = apply;
-  return row;
+/// The member at the end of a path: member_of<&A::b, &B::c>(a) is a.b.c.
+template <auto first, auto... rest, class Structure>
+auto& member_of(Structure& structure) {
+  if constexpr (sizeof...(rest) == 0)
+    return structure.*first;
+  else
+    return member_of<rest...>(structure.*first);
 }
-/// An object without further keys, and one whose keys are the user's.
-constexpr Key object(std::string_view pointer, std::string_view help) {
-  return closed(optional(section(pointer, inert, help)));
-}
-constexpr Key map(std::string_view pointer, std::string_view help) {
-  return optional(section(pointer, inert, help));
-}
-constexpr Key any_text(std::string_view pointer, std::string_view help) {
-  return text(pointer, "null", "", inert, help);
-}
-constexpr Key word(std::string_view pointer, std::string_view choices, std::string_view help) {
-  return text(pointer, "null", choices, inert, help);
-}
-constexpr SectionRow within(double low, double high, const SectionRow& row) {
-  return from(low, up_to(high, row));
-}
-
-/// A row whose type and default are those of a member of the job, at the end of a path; `apply`
-/// sets it.
+/// The value becomes the job's member at the end of a path.
 template <auto... path>
-SectionRow sets(std::string_view pointer, SectionRow::Apply apply, std::string_view help) {
-  return {{.pointer = pointer,
-           .type = type_of<JobSpec, path...>(),
-           .fallback = default_of<JobSpec, path...>(),
-           .help = help},
-          apply};
+void set(SectionTarget& target, const std::vector<Reading>& readings) {
+  assign(member_of<path...>(*target.job), readings.front().value);
 }
-/// The value becomes the member's as it is.
-template <auto... path>
-SectionRow sets(std::string_view pointer, std::string_view help) {
-  return sets<path...>(
-      pointer,
-      [](SectionTarget& target, const std::vector<Reading>& readings) {
-        assign<JobSpec, path...>(*target.job, readings.front().value);
-      },
-      help);
-}
-
-}  // namespace rows
 
 /// The member, unless it is absent or null.
 [[nodiscard]] std::optional<json::Node> given(const json::Node& section, const std::string& key);

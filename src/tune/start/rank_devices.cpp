@@ -30,7 +30,7 @@ namespace {
 
 using json::Value;
 
-/// Of a host's memory, what its ranks share unless the document says otherwise (design 3).
+/// The ranks share so much of a host's memory unless the document says otherwise.
 constexpr double share_of_host_memory = 0.8;
 /// … and with what they offload; the rest is for processes and libraries.
 constexpr double share_with_offload = 0.95;
