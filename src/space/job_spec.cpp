@@ -240,14 +240,14 @@ void decide_sequence_length(SectionTarget& target) {
 /// The second instrument, as the command line has it.
 void decide_verify(const Overrides& overrides, SectionTarget& target) {
   JobSpec& job = *target.job;
-  if (overrides.verify && !job.verify) {
-    job.verify.emplace();
+  if (overrides.verify && !target.verify) {
+    target.verify.emplace();
     job.verify_option =
         overrides.verify_script ? "--verify=" + *overrides.verify_script : "--verify";
   }
-  if (!job.verify) return;
-  job.verify->kind = WorkloadKind::deepspeed;
-  if (job.verify->options.is_null()) job.verify->options = json::Value::object();
+  if (!target.verify) return;
+  target.verify->kind = WorkloadKind::deepspeed;
+  if (target.verify->options.is_null()) target.verify->options = json::Value::object();
   if (overrides.verify_script) {
     // Seen from where the command is given.
     const auto path = std::filesystem::absolute(*overrides.verify_script).lexically_normal();
@@ -256,19 +256,22 @@ void decide_verify(const Overrides& overrides, SectionTarget& target) {
       target.problems->add(
           {"--verify=" + *overrides.verify_script, "", 0,
            fmt::format("the script {} does not exist: name a file that does", path.string())});
-    job.verify->options["script"] = path.string();
+    target.verify->options["script"] = path.string();
   }
-  if (job.workload.kind != WorkloadKind::transformer)
-    target.problems->add(engine_problem(
-        job,
-        "verify runs finalists of the workload transformer in DeepSpeed's engine: leave it out, "
-        "or the other workload"));
+  const std::string pointer = "/dstune/verify";
+  if (!job.has_own_step())
+    target.problems->add(
+        {job.verify_option.empty() ? job.document->file() : job.verify_option,
+         job.verify_option.empty() ? pointer : "",
+         job.verify_option.empty() ? job.document->line(pointer) : 0,
+         "verify runs finalists of the workload transformer in DeepSpeed's engine: leave it out, "
+         "or the other workload"});
 }
 
 /// Whether the costs of the target's time are measured, and by which engine.
 void decide_measuring(const json::Node& root, SectionTarget& target) {
   JobSpec& job = *target.job;
-  const bool can_measure = job.workload.kind == WorkloadKind::transformer &&
+  const bool can_measure = job.has_own_step() &&
                            job.target.framework != TargetFramework::self;
   const auto problem = [&](const char* message) {
     const auto section = root.find("dstune");
@@ -279,25 +282,18 @@ void decide_measuring(const json::Node& root, SectionTarget& target) {
     problem(
         "measure is for the workload transformer and a target other than \"self\": leave it out, "
         "or change that");
-  job.target.measure = can_measure && job.target.measure.value_or(job.verify.has_value());
-  if (job.measuring && job.verify)
+  job.target.measure = can_measure && job.target.measure.value_or(target.verify.has_value());
+  if (target.measuring && target.verify)
     problem("the engine of verify measures, in its own python: leave python out here");
-  else if (job.measuring && !job.measures_target())
+  else if (target.measuring && !job.measures_target())
     problem("python is where measure needs one: add \"measure\": true, or leave it out");
-  if (!job.measures_target() || job.verify) {
-    job.measuring.reset();
+  if (!job.measures_target() || target.verify) {
+    target.measuring.reset();
     return;
   }
-  if (!job.measuring) job.measuring.emplace();
-  job.measuring->kind = WorkloadKind::deepspeed;
-  if (job.measuring->options.is_null()) job.measuring->options = json::Value::object();
-}
-
-/// An engine that only measures what its work costs comes before our own step.
-void decide_instruments(JobSpec& job) {
-  job.instruments = {job.workload};
-  if (job.verify) job.instruments.push_back(*job.verify);
-  if (job.measuring) job.instruments.insert(job.instruments.begin(), *job.measuring);
+  if (!target.measuring) target.measuring.emplace();
+  target.measuring->kind = WorkloadKind::deepspeed;
+  if (target.measuring->options.is_null()) target.measuring->options = json::Value::object();
 }
 
 /// What DeepSpeed's engine is to train.
@@ -456,14 +452,16 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
     job.deepspeed_version = *overrides.deepspeed_version;
     job.deepspeed_source = "--deepspeed-version";
   }
-  SectionTarget target{&job, &problems, {}, {}, {}, {}, {}, {}};
+  SectionTarget target{.job = &job, .problems = &problems};
   if (const auto section = given(root, "autotuning")) read_autotuning(*section, target);
   apply(overrides, job.tuning);
   const auto section = given(root, "dstune");
   if (section) read_dstune(*section, target);
   decide_verify(overrides, target);
   decide_measuring(root, target);
-  decide_instruments(job);
+  // An engine that only measures what its work costs comes before our own step.
+  if (target.measuring) job.instruments.insert(job.instruments.begin(), *target.measuring);
+  if (target.verify) job.instruments.push_back(*target.verify);
   const auto resources = section ? given(*section, "resources") : std::nullopt;
   decide_shapes(resources ? &*resources : nullptr, default_ranks, target);
   decide_model(overrides, root, section ? &*section : nullptr, target);

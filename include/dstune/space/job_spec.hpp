@@ -73,13 +73,7 @@ struct JobSpec {
   bool is_model_known = false;
   bool is_script_named = false;  ///< of the engine: itself, and not by training_command
   TuningOptions tuning;
-  WorkloadSpec workload;
-  /// DeepSpeed's engine as a second instrument beside the workload; of the kind deepspeed.
-  std::optional<WorkloadSpec> verify;
   std::string verify_option;  ///< "--verify=train.py" where only the command line asks for it
-  /// DeepSpeed's engine only to measure what its work costs, where no other engine is there to; of
-  /// the kind deepspeed, with `python` and nothing to train.
-  std::optional<WorkloadSpec> measuring;
   TargetSpec target;
   std::int64_t sequence_length = 1024;
   /// What "auto" of bf16 and fp16 stands for; nothing: their defaults.

@@ -64,16 +64,22 @@ void set_memory(SectionTarget& target, const Readings& readings) {
   }
 }
 
+/// The job's only instrument, as long as nobody has decided on others.
+template <auto member>
+void set_workload(SectionTarget& target, const Readings& readings) {
+  assign(target.job->instruments.front().*member, readings.front().value);
+}
+
 /// Every member of the object is the plug-in's to read. What Python reads is kept by the rows.
 void keep_plugin_options(SectionTarget& target, const Readings& readings) {
-  if (target.job->workload.kind == WorkloadKind::plugin)
-    target.job->workload.options = readings.front().node.value();
+  if (target.job->instruments.front().kind == WorkloadKind::plugin)
+    target.job->instruments.front().options = readings.front().node.value();
 }
 /// Of the object that the node is a member of: the workload, or an engine beside it.
 WorkloadSpec& engine_of(SectionTarget& target, const json::Node& node) {
   const bool measures = node.pointer().starts_with("/dstune/target");
-  if (!measures && !node.pointer().starts_with("/dstune/verify")) return target.job->workload;
-  std::optional<WorkloadSpec>& beside = measures ? target.job->measuring : target.job->verify;
+  if (!measures && !node.pointer().starts_with("/dstune/verify")) return target.job->instruments.front();
+  std::optional<WorkloadSpec>& beside = measures ? target.measuring : target.verify;
   return beside ? *beside : beside.emplace();
 }
 void keep_engine_option(SectionTarget& target, const Readings& readings) {
@@ -96,7 +102,7 @@ void set_script(SectionTarget& target, const Readings& readings) {
 }
 /// The library of a plug-in: its file is looked at, and nothing of it runs.
 void set_library(SectionTarget& target, const Readings& readings) {
-  WorkloadSpec& workload = target.job->workload;
+  WorkloadSpec& workload = target.job->instruments.front();
   // With a slash in it, so that the loader searches nowhere else.
   workload.library_path =
       std::filesystem::absolute(path_from(target.job->folder, text_of(readings)))
@@ -144,7 +150,7 @@ void check_row(const json::Node& row, json::Problems& problems) {
 
 /// The file of a replay, checked row by row.
 void set_table(SectionTarget& target, const Readings& readings) {
-  WorkloadSpec& workload = target.job->workload;
+  WorkloadSpec& workload = target.job->instruments.front();
   workload.table_path = path_from(target.job->folder, text_of(readings));
   try {
     const auto document = json::Document::read(workload.table_path, json::no_limits);
@@ -217,12 +223,12 @@ std::span<const SectionRow> dstune_rows() {
                  {"/dstune/templates/1", set_template},
                  {"/dstune/templates/2", set_template},
                  {"/dstune/templates/3", set_template},
-                 {"/dstune/workload", set<&JobSpec::workload, &Workload::kind>},
+                 {"/dstune/workload", set_workload<&Workload::kind>},
                  {"/dstune/workload/", keep_plugin_options},
-                 {"/dstune/workload/type", set<&JobSpec::workload, &Workload::kind>},
-                 {"/dstune/workload/step_time_s", set<&JobSpec::workload, &Workload::step_time_s>},
+                 {"/dstune/workload/type", set_workload<&Workload::kind>},
+                 {"/dstune/workload/step_time_s", set_workload<&Workload::step_time_s>},
                  {"/dstune/workload/table", set_table},
-                 {"/dstune/workload/time_scale", set<&JobSpec::workload, &Workload::time_scale>},
+                 {"/dstune/workload/time_scale", set_workload<&Workload::time_scale>},
                  {"/dstune/workload/library", set_library},
                  {"/dstune/workload/script", set_script},
                  {"/dstune/workload/args", keep_engine_option},

@@ -19,11 +19,13 @@ namespace dstune {
 struct SectionTarget {
   JobSpec* job;
   json::Problems* problems;
-  std::optional<json::Node> model;
-  std::optional<Reading> sequence_length;
-  std::vector<Reading> num_gpus, num_nodes;
-  std::optional<Precision> model_precision;    ///< of the model's config.json
-  std::optional<Precision> command_precision;  ///< of the training command's flags
+  std::optional<json::Node> model{};
+  std::optional<Reading> sequence_length{};
+  std::vector<Reading> num_gpus{}, num_nodes{};
+  /// DeepSpeed's engine, by `dstune.verify` or --verify, and where it only measures.
+  std::optional<WorkloadSpec> verify{}, measuring{};
+  std::optional<Precision> model_precision{};    ///< of the model's config.json
+  std::optional<Precision> command_precision{};  ///< of the training command's flags
 };
 
 /// A key of ours: null stands for what is absent, "auto" for nothing; texts are not empty, and
