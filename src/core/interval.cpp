@@ -1,11 +1,11 @@
 #include "dstune/core/interval.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
-#include <numbers>
 #include <numeric>
+
+#include <boost/math/distributions/students_t.hpp>
 
 #include "dstune/base/error.hpp"
 
@@ -97,54 +97,12 @@ double half_width(const MeanEstimate& estimate) {
   return student_t(0.95, estimate.degrees_of_freedom) * estimate.standard_error;
 }
 
-double find_student_t(double probability, double degrees_of_freedom) {
-  // With t = sqrt(degrees) tan(angle) the distribution is the integral of a power of the cosine:
-  // summed up by Simpson's rule, and turned round by Newton's.
-  constexpr double as_good_as_normal = 200;
-  constexpr std::size_t parts = 100;
-  const double degrees = std::clamp(degrees_of_freedom, 1.0, as_good_as_normal);
-  const double width = std::numbers::pi / 2 / parts;
-  const auto density = [degrees](double angle) {
-    return std::pow(std::max(0.0, std::cos(angle)), degrees - 1);
-  };
-  const auto integral = [&density](double begin, double end) {
-    return (density(begin) + 4 * density((begin + end) / 2) + density(end)) * (end - begin) / 6;
-  };
-  std::array<double, parts + 1> sum{};
-  for (std::size_t i = 0; i < parts; ++i)
-    sum[i + 1] =
-        sum[i] + integral(static_cast<double>(i) * width, static_cast<double>(i + 1) * width);
-  const double wanted = probability * sum.back();
-  const auto above = std::lower_bound(sum.begin() + 1, sum.end(), wanted);
-  const auto part = static_cast<std::size_t>(above - sum.begin()) - 1;
-  const double begin = static_cast<double>(part) * width;
-  double angle = begin + width / 2;
-  for (int i = 0; i < 5; ++i)
-    angle = std::clamp(angle - (sum[part] + integral(begin, angle) - wanted) / density(angle),
-                       begin, begin + width);
-  return std::sqrt(degrees) * std::tan(angle);
-}
-
 }  // namespace
 
 double student_t(double probability, double degrees_of_freedom) {
-  // A series' interval is asked for in several metrics, one after the other, and each time takes
-  // some dozen microseconds.
-  struct Known {
-    double probability = 0;
-    double degrees_of_freedom = 0;
-    double t = 0;
-  };
-  constexpr std::size_t recent = 4;
-  thread_local std::array<Known, recent> known;
-  thread_local std::size_t oldest = 0;
-  for (const Known& one : known)
-    if (one.probability == probability && one.degrees_of_freedom == degrees_of_freedom)
-      return one.t;
-  const double t = find_student_t(probability, degrees_of_freedom);
-  known[oldest] = {probability, degrees_of_freedom, t};
-  oldest = (oldest + 1) % recent;
-  return t;
+  using Double = boost::math::policies::policy<boost::math::policies::promote_double<false>>;
+  const boost::math::students_t_distribution<double, Double> t(degrees_of_freedom);
+  return boost::math::quantile(boost::math::complement(t, (1 - probability) / 2));
 }
 
 MeanEstimate estimate_mean(const std::vector<double>& samples, double min_autocorrelation) {
