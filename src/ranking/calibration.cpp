@@ -2,7 +2,6 @@
 #include "dstune/ranking/calibration.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include <Eigen/Cholesky>
@@ -43,11 +42,8 @@ constexpr Doubts without_constants{.scale = 3, .cost = 1, .least_known = 1};
 constexpr double least_scale = 0.05;
 /// Of fits, each with weights by the one before.
 constexpr int num_rounds = 10;
-/// Sweeps over the unknowns, one at a time.
-constexpr int num_sweeps = 1000;
 
-constexpr std::size_t num_unknowns = num_overheads + 1;  // the scale first
-using Vector = std::array<double, num_unknowns>;
+constexpr Eigen::Index num_unknowns = num_overheads + 1;  // the scale first
 
 /// The prior with all of its times longer or shorter by a factor.
 TimeCalibration times(double factor, const TimeCalibration& prior) {
@@ -70,25 +66,25 @@ double common_factor(const std::vector<CalibrationPoint>& points, const TimeCali
   return sum / squares;
 }
 
-/// What each unknown adds to the point's relative time, which is to be 1. Where the device works
-/// behind the host, a step has the longer of two times: which one that is, the prior says, and the
-/// fit does not ask again. What is hidden by it tells nothing.
-Vector row_of(const CalibrationPoint& point, const TimeCalibration& prior) {
+/// What each unknown adds to the point's relative time, which is to be 1: the scale's factor, then
+/// the costs, each in units of what is likely, so that numbers are of one order. Where the device
+/// works behind the host, a step has the longer of two times: which one that is, the prior says,
+/// and the fit does not ask again. What is hidden by it tells nothing.
+Eigen::VectorXd row_of(const CalibrationPoint& point, const TimeCalibration& prior) {
   const double device_s = prior.scale_of(point.precision) * point.measured_s;
-  Vector row{device_s / point.target_s};
   double host_s = 0;
-  for (std::size_t each = 0; each < num_overheads; ++each) {
-    row[each + 1] = point.overheads[each] / point.target_s;
+  for (std::size_t each = 0; each < num_overheads; ++each)
     if (is_beside_device(static_cast<Overhead>(each)))
       host_s += prior.costs_s[each] * point.overheads[each];
+  const bool hides_host = prior.is_device_behind_host && host_s <= device_s;
+  const bool hides_device = prior.is_device_behind_host && host_s > device_s;
+  Eigen::VectorXd row(num_unknowns);
+  row[0] = hides_device ? 0 : device_s / point.target_s;
+  for (std::size_t each = 0; each < num_overheads; ++each) {
+    const bool is_hidden = hides_host && is_beside_device(static_cast<Overhead>(each));
+    row[static_cast<Eigen::Index>(each + 1)] =
+        is_hidden ? 0 : point.overheads[each] / point.target_s * likely_costs_s[each];
   }
-  if (!prior.is_device_behind_host) return row;
-  if (host_s > device_s) {
-    row[0] = 0;
-    return row;
-  }
-  for (std::size_t each = 0; each < num_overheads; ++each)
-    if (is_beside_device(static_cast<Overhead>(each))) row[each + 1] = 0;
   return row;
 }
 
@@ -112,15 +108,15 @@ Eigen::VectorXd least_above_0(const Eigen::MatrixXd& left, const Eigen::VectorXd
   return x;
 }
 
-/// The scale's factor, then the costs, each in units of what is likely: numbers of one order.
+/// As row_of() counts them.
 struct Unknowns {
   Eigen::VectorXd mean;
   Eigen::MatrixXd covariance;
 };
 
 Unknowns unknowns_of(const TimeCalibration& time, const Doubts& doubts) {
-  constexpr auto size = static_cast<Eigen::Index>(num_unknowns);
-  Unknowns unknowns{Eigen::VectorXd::Zero(size), Eigen::MatrixXd::Zero(size, size)};
+  Unknowns unknowns{Eigen::VectorXd::Zero(num_unknowns),
+                    Eigen::MatrixXd::Zero(num_unknowns, num_unknowns)};
   Eigen::VectorXd host = unknowns.mean;
   Eigen::VectorXd network = unknowns.mean;
   unknowns.mean[0] = 1;
@@ -137,16 +133,6 @@ Unknowns unknowns_of(const TimeCalibration& time, const Doubts& doubts) {
   unknowns.covariance += doubts.host * doubts.host * host * host.transpose() +
                          doubts.network * doubts.network * network * network.transpose();
   return unknowns;
-}
-
-/// What each unknown adds to the point's relative time.
-Eigen::VectorXd scaled_row(const CalibrationPoint& point, const TimeCalibration& time) {
-  const Vector relative = row_of(point, time);
-  Eigen::VectorXd row(static_cast<Eigen::Index>(num_unknowns));
-  row[0] = relative[0];
-  for (std::size_t each = 0; each < num_overheads; ++each)
-    row[static_cast<Eigen::Index>(each + 1)] = relative[each + 1] * likely_costs_s[each];
-  return row;
 }
 
 TimeCalibration time_of(const Eigen::VectorXd& unknowns, const TimeCalibration& before) {
@@ -188,7 +174,7 @@ TargetConstants fit_machine(const std::vector<CalibrationPoint>& points,
     Eigen::MatrixXd left = precision;
     Eigen::VectorXd right = precision * mean;
     for (std::size_t place = 0; place < points.size(); ++place) {
-      const Eigen::VectorXd row = scaled_row(points[place], constants.time);
+      const Eigen::VectorXd row = row_of(points[place], constants.time);
       const double strength = weights[place] / (noise_of_tiny * noise_of_tiny);
       left += strength * row * row.transpose();
       right += strength * row;
@@ -217,7 +203,7 @@ std::vector<BelievedTime> believed_times(const std::vector<CalibrationPoint>& me
   Eigen::MatrixXd left = inverse_of(prior.covariance);
   Eigen::VectorXd right = left * prior.mean;
   for (const CalibrationPoint& run : runs) {
-    const Eigen::VectorXd row = scaled_row(run, before);
+    const Eigen::VectorXd row = row_of(run, before);
     left += row * row.transpose() / std::pow(error_of_believed_time, 2);
     right += row / std::pow(error_of_believed_time, 2);
   }
@@ -227,7 +213,7 @@ std::vector<BelievedTime> believed_times(const std::vector<CalibrationPoint>& me
   std::vector<BelievedTime> believed;
   for (CalibrationPoint member : members) {
     member.target_s = time.target_s(member.measured_s, member.precision, member.overheads);
-    const Eigen::VectorXd row = scaled_row(member, before);
+    const Eigen::VectorXd row = row_of(member, before);
     const Eigen::VectorXd unknowns = deviations.transpose() * row;
     believed.push_back(
         {member.target_s, std::sqrt(row.dot(after * row)), {unknowns.begin(), unknowns.end()}});
@@ -242,38 +228,31 @@ TimeCalibration fit_time(const std::vector<CalibrationPoint>& points,
   const TimeCalibration by_factor = times(factor, prior.mean);
   // One point tells nothing apart: the order of the configurations is left as it was.
   if (points.size() == 1) return by_factor;
-  std::array<Vector, num_unknowns> left{};
-  Vector right{};
+  Eigen::MatrixXd left = Eigen::MatrixXd::Zero(num_unknowns, num_unknowns);
+  Eigen::VectorXd right = Eigen::VectorXd::Zero(num_unknowns);
   for (const CalibrationPoint& point : points) {
-    const Vector row = row_of(point, prior.mean);
-    for (std::size_t i = 0; i < num_unknowns; ++i) {
-      right[i] += row[i];
-      for (std::size_t j = 0; j < num_unknowns; ++j) left[i][j] += row[i] * row[j];
-    }
+    const Eigen::VectorXd row = row_of(point, prior.mean);
+    left += row * row.transpose();
+    right += row;
   }
-  // No step shows how fast kernels are where the host hides all of them.
-  const bool is_scale_known = left[0][0] > 0;
-  Vector fitted{factor};
-  for (std::size_t i = 1; i < num_unknowns; ++i) {
-    const double deviation_s = prior.deviations_s[i - 1] * (prior.is_of_one_machine ? factor : 1.0);
-    const double strength = noise_of_runs / deviation_s;
-    fitted[i] = by_factor.costs_s[i - 1];
-    left[i][i] += strength * strength;
-    right[i] += strength * strength * fitted[i];
+  Eigen::VectorXd start(num_unknowns);
+  start[0] = factor;
+  for (std::size_t each = 0; each < num_overheads; ++each) {
+    const auto i = static_cast<Eigen::Index>(each + 1);
+    const double deviation_s = prior.deviations_s[each] * (prior.is_of_one_machine ? factor : 1.0);
+    const double weight = std::pow(noise_of_runs * likely_costs_s[each] / deviation_s, 2);
+    start[i] = by_factor.costs_s[each] / likely_costs_s[each];
+    left(i, i) += weight;
+    right[i] += weight * start[i];
   }
-  for (int sweep = 0; sweep < num_sweeps; ++sweep) {
-    for (std::size_t i = is_scale_known ? 0 : 1; i < num_unknowns; ++i) {
-      double rest = right[i];
-      for (std::size_t j = 0; j < num_unknowns; ++j)
-        if (j != i) rest -= left[i][j] * fitted[j];
-      fitted[i] = std::max(0.0, rest / left[i][i]);
-    }
+  // No step shows how fast kernels are where the host hides all of them: the factor stays.
+  if (left(0, 0) == 0) {
+    left(0, 0) = 1;
+    right[0] = factor;
   }
+  const Eigen::VectorXd fitted = least_above_0(left, right, start);
   // A step is never overheads alone.
-  if (fitted[0] == 0) return by_factor;
-  TimeCalibration result = times(fitted[0], prior.mean);
-  std::copy(fitted.begin() + 1, fitted.end(), result.costs_s.begin());
-  return result;
+  return fitted[0] == 0 ? by_factor : time_of(fitted, prior.mean);
 }
 
 }  // namespace dstune
