@@ -43,7 +43,9 @@ struct ChainKey {
 };
 struct ChainKeyHash {
   std::size_t operator()(const ChainKey& key) const {
-    return TrainingConfigHash()(key.config) + std::hash<std::string>()(key.rest);
+    std::size_t hash = TrainingConfigHash()(key.config);
+    mix_hash(hash, key.rest);
+    return hash;
   }
 };
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "dstune/base/file.hpp"
+#include "dstune/base/hash.hpp"
 #include "dstune/base/json.hpp"
 #include "dstune/core/measurement.hpp"
 
@@ -66,9 +67,6 @@ std::uint32_t crc32(std::string_view bytes);
 /// Changes whenever a measured number would mean something else.
 inline constexpr int measuring_version = 1;
 
-/// MurmurHash3_x64_128 (Austin Appleby, public domain) of the bytes with seed 0: 32 hex digits, h1
-/// before h2. For naming things by their content; not for keeping secrets.
-std::string hash128(std::string_view bytes);
 /// A hash128() of whatever identifies a result: configuration, group shape, model, sequence length,
 /// target, workload, machine fingerprint and measuring version. A record counts only for the same
 /// key. Equal values give equal keys: the keys of objects in any order, 5e8 and 500000000, -0.0 and

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <filesystem>
 #include <system_error>
@@ -80,36 +79,6 @@ InputError damaged(const std::string& path, int line, const std::string& what) {
                       fmt::format("the journal is damaged: {}; restore the file, or start over "
                                   "with --overwrite or another --results-dir{}",
                                   what, cut)}});
-}
-
-// Of hash128().
-
-constexpr std::uint64_t c1 = 0x87c37b91114253d5;
-constexpr std::uint64_t c2 = 0x4cf5ad432745937f;
-
-/// Up to eight bytes, the first one lowest, whatever the machine's order.
-std::uint64_t little_endian(std::string_view bytes) {
-  std::uint64_t word = 0;
-  for (std::size_t i = 0; i < bytes.size() && i < 8; ++i)
-    word |= static_cast<std::uint64_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
-  return word;
-}
-
-std::uint64_t mix_low(std::uint64_t word) {
-  return std::rotl(word * c1, 31) * c2;
-}
-
-std::uint64_t mix_high(std::uint64_t word) {
-  return std::rotl(word * c2, 33) * c1;
-}
-
-std::uint64_t finish(std::uint64_t hash) {
-  hash ^= hash >> 33;
-  hash *= 0xff51afd7ed558ccd;
-  hash ^= hash >> 33;
-  hash *= 0xc4ceb9fe1a85ec53;
-  hash ^= hash >> 33;
-  return hash;
 }
 
 void append_text(std::string& out, const std::string& text) {
@@ -226,30 +195,6 @@ void Journal::commit() {
 void Journal::check() const {
   if (check_) check_();
   file_.check();
-}
-
-std::string hash128(std::string_view bytes) {
-  std::uint64_t h1 = 0;
-  std::uint64_t h2 = 0;
-  std::string_view rest = bytes;
-  for (; rest.size() >= 16; rest.remove_prefix(16)) {
-    h1 ^= mix_low(little_endian(rest.substr(0, 8)));
-    h1 = (std::rotl(h1, 27) + h2) * 5 + 0x52dce729;
-    h2 ^= mix_high(little_endian(rest.substr(8, 8)));
-    h2 = (std::rotl(h2, 31) + h1) * 5 + 0x38495ab5;
-  }
-  if (rest.size() > 8) h2 ^= mix_high(little_endian(rest.substr(8)));
-  if (!rest.empty()) h1 ^= mix_low(little_endian(rest.substr(0, 8)));
-
-  h1 ^= bytes.size();
-  h2 ^= bytes.size();
-  h1 += h2;
-  h2 += h1;
-  h1 = finish(h1);
-  h2 = finish(h2);
-  h1 += h2;
-  h2 += h1;
-  return fmt::format("{:016x}{:016x}", h1, h2);
 }
 
 std::string record_key(const json::Value& identity) {
