@@ -170,7 +170,7 @@ Outcome search(const Recorded& recorded, const std::vector<ScreenedMember>& scre
     return run_of(recorded, member, random);
   };
   Outcome outcome;
-  SimulationOptions options{.tuner = "race", .final_rounds = final_rounds_beside};
+  SimulationOptions options{.tuner = "race", .final_rounds = final_rounds_beside()};
   std::vector<std::optional<double>> last;
   if (!screened.empty()) {
     options.make_tuner = [&](const TuningOptions& tuning, const Scoreboard& board) {

@@ -13,16 +13,6 @@
 namespace dstune {
 namespace {
 
-/// What is thought likely before anything was measured, of logarithms of ratios: the machine as a
-/// whole may be off by a tenth, a stage or a doubling of a size by less.
-constexpr double prior_of_constant = 0.10;
-constexpr double prior_of_feature = 0.03;
-/// A measurement is off by its own: not less than this is believed.
-constexpr double min_noise = 0.01;
-constexpr double prior_noise = 0.03;
-/// How many measurements the prior of the noise counts as.
-constexpr double prior_noise_weight = 4;
-
 /// The fewest micro-steps with a middle one.
 constexpr std::int64_t folded_micro_steps = 3;
 
@@ -80,9 +70,10 @@ void PredictionCorrection::fit() {
     return Eigen::Map<const Column>(seen.features.data());
   };
   Eigen::Map<Column> weights(weights_.data());
-  Column priors = Column::Constant(prior_of_feature);
-  priors[0] = prior_of_constant;
-  double noise = prior_noise;  // standard deviation of one observation about the regression
+  Column priors = Column::Constant(policy_->prior_of_feature);
+  priors[0] = policy_->prior_of_constant;
+  double noise =
+      policy_->prior_noise;  // standard deviation of one observation about the regression
   for (int round = 0; round < 2; ++round) {
     Square left = priors.array().square().inverse().matrix().asDiagonal();
     Column right = Column::Zero();
@@ -92,11 +83,11 @@ void PredictionCorrection::fit() {
       right += precision * seen.log_ratio * features_of(seen);
     }
     weights = left.llt().solve(right);
-    double squares = prior_noise_weight * prior_noise * prior_noise;
+    double squares = policy_->prior_noise_weight * policy_->prior_noise * policy_->prior_noise;
     for (const Observation& seen : observations_)
       squares += std::pow(seen.log_ratio - weights.dot(features_of(seen)), 2);
-    const double count = prior_noise_weight + static_cast<double>(observations_.size());
-    noise = std::max(min_noise, std::sqrt(squares / count));
+    const double count = policy_->prior_noise_weight + static_cast<double>(observations_.size());
+    noise = std::max(policy_->least_noise, std::sqrt(squares / count));
   }
 }
 
@@ -123,8 +114,8 @@ CycleOverheads cycle_overheads(const StepPlan& plan) {
 }
 
 StepPredictor::StepPredictor(const ModelSpec& model, std::optional<DeviceProfile> profile,
-                             const WorkspaceSizes& workspaces)
-    : profile_(std::move(profile)), planner_(model, workspaces) {}
+                             const WorkspaceSizes& workspaces, const Policy::Predicting& policy)
+    : profile_(std::move(profile)), planner_(model, workspaces), correction_(policy) {}
 
 const StepPredictor::Planned& StepPredictor::planned(const Experiment& experiment) {
   const GroupShape shape = experiment.shape;

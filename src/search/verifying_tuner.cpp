@@ -14,13 +14,10 @@ namespace dstune {
 
 namespace {
 
-/// Beside the baseline.
-constexpr std::size_t max_anchors = 4;
-
 /// Members that together have what the space varies: each value of words and switches, the least
 /// and the largest of amounts. The next one has most of what is not yet there; of equal ones that
 /// of which most is believed. The baseline is there already.
-std::vector<std::size_t> choose_anchors(const PlannedSpace& space) {
+std::vector<std::size_t> choose_anchors(const PlannedSpace& space, std::size_t max_anchors) {
   const std::vector<std::size_t> members = planned_members(space);
   std::vector<const Experiment*> experiments;
   for (const std::size_t member : members)
@@ -60,20 +57,17 @@ std::vector<std::size_t> choose_anchors(const PlannedSpace& space) {
   return anchors;
 }
 
-/// From run to run the same configuration differs by so much (standard deviation, relative).
-constexpr double between_runs = 0.04;
-/// What was known of errors before counts as so many runs.
-constexpr double prior_runs = 4;
-/// No figure of our own step is better than this.
-constexpr double least_error = 0.005;
-
 class TwoStepTuner : public VerifyingTuner {
  public:
   TwoStepTuner(const PlannedSpace& space, const TuningOptions& options, Beliefs beliefs)
-      : space_(space), options_(options), beliefs_(std::move(beliefs)) {
+      : space_(space),
+        options_(options),
+        policy_(options.policy->verifying),
+        beliefs_(std::move(beliefs)) {
     take_beliefs();
     if (space_.baseline) waiting_.push_back(*space_.baseline);
-    for (const std::size_t anchor : choose_anchors(space_)) waiting_.push_back(anchor);
+    for (const std::size_t anchor : choose_anchors(space_, policy_.max_anchors))
+      waiting_.push_back(anchor);
     if (options_.num_trials)
       waiting_.resize(std::min(waiting_.size(), static_cast<std::size_t>(*options_.num_trials)));
   }
@@ -86,11 +80,11 @@ class TwoStepTuner : public VerifyingTuner {
   }
 
   [[nodiscard]] double error() const override {
-    double squares = prior_runs * std::pow(beliefs_.error, 2);
+    double squares = policy_.prior_runs * std::pow(beliefs_.error, 2);
     // The first run says what all have in common.
     for (std::size_t run = 1; run < errors_.size(); ++run) squares += std::pow(errors_[run], 2);
     const double count = errors_.empty() ? 0 : static_cast<double>(errors_.size() - 1);
-    return std::sqrt(squares / (prior_runs + count));
+    return std::sqrt(squares / (policy_.prior_runs + count));
   }
 
   std::optional<std::size_t> next() override {
@@ -141,7 +135,7 @@ class TwoStepTuner : public VerifyingTuner {
       options_.num_trials = std::max(0, *options_.num_trials - static_cast<int>(num_begun_));
     for (MemberBelief& belief : believed_) begun_.unknowns.push_back(std::move(belief.unknowns));
     begun_.are_spread = true;
-    begun_.run_error = between_runs;
+    begun_.run_error = policy_.between_runs;
     race_ = make_race_tuner(space_, options_, begun_);
     for (const auto& [index, observation] : later_) race_->observe(index, observation);
   }
@@ -163,7 +157,8 @@ class TwoStepTuner : public VerifyingTuner {
     if (!measured) return;
     errors_.push_back(std::log(*measured / *believed));
     begun_.errors.push_back(errors_.back() /
-                            std::hypot(believed_[index].deviation, error_of_believed_time));
+                            std::hypot(believed_[index].deviation,
+                                       options_.policy->calibrating.error_of_believed_time));
   }
 
   /// Samples/s, of a value of the metric; nothing where it does not tell.
@@ -184,6 +179,7 @@ class TwoStepTuner : public VerifyingTuner {
 
   PlannedSpace space_;  ///< with what is believed as predictions
   TuningOptions options_;
+  const Policy::Verifying& policy_;
   Beliefs beliefs_;
   std::vector<std::size_t> waiting_;
   std::set<std::size_t> running_;
@@ -198,21 +194,23 @@ class TwoStepTuner : public VerifyingTuner {
 
 }  // namespace
 
-OwnErrors own_errors(double seen_error, double run_error) {
+OwnErrors own_errors(double seen_error, double run_error, const Policy::Verifying& policy) {
   const double squares = std::pow(seen_error, 2) - std::pow(run_error, 2);
-  return {run_error, std::sqrt(std::max(squares, std::pow(least_error, 2)))};
+  return {run_error, std::sqrt(std::max(squares, std::pow(policy.least_error, 2)))};
 }
 
-double step_by_both(double measured_s, double predicted_s, const OwnErrors& errors) {
-  const double of_run = std::pow(std::max(errors.of_run, least_error), -2);
-  const double of_prediction = std::pow(std::max(errors.of_prediction, least_error), -2);
+double step_by_both(double measured_s, double predicted_s, const OwnErrors& errors,
+                    const Policy::Verifying& policy) {
+  const double of_run = std::pow(std::max(errors.of_run, policy.least_error), -2);
+  const double of_prediction = std::pow(std::max(errors.of_prediction, policy.least_error), -2);
   return std::exp((of_run * std::log(measured_s) + of_prediction * std::log(predicted_s)) /
                   (of_run + of_prediction));
 }
 
 std::vector<MemberBelief> believed_in_engine(const std::vector<ScreenedMember>& members,
                                              const std::vector<EngineRun>& runs,
-                                             const std::optional<TargetConstants>& constants) {
+                                             const std::optional<TargetConstants>& constants,
+                                             const Policy& policy) {
   const auto point_of = [](const ScreenedMember& member, double target_s) {
     return CalibrationPoint{*member.step_s, target_s, member.precision, member.overheads};
   };
@@ -221,11 +219,12 @@ std::vector<MemberBelief> believed_in_engine(const std::vector<ScreenedMember>& 
     if (members[place].step_s && step_s > 0) points.push_back(point_of(members[place], step_s));
   for (const ScreenedMember& member : members)
     if (member.step_s) known.push_back(point_of(member, 0));
-  std::vector<BelievedTime> times = believed_times(known, points, constants);
+  std::vector<BelievedTime> times = believed_times(known, points, constants, policy.calibrating);
   std::vector<MemberBelief> beliefs;
   auto next = times.begin();
   for (const ScreenedMember& member : members) {
     MemberBelief& belief = beliefs.emplace_back();
+    belief.deviation = policy.verifying.unknown_error;
     if (!member.step_s) continue;
     belief.prediction.throughput = member.batch / next->target_s;
     belief.deviation = next->deviation;

@@ -11,6 +11,7 @@
 
 #include "dstune/base/json.hpp"
 #include "dstune/core/measurement.hpp"
+#include "dstune/core/policy.hpp"
 
 namespace dstune {
 
@@ -42,18 +43,16 @@ struct WorkloadSpec {
 /// for another version: what is wrong and how to fix it, in one sentence. Local.
 std::string check_plugin_library(const std::string& path);
 
-/// When to stop warming up and when to stop measuring (design 6).
-/// A run is a slice of a member's budget; what may be the answer gets more of them.
-inline constexpr int slices_of_budget = 5;
-/// Of a run, whatever they take.
-inline constexpr std::size_t min_timed_steps = 5;
-
+/// When to stop warming up and when to stop measuring.
 struct MeasureOptions {
   int start_profile_step = 3;
   int end_profile_step = 5;
   double trial_budget_s = 10;  ///< of timed steps
 
-  [[nodiscard]] double slice_s() const { return trial_budget_s / slices_of_budget; }
+  /// A run is a slice of a member's budget; what may be the answer gets more of them.
+  [[nodiscard]] double slice_s(const Policy::Measuring& policy = default_policy().measuring) const {
+    return trial_budget_s / policy.slices_of_budget;
+  }
 };
 
 enum class TargetFramework { self, huggingface };
@@ -95,6 +94,7 @@ struct TuningOptions {
   int num_tuning_micro_batch_sizes = 3;
   std::vector<std::pair<std::string, std::string>> arg_mappings;  ///< key → the script's flag
   MeasureOptions measure;
+  const Policy* policy = &default_policy();  ///< of the search
 };
 
 }  // namespace dstune

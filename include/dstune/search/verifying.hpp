@@ -30,10 +30,12 @@ struct OwnErrors {
   double of_prediction = 0;  ///< of what was predicted, likewise
 };
 /// `seen_error`: of predictions against single runs, which have the error of runs in it.
-[[nodiscard]] OwnErrors own_errors(double seen_error, double run_error);
+[[nodiscard]] OwnErrors own_errors(double seen_error, double run_error,
+                                   const Policy::Verifying& policy = default_policy().verifying);
 /// Seconds of a step by a run and by what was predicted of it: the mean of their logarithms, each
 /// with the inverse of its variance as weight.
-[[nodiscard]] double step_by_both(double measured_s, double predicted_s, const OwnErrors& errors);
+[[nodiscard]] double step_by_both(double measured_s, double predicted_s, const OwnErrors& errors,
+                                  const Policy::Verifying& policy = default_policy().verifying);
 
 /// A member that the engine ran: its place among the screened ones, and seconds of a step there.
 using EngineRun = std::pair<std::size_t, double>;
@@ -41,7 +43,8 @@ using EngineRun = std::pair<std::size_t, double>;
 /// What is believed of a member in the second instrument.
 struct MemberBelief {
   Prediction prediction{};
-  double deviation = 0.1;          ///< how far it may be off; relative
+  /// How far it may be off; relative.
+  double deviation = default_policy().verifying.unknown_error;
   std::vector<double> unknowns{};  ///< as BelievedTime's; empty where nothing is predicted
 };
 /// What our own step's times say of each member in the engine: in the target's time, whose costs
@@ -49,13 +52,14 @@ struct MemberBelief {
 /// are some. Of the predictions throughput alone is set; it is nothing where nothing is known.
 [[nodiscard]] std::vector<MemberBelief> believed_in_engine(
     const std::vector<ScreenedMember>& members, const std::vector<EngineRun>& runs,
-    const std::optional<TargetConstants>& constants);
+    const std::optional<TargetConstants>& constants, const Policy& policy = default_policy());
 
 /// What is believed of every member of the space.
 struct Beliefs {
   /// With what these members have shown.
   std::function<std::vector<MemberBelief>(const std::vector<std::size_t>& ran)> of_members;
-  double error = 0.1;  ///< how far off they were elsewhere (standard deviation, relative)
+  /// How far off they were elsewhere (standard deviation, relative).
+  double error = default_policy().verifying.unknown_error;
 };
 /// How far off beliefs are that begin with these constants.
 [[nodiscard]] Beliefs beliefs_about(const std::optional<TargetConstants>& constants,

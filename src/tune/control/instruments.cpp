@@ -174,7 +174,7 @@ SearchResult run_instrument(const SearchParts& parts, const InstrumentSearch& in
                             .is_complete = instrument.is_complete,
                             .is_screening = instrument.is_screening,
                             .goes_on = instrument.goes_on,
-                            .rounds = instrument.is_beside ? final_rounds_beside : FinalRounds{},
+                            .rounds = instrument.is_beside ? final_rounds_beside() : FinalRounds{},
                             .deaths = deaths_in_repeats(instrument.keys, ready.history)});
   Publisher publisher(*ready.results, board,
                       {.training_command = ready.job.training_command,

@@ -198,6 +198,7 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
                                    ready.history.complete_searches.contains(ready.screening_key));
   Value environment = environment_info(topology, devices, options.version, options.command_line);
   environment["machine_fingerprint"] = fingerprint;
+  environment["policy"] = policy_json(*ready.job.tuning.policy);
   environment["deepspeed"] = {{"version", to_text(ready.job.deepspeed_version)},
                               {"source", ready.job.deepspeed_source}};
   environment["training_ranks"] = ready.training_ranks;

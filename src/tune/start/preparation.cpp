@@ -182,7 +182,7 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
   planner.free_disk_bytes = free_disk_bytes;
   if (ready.time.end_at) planner.used_time = [&ready] { return ready.time.used_share(); };
   if (!options.dry_run) {
-    planner.listed = max_listed_members;
+    planner.listed = default_policy().planning.max_members;
     planner.lists_pruned = false;
   }
   if (ready.job.experiment_files.empty()) {
