@@ -17,6 +17,7 @@ needs=(
   'MPI launcher|c mpirun|openmpi-bin|openmpi'
   'MPI headers|c mpicc|libopenmpi-dev|openmpi'
   'nlohmann_json 3.10 or newer|h nlohmann/json.hpp|nlohmann-json3-dev|nlohmann-json'
+  'Boost.Math|h boost/math/distributions/students_t.hpp|libboost-dev|boost'
   'Boost.Program_options|h boost/program_options.hpp|libboost-program-options-dev|boost+program_options'
   'GoogleTest|h gtest/gtest.h|libgtest-dev|googletest+gmock'
   'GoogleMock|h gmock/gmock.h|libgmock-dev|googletest+gmock'

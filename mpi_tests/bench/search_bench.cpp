@@ -84,7 +84,8 @@ std::size_t steps_of_slice(const SearchTable& table, std::size_t row, int slices
   const auto first = static_cast<std::size_t>(all.warmup_steps);
   if (all.step_times_s.size() <= first) return 0;
   const std::size_t of_run = (all.step_times_s.size() - first) / table.runs[row];
-  return std::clamp<std::size_t>(of_run / static_cast<std::size_t>(slices), min_timed_steps,
+  return std::clamp<std::size_t>(of_run / static_cast<std::size_t>(slices),
+                                 default_policy().measuring.min_timed_steps,
                                  all.step_times_s.size() - first);
 }
 

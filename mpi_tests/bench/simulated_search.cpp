@@ -13,7 +13,7 @@ namespace dstune::bench {
 namespace {
 
 /// What is better by less is not worth finding.
-constexpr double relevant_gain = 0.01;
+const double relevant_gain = default_policy().answering.relevant_gain;
 
 double sum(const std::vector<double>& values) {
   double total = 0;
@@ -25,7 +25,7 @@ double sum(const std::vector<double>& values) {
 void race(const IncumbentEstimate& incumbent, Measurement& trial) {
   const auto first = static_cast<std::size_t>(trial.warmup_steps);
   const std::vector<double> all = timed_steps_s(trial);
-  for (const std::size_t look : race_looks) {
+  for (const std::size_t look : default_policy().racing.looks) {
     if (look >= all.size()) return;
     if (!has_lost_race({all.begin(), all.begin() + static_cast<std::ptrdiff_t>(look)}, incumbent))
       continue;

@@ -155,7 +155,7 @@ Outcome search(const Recorded& recorded, const std::vector<ForecastMember>& fore
     return run_of(recorded, member, random);
   };
   Outcome outcome;
-  SimulationOptions options{.tuner = "race", .final_rounds = final_rounds_beside};
+  SimulationOptions options{.tuner = "race", .final_rounds = final_rounds_beside()};
   std::vector<std::optional<double>> last;
   if (!forecast.empty()) {
     options.make_tuner = [&](const TuningOptions& tuning, const Scoreboard& board) {

@@ -100,11 +100,12 @@ keep_plugins() {
   done
 }
 
-# Of Boost's headers the folders that program_options reaches, whatever the compiler.
+# Boost's headers are kept by folder: those that ours reach, whatever the compiler.
 keep_boost() {
   local name
   keep usr/include/boost/*.hpp
-  for name in $(echo '#include <boost/program_options.hpp>' | g++ -std=c++20 -M -x c++ -I usr/include - |
+  for name in $(printf '#include <boost/%s.hpp>\n' program_options math/distributions/students_t |
+    g++ -std=c++20 -M -x c++ -I usr/include - |
     tr ' ' '\n' | sed -n 's|^usr/include/boost/\([^/]*\)/.*|\1|p' | sort -u); do
     keep "usr/include/boost/$name"
   done

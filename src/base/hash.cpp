@@ -1,11 +1,11 @@
 #include "dstune/base/hash.hpp"
 
 #include <bit>
-#include <cstdint>
 
 #include <fmt/format.h>
 
 namespace dstune {
+
 namespace {
 
 constexpr std::uint64_t c1 = 0x87c37b91114253d5;
@@ -38,7 +38,7 @@ std::uint64_t finish(std::uint64_t hash) {
 
 }  // namespace
 
-std::string hash128(std::string_view bytes) {
+Digest digest128(std::string_view bytes) {
   std::uint64_t h1 = 0;
   std::uint64_t h2 = 0;
   std::string_view rest = bytes;
@@ -59,7 +59,12 @@ std::string hash128(std::string_view bytes) {
   h2 = finish(h2);
   h1 += h2;
   h2 += h1;
-  return fmt::format("{:016x}{:016x}", h1, h2);
+  return {h1, h2};
+}
+
+std::string hash128(std::string_view bytes) {
+  const Digest digest = digest128(bytes);
+  return fmt::format("{:016x}{:016x}", digest.high, digest.low);
 }
 
 }  // namespace dstune

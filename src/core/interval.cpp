@@ -1,11 +1,11 @@
 #include "dstune/core/interval.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
-#include <numbers>
 #include <numeric>
+
+#include <boost/math/distributions/students_t.hpp>
 
 #include "dstune/base/error.hpp"
 
@@ -13,20 +13,8 @@ namespace dstune {
 
 namespace {
 
-constexpr std::size_t min_for_batches = 16;
-constexpr std::size_t min_for_correlation = 5;
-/// Where there are too few samples for batches: what neighbours are taken to have in common at
-/// least and at most, whatever they seem to.
-constexpr double moderate_autocorrelation = 0.2;
-constexpr double strong_autocorrelation = 0.8;
-constexpr double strongest_autocorrelation = 0.95;
-constexpr double min_degrees_of_freedom = 1.5;
-
-constexpr double prior_deviation = 0.01;
-constexpr double prior_degrees_of_freedom = 4;
-/// Being worse by less is no reason to stop.
-constexpr double tolerated = 0.01;
-constexpr double error_of_all_looks = 0.05;
+/// The probability of all intervals.
+constexpr double confidence = 0.95;
 
 double square(double number) {
   return number * number;
@@ -50,11 +38,11 @@ MeanEstimate of_independent(const std::vector<double>& values, double mean) {
   return {mean, std::sqrt(squares / (count - 1) / count), count - 1};
 }
 
-/// Means of 8 to 16 runs of neighbours, equally long but for one sample. Long runs before many:
-/// they are what makes the means independent.
-std::vector<double> batch_means(const std::vector<double>& samples) {
-  constexpr std::size_t wanted_length = 32;
-  const std::size_t batches = std::clamp<std::size_t>(samples.size() / wanted_length, 8, 16);
+/// Means of some runs of neighbours, equally long but for one sample.
+std::vector<double> batch_means(const std::vector<double>& samples,
+                                const Policy::Intervals& policy) {
+  const std::size_t batches =
+      std::clamp(samples.size() / policy.batch_length, policy.min_batches, policy.max_batches);
   std::vector<double> means;
   for (std::size_t i = 0; i < batches; ++i) {
     const auto begin = static_cast<std::ptrdiff_t>(i * samples.size() / batches);
@@ -72,7 +60,8 @@ double inflation(double autocorrelation, double count) {
 }
 
 /// From samples of an autoregressive process of first order.
-MeanEstimate of_autoregressive(const std::vector<double>& samples, double mean, double least) {
+MeanEstimate of_autoregressive(const std::vector<double>& samples, double mean, double least,
+                               const Policy::Intervals& policy) {
   const auto count = static_cast<double>(samples.size());
   double squares = 0;
   double products = 0;
@@ -81,86 +70,45 @@ MeanEstimate of_autoregressive(const std::vector<double>& samples, double mean, 
     if (i > 0) products += (samples[i] - mean) * (samples[i - 1] - mean);
   }
   if (squares == 0) return {mean, 0, count - 1};
-  const bool is_short = samples.size() < min_for_batches;
-  const double lowest = std::max(least, is_short ? moderate_autocorrelation : 0.0);
-  const double highest = is_short ? strong_autocorrelation : strongest_autocorrelation;
+  const bool is_short = samples.size() < policy.min_for_batches;
+  const double lowest = std::max(least, is_short ? policy.least_correlation_of_few : 0.0);
+  const double highest = is_short ? policy.most_correlation_of_few : policy.most_correlation;
   // What a sample's own mean hides of it is added again.
   const double estimated = (count * products / squares + 1) / (count - 3);
   const double factor = inflation(std::clamp(estimated, lowest, highest), count);
-  const double variance = squares / (count - 1) / std::max(0.05, 1 - (factor - 1) / (count - 1));
-  const double degrees =
-      is_short ? count - 1 : std::max(min_degrees_of_freedom, count / factor - 1);
+  const double variance =
+      squares / (count - 1) / std::max(policy.least_bias, 1 - (factor - 1) / (count - 1));
+  const double degrees = is_short ? count - 1 : std::max(policy.least_degrees, count / factor - 1);
   return {mean, std::sqrt(variance * factor / count), degrees};
 }
 
 double half_width(const MeanEstimate& estimate) {
-  return student_t(0.95, estimate.degrees_of_freedom) * estimate.standard_error;
-}
-
-double find_student_t(double probability, double degrees_of_freedom) {
-  // With t = sqrt(degrees) tan(angle) the distribution is the integral of a power of the cosine:
-  // summed up by Simpson's rule, and turned round by Newton's.
-  constexpr double as_good_as_normal = 200;
-  constexpr std::size_t parts = 100;
-  const double degrees = std::clamp(degrees_of_freedom, 1.0, as_good_as_normal);
-  const double width = std::numbers::pi / 2 / parts;
-  const auto density = [degrees](double angle) {
-    return std::pow(std::max(0.0, std::cos(angle)), degrees - 1);
-  };
-  const auto integral = [&density](double begin, double end) {
-    return (density(begin) + 4 * density((begin + end) / 2) + density(end)) * (end - begin) / 6;
-  };
-  std::array<double, parts + 1> sum{};
-  for (std::size_t i = 0; i < parts; ++i)
-    sum[i + 1] =
-        sum[i] + integral(static_cast<double>(i) * width, static_cast<double>(i + 1) * width);
-  const double wanted = probability * sum.back();
-  const auto above = std::lower_bound(sum.begin() + 1, sum.end(), wanted);
-  const auto part = static_cast<std::size_t>(above - sum.begin()) - 1;
-  const double begin = static_cast<double>(part) * width;
-  double angle = begin + width / 2;
-  for (int i = 0; i < 5; ++i)
-    angle = std::clamp(angle - (sum[part] + integral(begin, angle) - wanted) / density(angle),
-                       begin, begin + width);
-  return std::sqrt(degrees) * std::tan(angle);
+  return student_t(confidence, estimate.degrees_of_freedom) * estimate.standard_error;
 }
 
 }  // namespace
 
 double student_t(double probability, double degrees_of_freedom) {
-  // A series' interval is asked for in several metrics, one after the other, and each time takes
-  // some dozen microseconds.
-  struct Known {
-    double probability = 0;
-    double degrees_of_freedom = 0;
-    double t = 0;
-  };
-  constexpr std::size_t recent = 4;
-  thread_local std::array<Known, recent> known;
-  thread_local std::size_t oldest = 0;
-  for (const Known& one : known)
-    if (one.probability == probability && one.degrees_of_freedom == degrees_of_freedom)
-      return one.t;
-  const double t = find_student_t(probability, degrees_of_freedom);
-  known[oldest] = {probability, degrees_of_freedom, t};
-  oldest = (oldest + 1) % recent;
-  return t;
+  using Double = boost::math::policies::policy<boost::math::policies::promote_double<false>>;
+  const boost::math::students_t_distribution<double, Double> t(degrees_of_freedom);
+  return boost::math::quantile(boost::math::complement(t, (1 - probability) / 2));
 }
 
-MeanEstimate estimate_mean(const std::vector<double>& samples, double min_autocorrelation) {
+MeanEstimate estimate_mean(const std::vector<double>& samples, double min_autocorrelation,
+                           const Policy::Intervals& policy) {
   require(samples.size() >= 2, "a standard error is made of at least two samples");
   const double mean = mean_of(samples);
-  if (samples.size() < min_for_correlation) return of_independent(samples, mean);
-  const MeanEstimate process = of_autoregressive(samples, mean, min_autocorrelation);
-  if (samples.size() < min_for_batches) return process;
-  const MeanEstimate batches = of_independent(batch_means(samples), mean);
+  if (samples.size() < policy.min_for_correlation) return of_independent(samples, mean);
+  const MeanEstimate process = of_autoregressive(samples, mean, min_autocorrelation, policy);
+  if (samples.size() < policy.min_for_batches) return process;
+  const MeanEstimate batches = of_independent(batch_means(samples, policy), mean);
   return half_width(process) > half_width(batches) ? process : batches;
 }
 
-Interval mean_interval(const std::vector<double>& samples) {
+Interval mean_interval(const std::vector<double>& samples, const Policy::Intervals& policy) {
   require(!samples.empty(), "an interval is made of at least one sample");
   if (samples.size() == 1) return {samples[0], 0, std::numeric_limits<double>::infinity()};
-  const MeanEstimate estimate = estimate_mean(samples);
+  const MeanEstimate estimate = estimate_mean(samples, 0, policy);
   const double half = half_width(estimate);
   return {estimate.mean, std::max(0.0, estimate.mean - half), estimate.mean + half};
 }
@@ -183,8 +131,10 @@ Interval quartile_interval(std::vector<double> samples) {
   return {quartile, at(share * last - away), at(share * last + away)};
 }
 
-Interval step_interval(const std::vector<double>& samples, StepEstimate estimate) {
-  return estimate == StepEstimate::mean ? mean_interval(samples) : quartile_interval(samples);
+Interval step_interval(const std::vector<double>& samples, StepEstimate estimate,
+                       const Policy::Intervals& policy) {
+  return estimate == StepEstimate::mean ? mean_interval(samples, policy)
+                                        : quartile_interval(samples);
 }
 
 Spread spread_of(const std::vector<std::vector<double>>& runs) {
@@ -200,12 +150,12 @@ Spread spread_of(const std::vector<std::vector<double>>& runs) {
 }
 
 double half_width_of_run(const Spread& pooled) {
-  return student_t(0.95, pooled.degrees_of_freedom) * pooled.deviation;
+  return student_t(confidence, pooled.degrees_of_freedom) * pooled.deviation;
 }
 
-Spread pooled_spread(const Spread& measured) {
-  const double degrees = prior_degrees_of_freedom + measured.degrees_of_freedom;
-  const double squares = prior_degrees_of_freedom * square(prior_deviation) +
+Spread pooled_spread(const Spread& measured, const Policy::Racing& policy) {
+  const double degrees = policy.prior_spread_degrees + measured.degrees_of_freedom;
+  const double squares = policy.prior_spread_degrees * square(policy.prior_spread) +
                          measured.degrees_of_freedom * square(measured.deviation);
   return {std::sqrt(squares / degrees), degrees};
 }
@@ -218,16 +168,20 @@ IncumbentEstimate estimate_incumbent(const std::vector<double>& means_s, double 
           spread.degrees_of_freedom};
 }
 
-bool is_race_look(std::size_t timed_steps) {
-  return std::find(race_looks.begin(), race_looks.end(), timed_steps) != race_looks.end();
+bool is_race_look(std::size_t timed_steps, const Policy::Racing& policy) {
+  return std::ranges::find(policy.looks, timed_steps) != policy.looks.end();
 }
 
-bool has_lost_race(const std::vector<double>& timed_s, const IncumbentEstimate& incumbent) {
-  if (incumbent.step_s <= 0 || !is_race_look(timed_s.size())) return false;
-  const MeanEstimate mine =
-      estimate_mean(timed_s, timed_s.size() < few_samples ? conservative_autocorrelation : 0);
+bool has_lost_race(const std::vector<double>& timed_s, const IncumbentEstimate& incumbent,
+                   const Policy& policy) {
+  const Policy::Racing& racing = policy.racing;
+  if (incumbent.step_s <= 0 || !is_race_look(timed_s.size(), racing)) return false;
+  const MeanEstimate mine = estimate_mean(
+      timed_s,
+      timed_s.size() < policy.intervals.few_samples ? policy.intervals.correlation_feared : 0,
+      policy.intervals);
   const double worse_by = mine.mean > 0 ? std::log(mine.mean / incumbent.step_s) : 0;
-  if (worse_by <= std::log1p(tolerated)) return false;
+  if (worse_by <= std::log1p(racing.tolerated)) return false;
   const double own = square(mine.standard_error / mine.mean);
   const double other = square(incumbent.standard_error) + square(incumbent.spread);
   const double variance = own + other;
@@ -236,8 +190,10 @@ bool has_lost_race(const std::vector<double>& timed_s, const IncumbentEstimate& 
                              ? 1
                              : square(variance) / (square(own) / mine.degrees_of_freedom +
                                                    square(other) / incumbent.degrees_of_freedom);
-  const double probability = 1 - error_of_all_looks / static_cast<double>(race_looks.size());
-  return worse_by > std::log1p(tolerated) + student_t(probability, degrees) * std::sqrt(variance);
+  const double probability =
+      1 - racing.error_of_all_looks / static_cast<double>(racing.looks.size());
+  return worse_by >
+         std::log1p(racing.tolerated) + student_t(probability, degrees) * std::sqrt(variance);
 }
 
 }  // namespace dstune

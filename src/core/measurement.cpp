@@ -219,18 +219,18 @@ std::vector<double> timed_steps_s(const Measurement& measurement) {
 
 std::optional<MetricValue> metric_value(const Measurement& measurement, Metric metric,
                                         std::int64_t global_batch, int group_size,
-                                        StepEstimate step) {
+                                        StepEstimate step, const Policy::Intervals& policy) {
   if (measurement.status != Status::ok) return std::nullopt;
-  return value_so_far(measurement, metric, global_batch, group_size, step);
+  return value_so_far(measurement, metric, global_batch, group_size, step, policy);
 }
 
 std::optional<MetricValue> value_so_far(const Measurement& measurement, Metric metric,
                                         std::int64_t global_batch, int group_size,
-                                        StepEstimate estimate) {
+                                        StepEstimate estimate, const Policy::Intervals& policy) {
   const bool is_timed = measurement.status == Status::ok || measurement.status == Status::raced_out;
   const std::vector<double> timed_s = timed_steps_s(measurement);
   if (!is_timed || timed_s.empty()) return std::nullopt;
-  const Interval step = step_interval(timed_s, estimate);
+  const Interval step = step_interval(timed_s, estimate, policy);
   if (step.mean <= 0) return std::nullopt;
   if (metric == Metric::latency) {
     return MetricValue{step.mean * us_per_s, step.low * us_per_s, step.high * us_per_s};

@@ -11,16 +11,13 @@
 namespace dstune {
 namespace {
 
-/// Sizes this near to a traced one are known from the trace.
-constexpr double near_ratio = 2;
-
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
 
-bool is_near(std::int64_t size, std::int64_t other) {
+bool is_near(std::int64_t size, std::int64_t other, double near_ratio) {
   const auto one = static_cast<double>(size);
   const auto two = static_cast<double>(other);
   return one <= near_ratio * two && two <= near_ratio * one;
@@ -139,8 +136,9 @@ DeviceProfile ProfileBuilder::build(GroupShape shape) const {
   for (const Curve& curve : curves_) {
     std::map<std::int64_t, TimeSum> sums = curve.traced;
     for (const auto& [size, sum] : curve.alone) {
-      const bool is_traced = std::ranges::any_of(
-          curve.traced, [at = size](const auto& traced) { return is_near(at, traced.first); });
+      const bool is_traced = std::ranges::any_of(curve.traced, [&, at = size](const auto& traced) {
+        return is_near(at, traced.first, policy_->near_ratio);
+      });
       if (!is_traced) sums[size] = sum;
     }
     (is_collective(curve.work.kind) ? group.collectives : profile.kernels)

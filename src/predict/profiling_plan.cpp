@@ -14,23 +14,14 @@ namespace {
 
 /// First, middle and last micro-step: more of them are repeats.
 constexpr std::int64_t max_micro_steps = 3;
-constexpr std::int64_t min_layers = 2;
-/// What is left to learn, of what there was, below which another run is not worth its time.
-constexpr double enough_is_known = 0.01;
-constexpr int sizes_a_collective = 7;
-constexpr std::int64_t smallest_collective_bytes = 4096;
-constexpr std::int64_t largest_collective_bytes = std::int64_t{64} << 20;
-constexpr int sizes_of_transfers = 4;
-constexpr std::int64_t largest_transfer_bytes = std::int64_t{32} << 20;
 
 /// A guess of a time, only to weigh one kind of work against another.
-double weight_of(const Work& work) {
+double weight_of(const Work& work, const Policy::Profiling& policy) {
   const bool counts_operations = is_product(work.kind) ||
                                  work.kind == WorkKind::attention_forward ||
                                  work.kind == WorkKind::attention_backward;
-  constexpr double operations_a_second = 1e11;
-  constexpr double bytes_a_second = 1e10;
-  return 1e-6 + amount(work) / (counts_operations ? operations_a_second : bytes_a_second);
+  return 1e-6 +
+         amount(work) / (counts_operations ? policy.operations_a_second : policy.bytes_a_second);
 }
 
 struct WorkOrder {
@@ -47,13 +38,14 @@ using Sizes = std::map<std::int64_t, double>;
 /// Weight by size of each kind of work.
 using Demand = std::map<Work, Sizes, WorkOrder>;
 
-void add_demand(const StepPlan& plan, Demand& demand, double& total) {
+void add_demand(const StepPlan& plan, const Policy::Profiling& policy, Demand& demand,
+                double& total) {
   for (const Segment& segment : plan.cycle) {
     for (const Step& step : segment.steps) {
       const auto work = work_of(plan, step.operation);
       // Transfers are timed on their own.
       if (!work || is_transfer(work->kind)) continue;
-      const double weight = static_cast<double>(segment.repeat) * weight_of(*work);
+      const double weight = static_cast<double>(segment.repeat) * weight_of(*work, policy);
       demand[*work][work->size] += weight;
       total += weight;
     }
@@ -63,7 +55,7 @@ void add_demand(const StepPlan& plan, Demand& demand, double& total) {
 /// The model of all runs: with no more layers than it takes.
 ModelSpec cut_down(const ModelSpec& model, const ProfilingOptions& options) {
   ModelSpec cut = model;
-  cut.num_layers = std::min(model.num_layers, min_layers);
+  cut.num_layers = std::min(model.num_layers, options.policy->min_layers);
   while (cut.num_layers < model.num_layers && parameter_count(cut) < options.min_parameters)
     ++cut.num_layers;
   return cut;
@@ -90,24 +82,25 @@ struct Candidate {
 
 /// How much of the weight of a size is unknown when these sizes are known: all, half beyond the
 /// known ones, little between two.
-double unknown_share(const Sizes& known, std::int64_t size) {
+double unknown_share(const Sizes& known, std::int64_t size, const Policy::Profiling& policy) {
   if (known.empty()) return 1;
   if (known.contains(size)) return 0;
   const auto above = known.upper_bound(size);
-  if (above == known.begin() || above == known.end()) return 0.5;
+  if (above == known.begin() || above == known.end()) return policy.unknown_beyond;
   const double ratio =
       static_cast<double>(above->first) / static_cast<double>(std::prev(above)->first);
-  return std::min(0.25, 0.05 * std::log2(ratio));
+  return std::min(policy.most_unknown_between, policy.unknown_a_doubling * std::log2(ratio));
 }
 
-double unknown(const Sizes& demanded, const Sizes& known) {
+double unknown(const Sizes& demanded, const Sizes& known, const Policy::Profiling& policy) {
   double sum = 0;
-  for (const auto& [size, weight] : demanded) sum += weight * unknown_share(known, size);
+  for (const auto& [size, weight] : demanded) sum += weight * unknown_share(known, size, policy);
   return sum;
 }
 
 /// What of the demand a run would make known.
-double gain_of(const Demand& offers, const Demand& demand, const Demand& known) {
+double gain_of(const Demand& offers, const Demand& demand, const Demand& known,
+               const Policy::Profiling& policy) {
   double gain = 0;
   for (const auto& [work, sizes] : offers) {
     const auto demanded = demand.find(work);
@@ -117,7 +110,7 @@ double gain_of(const Demand& offers, const Demand& demand, const Demand& known) 
     Sizes then = before;
     then.insert(sizes.begin(), sizes.end());
     if (then.size() == before.size()) continue;
-    gain += unknown(demanded->second, before) - unknown(demanded->second, then);
+    gain += unknown(demanded->second, before, policy) - unknown(demanded->second, then, policy);
   }
   return gain;
 }
@@ -125,14 +118,15 @@ double gain_of(const Demand& offers, const Demand& demand, const Demand& known) 
 /// Runs in the order in which each teaches the most for its time, until little is left to learn;
 /// one at least.
 std::vector<ProfilingRun> choose(const std::vector<Candidate>& candidates, const Demand& demand,
-                                 double total, Demand& known, std::size_t max_runs) {
+                                 double total, Demand& known, const ProfilingOptions& options) {
   std::vector<ProfilingRun> runs;
-  while (runs.size() < max_runs) {
+  while (runs.size() < options.max_runs) {
     const Candidate* best = &candidates.front();
     double best_gain = 0;
     for (const Candidate& candidate : candidates) {
-      const double gain = gain_of(candidate.offers, demand, known);
-      if (gain < enough_is_known * total || gain / candidate.run.cost <= best_gain) continue;
+      const double gain = gain_of(candidate.offers, demand, known, *options.policy);
+      if (gain < options.policy->enough_is_known * total || gain / candidate.run.cost <= best_gain)
+        continue;
       best = &candidate;
       best_gain = gain / candidate.run.cost;
     }
@@ -174,13 +168,13 @@ std::vector<std::int64_t> spread_sizes(std::int64_t smallest, std::int64_t large
 }
 
 /// Sizes of each collective of the demand.
-std::vector<Work> sizes_to_time(const Demand& demand) {
+std::vector<Work> sizes_to_time(const Demand& demand, const Policy::Profiling& policy) {
   std::vector<Work> timed;
   for (const auto& [work, sizes] : demand) {
     if (!is_collective(work.kind) || work.kind == WorkKind::exchange) continue;
-    const auto smallest = std::max(sizes.begin()->first, smallest_collective_bytes);
-    const auto largest = std::min(sizes.rbegin()->first, largest_collective_bytes);
-    for (const std::int64_t bytes : spread_sizes(smallest, largest, sizes_a_collective, 1)) {
+    const auto smallest = std::max(sizes.begin()->first, policy.smallest_collective_bytes);
+    const auto largest = std::min(sizes.rbegin()->first, policy.largest_collective_bytes);
+    for (const std::int64_t bytes : spread_sizes(smallest, largest, policy.sizes_a_collective, 1)) {
       timed.push_back(work);
       timed.back().size = bytes;
     }
@@ -200,6 +194,7 @@ std::vector<ProfilingTask> plan_profiling(const ModelSpec& model,
                                           std::span<const Experiment* const> members,
                                           const WorkspaceSizes& workspaces,
                                           const ProfilingOptions& options) {
+  const Policy::Profiling& policy = *options.policy;
   std::map<std::pair<int, GroupShape>, std::vector<const Experiment*>> by_shape;
   for (const Experiment* member : members)
     by_shape[{member->shape.size(), member->shape}].push_back(member);
@@ -222,7 +217,7 @@ std::vector<ProfilingTask> plan_profiling(const ModelSpec& model,
       // A group of another size may have no plan for it.
       if (!model_violation(model, member.config, shape.size()).empty()) continue;
       const StepPlan& plan = whole_model.plan(member.config, shape.size());
-      add_demand(plan, demand, total);
+      add_demand(plan, policy, demand, total);
       if (uses_disk(member.config) && options.times_disks) {
         if (transfers.second == 0) disk.use = member.config.disk;
         add_transfers(plan, transfers);
@@ -232,19 +227,19 @@ std::vector<ProfilingTask> plan_profiling(const ModelSpec& model,
       const StepPlan& short_plan = cut_model.plan(candidate.run.config, shape.size());
       if (short_plan.memory.arena_bytes + short_plan.host_memory.arena_bytes > options.max_bytes)
         continue;
-      add_demand(short_plan, candidate.offers, candidate.run.cost);
+      add_demand(short_plan, policy, candidate.offers, candidate.run.cost);
       candidates.push_back(std::move(candidate));
     }
     if (candidates.empty()) continue;
     if (transfers.second > 0)
-      disk.bytes = spread_sizes(std::min(transfers.first, largest_transfer_bytes),
-                                std::min(transfers.second, largest_transfer_bytes),
-                                sizes_of_transfers, disk_alignment_bytes);
+      disk.bytes = spread_sizes(std::min(transfers.first, policy.largest_transfer_bytes),
+                                std::min(transfers.second, policy.largest_transfer_bytes),
+                                policy.sizes_of_transfers, disk_alignment_bytes);
     else
       disk.use = {};
     ProfilingTask task{shape, {}, {}, std::move(disk), 0};
-    task.runs = choose(candidates, demand, total, known, options.max_runs);
-    if (shape.size() > 1) task.collectives = sizes_to_time(demand);
+    task.runs = choose(candidates, demand, total, known, options);
+    if (shape.size() > 1) task.collectives = sizes_to_time(demand, policy);
     // Collectives of another shape are others.
     std::erase_if(known, [](const auto& one) { return is_collective(one.first.kind); });
     tasks.push_back(std::move(task));

@@ -5,49 +5,13 @@
 #include <numeric>
 #include <utility>
 
+#include <Eigen/Cholesky>
+#include <Eigen/Core>
+
 #include "dstune/base/error.hpp"
 
 namespace dstune {
 namespace {
-
-/// What is thought likely before anything was measured, of logarithms of ratios: the machine as a
-/// whole may be off by a tenth, a stage or a doubling of a size by less.
-constexpr double prior_of_constant = 0.10;
-constexpr double prior_of_feature = 0.03;
-/// A measurement is off by its own: not less than this is believed.
-constexpr double min_noise = 0.01;
-constexpr double prior_noise = 0.03;
-/// How many measurements the prior of the noise counts as.
-constexpr double prior_noise_weight = 4;
-
-template <std::size_t size>
-double dot(const std::array<double, size>& one, const std::array<double, size>& other) {
-  return std::inner_product(one.begin(), one.end(), other.begin(), 0.0);
-}
-
-/// Of a positive definite matrix, by Gauss and Jordan.
-template <class Matrix>
-Matrix inverse_of(Matrix left) {
-  const std::size_t size = left.size();
-  Matrix inverse{};
-  for (std::size_t i = 0; i < size; ++i) inverse[i][i] = 1;
-  for (std::size_t pivot = 0; pivot < size; ++pivot) {
-    const double scale = 1 / left[pivot][pivot];
-    for (std::size_t j = 0; j < size; ++j) {
-      left[pivot][j] *= scale;
-      inverse[pivot][j] *= scale;
-    }
-    for (std::size_t row = 0; row < size; ++row) {
-      const double factor = left[row][pivot];
-      if (row == pivot || factor == 0) continue;
-      for (std::size_t j = 0; j < size; ++j) {
-        left[row][j] -= factor * left[pivot][j];
-        inverse[row][j] -= factor * inverse[pivot][j];
-      }
-    }
-  }
-  return inverse;
-}
 
 /// The fewest micro-steps with a middle one.
 constexpr std::int64_t folded_micro_steps = 3;
@@ -94,37 +58,36 @@ void PredictionCorrection::observe(const TrainingConfig& config, int group_size,
 }
 
 double PredictionCorrection::at(const TrainingConfig& config, int group_size) const {
-  return std::exp(dot(weights_, features_of(config, group_size)));
+  const Vector features = features_of(config, group_size);
+  return std::exp(std::inner_product(weights_.begin(), weights_.end(), features.begin(), 0.0));
 }
 
 /// Twice: the second time with the noise about the first fit.
 void PredictionCorrection::fit() {
-  double noise = prior_noise;  // standard deviation of one observation about the regression
+  using Column = Eigen::Matrix<double, num_features, 1>;
+  using Square = Eigen::Matrix<double, num_features, num_features>;
+  const auto features_of = [](const Observation& seen) {
+    return Eigen::Map<const Column>(seen.features.data());
+  };
+  Eigen::Map<Column> weights(weights_.data());
+  Column priors = Column::Constant(policy_->prior_of_feature);
+  priors[0] = policy_->prior_of_constant;
+  double noise =
+      policy_->prior_noise;  // standard deviation of one observation about the regression
   for (int round = 0; round < 2; ++round) {
-    std::array<Vector, num_features> left{};  // the inverse covariance of the weights
-    Vector right{};
-    for (std::size_t i = 0; i < num_features; ++i) {
-      const double prior = i == 0 ? prior_of_constant : prior_of_feature;
-      left[i][i] = 1 / (prior * prior);
-    }
+    Square left = priors.array().square().inverse().matrix().asDiagonal();
+    Column right = Column::Zero();
     const double precision = 1 / (noise * noise);
     for (const Observation& seen : observations_) {
-      for (std::size_t i = 0; i < num_features; ++i) {
-        right[i] += precision * seen.features[i] * seen.log_ratio;
-        for (std::size_t j = 0; j < num_features; ++j)
-          left[i][j] += precision * seen.features[i] * seen.features[j];
-      }
+      left += precision * features_of(seen) * features_of(seen).transpose();
+      right += precision * seen.log_ratio * features_of(seen);
     }
-    const auto covariance = inverse_of(left);
-    for (std::size_t i = 0; i < num_features; ++i) weights_[i] = dot(covariance[i], right);
-    double squares = prior_noise_weight * prior_noise * prior_noise;
-    for (const Observation& seen : observations_) {
-      double residual = seen.log_ratio;
-      for (std::size_t i = 0; i < num_features; ++i) residual -= weights_[i] * seen.features[i];
-      squares += residual * residual;
-    }
-    const double count = prior_noise_weight + static_cast<double>(observations_.size());
-    noise = std::max(min_noise, std::sqrt(squares / count));
+    weights = left.llt().solve(right);
+    double squares = policy_->prior_noise_weight * policy_->prior_noise * policy_->prior_noise;
+    for (const Observation& seen : observations_)
+      squares += std::pow(seen.log_ratio - weights.dot(features_of(seen)), 2);
+    const double count = policy_->prior_noise_weight + static_cast<double>(observations_.size());
+    noise = std::max(policy_->least_noise, std::sqrt(squares / count));
   }
 }
 
@@ -151,8 +114,8 @@ CycleOverheads cycle_overheads(const StepPlan& plan) {
 }
 
 StepPredictor::StepPredictor(const ModelSpec& model, std::optional<DeviceProfile> profile,
-                             const WorkspaceSizes& workspaces)
-    : profile_(std::move(profile)), planner_(model, workspaces) {}
+                             const WorkspaceSizes& workspaces, const Policy::Predicting& policy)
+    : profile_(std::move(profile)), planner_(model, workspaces), correction_(policy) {}
 
 const StepPredictor::Planned& StepPredictor::planned(const Experiment& experiment) {
   const GroupShape shape = experiment.shape;

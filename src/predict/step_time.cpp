@@ -9,19 +9,19 @@
 namespace dstune {
 namespace {
 
-constexpr std::size_t num_slots = 1024;  // a power of two, many more than a plan has kinds of work
+/// A power of two, many more than a plan has kinds of work.
+constexpr std::size_t num_slots = 1024;
 
-std::size_t hash_of(const Work& work) {
-  const auto mix = [](std::uint64_t hash, std::uint64_t value) {
-    return (hash ^ value) * 0x9E3779B97F4A7C15 ^ (hash >> 29);
-  };
-  std::uint64_t hash = static_cast<std::uint64_t>(work.kind) << 48 |
-                       static_cast<std::uint64_t>(work.type) << 40 |
-                       static_cast<std::uint64_t>(work.out_type) << 32 | work.flags;
-  hash = mix(hash, static_cast<std::uint64_t>(work.size));
-  hash = mix(hash, static_cast<std::uint64_t>(work.width));
-  hash = mix(hash, static_cast<std::uint64_t>(work.depth));
-  return static_cast<std::size_t>(hash >> 32);
+std::size_t slot_of(const Work& work) {
+  std::size_t hash = 0;
+  const std::uint64_t kind = static_cast<std::uint64_t>(work.kind) << 48 |
+                             static_cast<std::uint64_t>(work.type) << 40 |
+                             static_cast<std::uint64_t>(work.out_type) << 32 | work.flags;
+  mix_hash(hash, kind);
+  for (const std::int64_t size : {work.size, work.width, work.depth, std::int64_t{0}})
+    mix_hash(hash, size);
+  // The upper bits depend on all that was mixed in before the last.
+  return hash >> 32 & (num_slots - 1);
 }
 
 const TimeCurve* find_curve(const std::vector<TimeCurve>& curves, const Work& work) {
@@ -180,7 +180,7 @@ OperationTimes::OperationTimes(const DeviceProfile& profile, GroupShape shape)
 }
 
 double OperationTimes::seconds(const Work& work) {
-  Slot& slot = known_[hash_of(work) % num_slots];
+  Slot& slot = known_[slot_of(work)];
   if (slot.seconds < 0 || slot.work != work) slot = {work, look_up(work)};
   return slot.seconds;
 }

@@ -52,8 +52,8 @@ std::string without_numbers(const std::string& reason) {
 
 /// In the order of the statuses, then of the first member.
 std::vector<ReasonGroup> reason_groups(const std::vector<Row>& rows,
-                                       const std::vector<StatusCount>& statuses) {
-  constexpr std::size_t max_names = 3;
+                                       const std::vector<StatusCount>& statuses,
+                                       std::size_t max_names) {
   std::vector<ReasonGroup> groups;
   std::map<std::pair<std::string, std::string>, std::size_t> index_of;
   for (const Row& row : rows) {
@@ -283,9 +283,10 @@ Answer answer_of(const Scoreboard& board) {
   answer.best_of_sizes = best_of_sizes(board);
   answer.offers = offers_of(board);
   answer.counts = count_statuses(board.rows());
-  answer.reasons = reason_groups(board.rows(), answer.counts);
-  answer.slow_hosts = slow_hosts(board.rows());
-  answer.flags = count_flags(board.rows());
+  answer.reasons =
+      reason_groups(board.rows(), answer.counts, board.policy().answering.max_names_of_reason);
+  answer.slow_hosts = slow_hosts(board.rows(), board.policy().flags);
+  answer.flags = count_flags(board.rows(), board.policy());
   answer.predictions = predictions_of(board.rows());
   answer.rank_correlation = rank_correlation_of(answer.predictions);
   answer.elapsed_s = board.elapsed_s();

@@ -2,7 +2,6 @@
 #include "dstune/ranking/calibration.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include <Eigen/Cholesky>
@@ -14,40 +13,12 @@ namespace dstune {
 
 namespace {
 
-/// Orders of magnitude, not measurements: what one of each costs may be so much, in the order of
-/// Overhead. A hook runs a little Python, a collective call some more, what a module does to gather
-/// is a lot of it, and a byte more is a network of 1 GB/s.
-constexpr Overheads likely_costs_s{20e-3,  0.1e-3, 0.1e-3, 1e-3,   1e-3,   0.1e-3, 0.5e-3,
-                                   0.5e-3, 0.5e-3, 0.5e-3, 0.5e-3, 0.5e-3, 1e-9};
-/// Constants may be off by such a share of themselves.
-constexpr double doubt = 0.2;
-/// Relative, of one run's time over another's.
-constexpr double noise_of_runs = 0.03;
-/// Likewise, of a tiny engine's step.
-constexpr double noise_of_tiny = 0.05;
-/// By which shares constants may be off: standard deviations.
-struct Doubts {
-  double scale = 0, cost = 0;
-  double host = 0, network = 0;  ///< of a factor that all costs of the host have, or the network's
-  double least_known = 0;        ///< the least cost that the doubt is a share of; in likely costs
-};
-/// On another machine, before its tiny engines.
-constexpr Doubts before_tiny_engines{.scale = 0.05, .cost = doubt, .host = 2, .network = 2};
-/// Before a job's own runs in the engine: chosen on the recorded spaces, as what makes their runs
-/// likeliest, in any order (docs/fidelity.md).
-constexpr Doubts before_own_runs{
-    .scale = 0.7, .cost = 0.4, .host = 0.5, .network = 0.3, .least_known = 1};
-/// … and where there are no constants.
-constexpr Doubts without_constants{.scale = 3, .cost = 1, .least_known = 1};
-/// A step is never overheads alone: at least so much of its own share stays.
-constexpr double least_scale = 0.05;
+using Calibrating = Policy::Calibrating;
+
 /// Of fits, each with weights by the one before.
 constexpr int num_rounds = 10;
-/// Sweeps over the unknowns, one at a time.
-constexpr int num_sweeps = 1000;
 
-constexpr std::size_t num_unknowns = num_overheads + 1;  // the scale first
-using Vector = std::array<double, num_unknowns>;
+constexpr Eigen::Index num_unknowns = num_overheads + 1;  // the scale first
 
 /// The prior with all of its times longer or shorter by a factor.
 TimeCalibration times(double factor, const TimeCalibration& prior) {
@@ -70,25 +41,26 @@ double common_factor(const std::vector<CalibrationPoint>& points, const TimeCali
   return sum / squares;
 }
 
-/// What each unknown adds to the point's relative time, which is to be 1. Where the device works
-/// behind the host, a step has the longer of two times: which one that is, the prior says, and the
-/// fit does not ask again. What is hidden by it tells nothing.
-Vector row_of(const CalibrationPoint& point, const TimeCalibration& prior) {
+/// Each unknown adds so much to the point's relative time, which is to be 1: the scale's factor,
+/// then the costs, each in units of what is likely, so that numbers are of one order. A device that
+/// works behind the host has the longer of two times: which one that is, the prior says, and the
+/// fit does not ask again. The other one tells nothing.
+Eigen::VectorXd row_of(const CalibrationPoint& point, const TimeCalibration& prior,
+                       const Overheads& likely_costs_s) {
   const double device_s = prior.scale_of(point.precision) * point.measured_s;
-  Vector row{device_s / point.target_s};
   double host_s = 0;
-  for (std::size_t each = 0; each < num_overheads; ++each) {
-    row[each + 1] = point.overheads[each] / point.target_s;
+  for (std::size_t each = 0; each < num_overheads; ++each)
     if (is_beside_device(static_cast<Overhead>(each)))
       host_s += prior.costs_s[each] * point.overheads[each];
+  const bool hides_host = prior.is_device_behind_host && host_s <= device_s;
+  const bool hides_device = prior.is_device_behind_host && host_s > device_s;
+  Eigen::VectorXd row(num_unknowns);
+  row[0] = hides_device ? 0 : device_s / point.target_s;
+  for (std::size_t each = 0; each < num_overheads; ++each) {
+    const bool is_hidden = hides_host && is_beside_device(static_cast<Overhead>(each));
+    row[static_cast<Eigen::Index>(each + 1)] =
+        is_hidden ? 0 : point.overheads[each] / point.target_s * likely_costs_s[each];
   }
-  if (!prior.is_device_behind_host) return row;
-  if (host_s > device_s) {
-    row[0] = 0;
-    return row;
-  }
-  for (std::size_t each = 0; each < num_overheads; ++each)
-    if (is_beside_device(static_cast<Overhead>(each))) row[each + 1] = 0;
   return row;
 }
 
@@ -112,15 +84,16 @@ Eigen::VectorXd least_above_0(const Eigen::MatrixXd& left, const Eigen::VectorXd
   return x;
 }
 
-/// The scale's factor, then the costs, each in units of what is likely: numbers of one order.
+/// They are counted as row_of() does.
 struct Unknowns {
   Eigen::VectorXd mean;
   Eigen::MatrixXd covariance;
 };
 
-Unknowns unknowns_of(const TimeCalibration& time, const Doubts& doubts) {
-  constexpr auto size = static_cast<Eigen::Index>(num_unknowns);
-  Unknowns unknowns{Eigen::VectorXd::Zero(size), Eigen::MatrixXd::Zero(size, size)};
+Unknowns unknowns_of(const TimeCalibration& time, const Calibrating::Doubts& doubts,
+                     const Overheads& likely_costs_s) {
+  Unknowns unknowns{Eigen::VectorXd::Zero(num_unknowns),
+                    Eigen::MatrixXd::Zero(num_unknowns, num_unknowns)};
   Eigen::VectorXd host = unknowns.mean;
   Eigen::VectorXd network = unknowns.mean;
   unknowns.mean[0] = 1;
@@ -139,17 +112,8 @@ Unknowns unknowns_of(const TimeCalibration& time, const Doubts& doubts) {
   return unknowns;
 }
 
-/// What each unknown adds to the point's relative time.
-Eigen::VectorXd scaled_row(const CalibrationPoint& point, const TimeCalibration& time) {
-  const Vector relative = row_of(point, time);
-  Eigen::VectorXd row(static_cast<Eigen::Index>(num_unknowns));
-  row[0] = relative[0];
-  for (std::size_t each = 0; each < num_overheads; ++each)
-    row[static_cast<Eigen::Index>(each + 1)] = relative[each + 1] * likely_costs_s[each];
-  return row;
-}
-
-TimeCalibration time_of(const Eigen::VectorXd& unknowns, const TimeCalibration& before) {
+TimeCalibration time_of(const Eigen::VectorXd& unknowns, const TimeCalibration& before,
+                        const Overheads& likely_costs_s) {
   TimeCalibration time = before;
   for (double& scale : time.scale) scale *= unknowns[0];
   for (std::size_t each = 0; each < num_overheads; ++each)
@@ -163,21 +127,24 @@ Eigen::MatrixXd inverse_of(const Eigen::MatrixXd& matrix) {
 
 }  // namespace
 
-CalibrationPrior unknown_target() {
-  return {{}, likely_costs_s};
+CalibrationPrior unknown_target(const Policy::Calibrating& policy) {
+  return {{}, policy.likely_costs_s};
 }
 
-CalibrationPrior prior_of(const TargetConstants& constants) {
-  CalibrationPrior prior{constants.time, likely_costs_s, true};
+CalibrationPrior prior_of(const TargetConstants& constants, const Policy::Calibrating& policy) {
+  CalibrationPrior prior{constants.time, policy.likely_costs_s, true};
   for (std::size_t each = 0; each < num_overheads; ++each)
-    prior.deviations_s[each] = doubt * std::max(constants.time.costs_s[each], likely_costs_s[each]);
+    prior.deviations_s[each] =
+        policy.doubt * std::max(constants.time.costs_s[each], policy.likely_costs_s[each]);
   return prior;
 }
 
 TargetConstants fit_machine(const std::vector<CalibrationPoint>& points,
-                            const TargetConstants& constants) {
+                            const TargetConstants& constants, const Policy::Calibrating& policy) {
   require(!points.empty(), "there is something to fit to");
-  const Unknowns unknowns = unknowns_of(constants.time, before_tiny_engines);
+  const Unknowns unknowns =
+      unknowns_of(constants.time, policy.before_tiny_engines, policy.likely_costs_s);
+  const double noise_of_tiny = policy.noise_of_tiny;
   const Eigen::VectorXd& mean = unknowns.mean;
   const Eigen::MatrixXd precision = inverse_of(unknowns.covariance);
   TargetConstants result = constants;
@@ -188,13 +155,13 @@ TargetConstants fit_machine(const std::vector<CalibrationPoint>& points,
     Eigen::MatrixXd left = precision;
     Eigen::VectorXd right = precision * mean;
     for (std::size_t place = 0; place < points.size(); ++place) {
-      const Eigen::VectorXd row = scaled_row(points[place], constants.time);
+      const Eigen::VectorXd row = row_of(points[place], constants.time, policy.likely_costs_s);
       const double strength = weights[place] / (noise_of_tiny * noise_of_tiny);
       left += strength * row * row.transpose();
       right += strength * row;
     }
     const Eigen::VectorXd fitted = least_above_0(left, right, mean);
-    result.time = time_of(fitted, constants.time);
+    result.time = time_of(fitted, constants.time, policy.likely_costs_s);
     result.fit_error = 0;
     for (std::size_t place = 0; place < points.size(); ++place) {
       const CalibrationPoint& point = points[place];
@@ -211,23 +178,26 @@ TargetConstants fit_machine(const std::vector<CalibrationPoint>& points,
 
 std::vector<BelievedTime> believed_times(const std::vector<CalibrationPoint>& members,
                                          const std::vector<CalibrationPoint>& runs,
-                                         const std::optional<TargetConstants>& constants) {
+                                         const std::optional<TargetConstants>& constants,
+                                         const Policy::Calibrating& policy) {
   const TimeCalibration before = constants ? constants->time : TimeCalibration{};
-  const Unknowns prior = unknowns_of(before, constants ? before_own_runs : without_constants);
+  const Unknowns prior = unknowns_of(
+      before, constants ? policy.before_own_runs : policy.without_constants, policy.likely_costs_s);
   Eigen::MatrixXd left = inverse_of(prior.covariance);
   Eigen::VectorXd right = left * prior.mean;
   for (const CalibrationPoint& run : runs) {
-    const Eigen::VectorXd row = scaled_row(run, before);
-    left += row * row.transpose() / std::pow(error_of_believed_time, 2);
-    right += row / std::pow(error_of_believed_time, 2);
+    const Eigen::VectorXd row = row_of(run, before, policy.likely_costs_s);
+    left += row * row.transpose() / std::pow(policy.error_of_believed_time, 2);
+    right += row / std::pow(policy.error_of_believed_time, 2);
   }
-  const TimeCalibration time = time_of(least_above_0(left, right, prior.mean, least_scale), before);
+  const TimeCalibration time = time_of(least_above_0(left, right, prior.mean, policy.least_scale),
+                                       before, policy.likely_costs_s);
   const Eigen::MatrixXd after = inverse_of(left);
   const Eigen::MatrixXd deviations = prior.covariance.llt().matrixL();
   std::vector<BelievedTime> believed;
   for (CalibrationPoint member : members) {
     member.target_s = time.target_s(member.measured_s, member.precision, member.overheads);
-    const Eigen::VectorXd row = scaled_row(member, before);
+    const Eigen::VectorXd row = row_of(member, before, policy.likely_costs_s);
     const Eigen::VectorXd unknowns = deviations.transpose() * row;
     believed.push_back(
         {member.target_s, std::sqrt(row.dot(after * row)), {unknowns.begin(), unknowns.end()}});
@@ -235,45 +205,39 @@ std::vector<BelievedTime> believed_times(const std::vector<CalibrationPoint>& me
   return believed;
 }
 
-TimeCalibration fit_time(const std::vector<CalibrationPoint>& points,
-                         const CalibrationPrior& prior) {
+TimeCalibration fit_time(const std::vector<CalibrationPoint>& points, const CalibrationPrior& prior,
+                         const Policy::Calibrating& policy) {
   require(!points.empty(), "there is something to fit to");
   const double factor = common_factor(points, prior.mean);
   const TimeCalibration by_factor = times(factor, prior.mean);
   // One point tells nothing apart: the order of the configurations is left as it was.
   if (points.size() == 1) return by_factor;
-  std::array<Vector, num_unknowns> left{};
-  Vector right{};
+  const Overheads& likely_costs_s = policy.likely_costs_s;
+  Eigen::MatrixXd left = Eigen::MatrixXd::Zero(num_unknowns, num_unknowns);
+  Eigen::VectorXd right = Eigen::VectorXd::Zero(num_unknowns);
   for (const CalibrationPoint& point : points) {
-    const Vector row = row_of(point, prior.mean);
-    for (std::size_t i = 0; i < num_unknowns; ++i) {
-      right[i] += row[i];
-      for (std::size_t j = 0; j < num_unknowns; ++j) left[i][j] += row[i] * row[j];
-    }
+    const Eigen::VectorXd row = row_of(point, prior.mean, likely_costs_s);
+    left += row * row.transpose();
+    right += row;
   }
-  // No step shows how fast kernels are where the host hides all of them.
-  const bool is_scale_known = left[0][0] > 0;
-  Vector fitted{factor};
-  for (std::size_t i = 1; i < num_unknowns; ++i) {
-    const double deviation_s = prior.deviations_s[i - 1] * (prior.is_of_one_machine ? factor : 1.0);
-    const double strength = noise_of_runs / deviation_s;
-    fitted[i] = by_factor.costs_s[i - 1];
-    left[i][i] += strength * strength;
-    right[i] += strength * strength * fitted[i];
+  Eigen::VectorXd start(num_unknowns);
+  start[0] = factor;
+  for (std::size_t each = 0; each < num_overheads; ++each) {
+    const auto i = static_cast<Eigen::Index>(each + 1);
+    const double deviation_s = prior.deviations_s[each] * (prior.is_of_one_machine ? factor : 1.0);
+    const double weight = std::pow(policy.noise_of_runs * likely_costs_s[each] / deviation_s, 2);
+    start[i] = by_factor.costs_s[each] / likely_costs_s[each];
+    left(i, i) += weight;
+    right[i] += weight * start[i];
   }
-  for (int sweep = 0; sweep < num_sweeps; ++sweep) {
-    for (std::size_t i = is_scale_known ? 0 : 1; i < num_unknowns; ++i) {
-      double rest = right[i];
-      for (std::size_t j = 0; j < num_unknowns; ++j)
-        if (j != i) rest -= left[i][j] * fitted[j];
-      fitted[i] = std::max(0.0, rest / left[i][i]);
-    }
+  // No step shows how fast kernels are where the host hides all of them: the factor stays.
+  if (left(0, 0) == 0) {
+    left(0, 0) = 1;
+    right[0] = factor;
   }
+  const Eigen::VectorXd fitted = least_above_0(left, right, start);
   // A step is never overheads alone.
-  if (fitted[0] == 0) return by_factor;
-  TimeCalibration result = times(fitted[0], prior.mean);
-  std::copy(fitted.begin() + 1, fitted.end(), result.costs_s.begin());
-  return result;
+  return fitted[0] == 0 ? by_factor : time_of(fitted, prior.mean, likely_costs_s);
 }
 
 }  // namespace dstune

@@ -13,35 +13,28 @@ namespace dstune {
 
 namespace {
 
-constexpr std::size_t min_steps = 8;
-constexpr double outlying_deviations = 6;
-constexpr double outlying_share = 0.1;
-constexpr std::size_t min_for_trend = 24;
-constexpr double slower_share = 0.03;
-constexpr double clear_errors = 2;
-constexpr int min_groups = 3;
-constexpr double slow_share = 0.05;
-
-std::size_t num_outliers(const std::vector<double>& timed_s) {
+std::size_t num_outliers(const std::vector<double>& timed_s, const Policy::Flags& policy) {
   const double middle = median(timed_s);
   std::vector<double> distances;
   for (const double step_s : timed_s) distances.push_back(std::abs(step_s - middle));
   constexpr double of_normal = 1.4826;  // median distance to standard deviation
-  const double allowed =
-      std::max(outlying_deviations * of_normal * median(distances), outlying_share * middle);
+  const double allowed = std::max(policy.outlying_deviations * of_normal * median(distances),
+                                  policy.outlying_share * middle);
   return static_cast<std::size_t>(std::count_if(
       timed_s.begin(), timed_s.end(), [&](double step_s) { return step_s > middle + allowed; }));
 }
 
 /// By how much the last third takes longer than the first, where that is clear; else 0.
-double slowdown(const std::vector<double>& timed_s) {
+double slowdown(const std::vector<double>& timed_s, const Policy& policy) {
   const auto third = static_cast<std::ptrdiff_t>(timed_s.size() / 3);
-  const MeanEstimate first = estimate_mean({timed_s.begin(), timed_s.begin() + third});
-  const MeanEstimate last = estimate_mean({timed_s.end() - third, timed_s.end()});
+  const MeanEstimate first =
+      estimate_mean({timed_s.begin(), timed_s.begin() + third}, 0, policy.intervals);
+  const MeanEstimate last =
+      estimate_mean({timed_s.end() - third, timed_s.end()}, 0, policy.intervals);
   if (first.mean <= 0) return 0;
   const double share = last.mean / first.mean - 1;
   const double error = std::hypot(first.standard_error, last.standard_error) / first.mean;
-  return share > slower_share && share > clear_errors * error ? share : 0;
+  return share > policy.flags.slower_share && share > policy.flags.clear_errors * error ? share : 0;
 }
 
 /// Forward of each host's slowest rank.
@@ -54,7 +47,7 @@ std::map<std::string, double> forward_of_hosts(const Measurement& measurement) {
   return slowest;
 }
 
-std::string not_comparable_flag(const Measurement& measurement) {
+std::string not_comparable_flag(const Measurement& measurement, const Policy& /*policy*/) {
   const std::string& why = measurement.not_comparable;
   return why.empty() ? "" : fmt::format("{}: {}", not_comparable_words, why);
 }
@@ -67,22 +60,21 @@ std::vector<std::string> fallback_flags(const Measurement& measurement) {
   return flags;
 }
 
-std::string first_fallback_flag(const Measurement& measurement) {
+std::string first_fallback_flag(const Measurement& measurement, const Policy& /*policy*/) {
   const std::vector<std::string> flags = fallback_flags(measurement);
   return flags.empty() ? "" : flags.front();
 }
 
 /// GPUs that compute all the time run at their power cap, a few per cent below their highest clock.
-bool is_as_usual(const GpuCondition& gpu) {
-  constexpr double usual_share = 0.95;
+bool is_as_usual(const GpuCondition& gpu, const Policy::Flags& policy) {
   return gpu.throttled_by == "power cap" && gpu.max_sm_clock_mhz > 0 &&
-         gpu.sm_clock_mhz >= usual_share * gpu.max_sm_clock_mhz;
+         gpu.sm_clock_mhz >= policy.usual_clock_share * gpu.max_sm_clock_mhz;
 }
 
-std::string throttled_flag(const Measurement& measurement) {
+std::string throttled_flag(const Measurement& measurement, const Policy& policy) {
   if (!measurement.gpu || measurement.gpu->throttled_by.empty()) return "";
   const GpuCondition& gpu = *measurement.gpu;
-  if (is_as_usual(gpu)) return "";
+  if (is_as_usual(gpu, policy.flags)) return "";
   std::string text = "throttled: " + gpu.throttled_by;
   if (gpu.sm_clock_mhz > 0 && gpu.max_sm_clock_mhz > 0)
     text += fmt::format(", {:.0f} of {:.0f} MHz", gpu.sm_clock_mhz, gpu.max_sm_clock_mhz);
@@ -91,36 +83,37 @@ std::string throttled_flag(const Measurement& measurement) {
 }
 
 /// Of the timed steps alone.
-std::vector<std::string> unsteady_flags(const Measurement& measurement) {
+std::vector<std::string> unsteady_flags(const Measurement& measurement, const Policy& policy) {
   std::vector<std::string> flags;
   const std::vector<double> timed_s = timed_steps_s(measurement);
-  if (timed_s.size() < min_steps) return flags;
-  if (const std::size_t outliers = num_outliers(timed_s); outliers > 0)
+  if (timed_s.size() < policy.flags.min_steps) return flags;
+  if (const std::size_t outliers = num_outliers(timed_s, policy.flags); outliers > 0)
     flags.push_back(fmt::format("outliers: {} of {} timed steps", outliers, timed_s.size()));
-  if (timed_s.size() < min_for_trend) return flags;
-  if (const double share = slowdown(timed_s); share > 0)
+  if (timed_s.size() < policy.flags.min_for_trend) return flags;
+  if (const double share = slowdown(timed_s, policy); share > 0)
     flags.push_back(fmt::format(
         "slowing: the last third of the steps took {:.1f} % longer than the first (throttling?)",
         100 * share));
   return flags;
 }
 
-std::string first_unsteady_flag(const Measurement& measurement) {
-  const std::vector<std::string> flags = unsteady_flags(measurement);
+std::string first_unsteady_flag(const Measurement& measurement, const Policy& policy) {
+  const std::vector<std::string> flags = unsteady_flags(measurement, policy);
   return flags.empty() ? "" : flags.front();
 }
 
 }  // namespace
 
-std::vector<std::string> flags_of(const Measurement& measurement) {
-  std::vector<std::string> flags = unsteady_flags(measurement);
-  for (const std::string& flag : {throttled_flag(measurement), not_comparable_flag(measurement)})
+std::vector<std::string> flags_of(const Measurement& measurement, const Policy& policy) {
+  std::vector<std::string> flags = unsteady_flags(measurement, policy);
+  for (const std::string& flag :
+       {throttled_flag(measurement, policy), not_comparable_flag(measurement, policy)})
     if (!flag.empty()) flags.push_back(flag);
   std::ranges::move(fallback_flags(measurement), std::back_inserter(flags));
   return flags;
 }
 
-std::vector<SlowHost> slow_hosts(const std::vector<Row>& rows) {
+std::vector<SlowHost> slow_hosts(const std::vector<Row>& rows, const Policy::Flags& policy) {
   std::map<std::string, std::vector<double>> slower_by;
   for (const Row& row : rows) {
     if (!row.record || row.record->experiment.config.zero_stage >= 3) continue;
@@ -140,16 +133,16 @@ std::vector<SlowHost> slow_hosts(const std::vector<Row>& rows) {
   }
   std::vector<SlowHost> slow;
   for (const auto& [host, shares] : slower_by) {
-    const bool always =
-        std::all_of(shares.begin(), shares.end(), [](double share) { return share > slow_share; });
+    const bool always = std::all_of(shares.begin(), shares.end(),
+                                    [&](double share) { return share > policy.slow_share; });
     const auto groups = static_cast<int>(shares.size());
-    if (always && groups >= min_groups) slow.push_back({host, groups, median(shares)});
+    if (always && groups >= policy.min_groups) slow.push_back({host, groups, median(shares)});
   }
   return slow;
 }
 
-std::vector<FlagCount> count_flags(const std::vector<Row>& rows) {
-  using FlagOf = std::string (*)(const Measurement&);
+std::vector<FlagCount> count_flags(const std::vector<Row>& rows, const Policy& policy) {
+  using FlagOf = std::string (*)(const Measurement&, const Policy&);
   constexpr std::pair<FlagKind, FlagOf> kinds[] = {{FlagKind::unsteady, first_unsteady_flag},
                                                    {FlagKind::throttled, throttled_flag},
                                                    {FlagKind::not_comparable, not_comparable_flag},
@@ -159,7 +152,7 @@ std::vector<FlagCount> count_flags(const std::vector<Row>& rows) {
     FlagCount flagged{kind};
     for (const Row& row : rows) {
       if (!row.record) continue;
-      const std::string flag = flag_of(row.record->measurement);
+      const std::string flag = flag_of(row.record->measurement, policy);
       if (flag.empty() || ++flagged.count > 1) continue;
       flagged.first_name = row.planned.experiment.name;
       flagged.first_flag = flag;

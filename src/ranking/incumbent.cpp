@@ -56,7 +56,7 @@ IncumbentEstimate incumbent_estimate(const Scoreboard& board, const Experiment& 
   const auto add = [&](const Measurement& measurement) {
     const std::vector<double> timed_s = timed_steps_s(measurement);
     if (measurement.status != Status::ok || timed_s.size() < 2) return;
-    const MeanEstimate step = estimate_mean(timed_s);
+    const MeanEstimate step = estimate_mean(timed_s, 0, board.policy().intervals);
     if (step.mean <= 0) return;
     means_s.push_back(step.mean);
     square_error += std::pow(step.standard_error / step.mean, 2);
@@ -68,7 +68,7 @@ IncumbentEstimate incumbent_estimate(const Scoreboard& board, const Experiment& 
   square_error /= static_cast<double>(means_s.size());
   const double work =
       work_of(challenger, board.metric()) / work_of(incumbent.planned.experiment, board.metric());
-  const Spread spread = pooled_spread(board.spread_in_search());
+  const Spread spread = pooled_spread(board.spread_in_search(), board.policy().racing);
   if (board.calibration()) {
     return by_target(estimate_incumbent(means_s, square_error, spread), *board.calibration(), work,
                      incumbent, challenger, challenger_overheads);

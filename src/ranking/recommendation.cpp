@@ -43,10 +43,9 @@ std::optional<CalibrationSummary> calibration_of(const Scoreboard& board) {
 
 /// The best few, and what the user came with.
 std::vector<ToVerify> to_verify(const Scoreboard& board) {
-  constexpr std::size_t max_verified = 3;
   const std::optional<std::size_t>& own = board.setup().baseline_row;
   std::vector<ToVerify> runs;
-  for (const std::size_t row : board.best_rows(max_verified))
+  for (const std::size_t row : board.best_rows(board.policy().answering.max_verified))
     runs.push_back(
         {&board.row(row).planned.experiment, static_cast<int>(runs.size()) + 1, row == own});
   if (own && std::ranges::find(runs, true, &ToVerify::is_baseline) == runs.end())
@@ -100,12 +99,12 @@ TuningCost cost_of(const Scoreboard& board, std::size_t answer,
 /// What may be better than the answer, however little.
 std::vector<Undecided> undecided_of(const Scoreboard& board, const Verdict& verdict,
                                     std::size_t answer) {
-  constexpr std::size_t max_named = 5;
-  constexpr double little_chance = 0.05;
+  const Policy::Answering& policy = board.policy().answering;
   constexpr double upper_end = 0.975;
   std::vector<Undecided> all;
-  for (std::size_t place = 0; place < verdict.rows().size() && all.size() < max_named; ++place)
-    if (place != answer && verdict.chance_above(place, answer) >= little_chance)
+  for (std::size_t place = 0; place < verdict.rows().size() && all.size() < policy.max_undecided;
+       ++place)
+    if (place != answer && verdict.chance_above(place, answer) >= policy.undecided_chance)
       all.push_back({verdict.rows()[place],
                      board.row(verdict.rows()[place]).planned.experiment.name,
                      std::max(0.0, verdict.gain_at_most(place, answer, upper_end))});
@@ -122,7 +121,7 @@ std::optional<double> more_time_s(const Scoreboard& board, std::size_t answer,
   const double deviation = (std::log1p(verdict.gain_at_most(place, answer, upper_end)) -
                             std::log1p(verdict.gain_at_most(place, answer, lower_end))) /
                            deviations_of_95;
-  const double needed = std::log1p(relevant_gain) / one_sided_95;
+  const double needed = std::log1p(board.policy().answering.relevant_gain) / one_sided_95;
   const double factor = std::pow(deviation / needed, 2);
   if (factor <= 1) return std::nullopt;
   double sum_s = 0;

@@ -11,25 +11,6 @@ namespace dstune {
 
 namespace {
 
-/// During the search: from so many results on the best one is run so often again, and in all no
-/// more than so often and once for every tenth result.
-constexpr std::size_t results_before_repeats = 5;
-constexpr int repeats_of_best = 2;
-constexpr int repeats_at_first = 2;
-constexpr std::size_t results_a_repeat = 10;
-/// … while so many runs of it fit the time that is left.
-constexpr double runs_left = 20;
-/// What was raced out beside a neighbour this close to the best is run again.
-constexpr double close_to_best = 0.05;
-/// Jobs that died while a finalist was measured again, after which it is not.
-constexpr int deaths_until_left_out = 2;
-/// What is the best with less than this chance is not measured again.
-constexpr double little_chance = 0.03;
-constexpr double enough_chance = 0.95;
-/// Beyond the rounds that are run in any case, finals take at most this share of the search's own
-/// time.
-constexpr double share_of_search = 0.5;
-
 double seconds_between(std::chrono::system_clock::time_point from,
                        std::chrono::system_clock::time_point until) {
   return std::chrono::duration<double>(until - from).count();
@@ -62,18 +43,21 @@ double search_s(const std::vector<Row>& rows) {
 bool is_settled(const Scoreboard& board) {
   if (!board.verdict() || !board.best()) return true;
   const auto place = board.verdict()->place_of(*board.best());
-  return !place || board.verdict()->chance_near_best(*place) >= enough_chance;
+  return !place ||
+         board.verdict()->chance_near_best(*place) >= board.policy().repeating.enough_chance;
 }
 
 std::vector<std::size_t> contenders(const Scoreboard& board) {
-  constexpr std::size_t in_any_case = 2;
+  const Policy::Repeating& policy = board.policy().repeating;
   std::vector<std::size_t> rows;
   if (!board.verdict()) return rows;
   const Verdict& verdict = *board.verdict();
   for (std::size_t place = 0; place < verdict.rows().size(); ++place) {
     const std::size_t row = verdict.rows()[place];
-    const bool is_likely = rows.size() < in_any_case || verdict.chance_best(place) >= little_chance;
-    if ((is_likely && rows.size() < max_finalists) || row == board.best()) rows.push_back(row);
+    const bool is_likely =
+        rows.size() < policy.min_finalists || verdict.chance_best(place) >= policy.little_chance;
+    if ((is_likely && rows.size() < policy.max_finalists) || row == board.best())
+      rows.push_back(row);
   }
   return rows;
 }
@@ -97,13 +81,15 @@ double RunAgainPolicy::duration_s(std::size_t row) const {
 std::optional<RunAgain> RunAgainPolicy::during_search(double time_left_s) {
   const auto best = board_.best();
   if (!options_.repeats_best || !best) return std::nullopt;
-  if (board_.num_results() < results_before_repeats) return std::nullopt;
+  const Policy::Repeating& policy = board_.policy().repeating;
+  if (board_.num_results() < policy.results_before_repeats) return std::nullopt;
   int total = 0;
   for (const auto& [row, count] : spread_runs_) total += count;
   int& own = spread_runs_[*best];
-  if (own >= repeats_of_best ||
-      total >= repeats_at_first + static_cast<int>(board_.num_results() / results_a_repeat) ||
-      time_left_s < runs_left * duration_s(*best))
+  if (own >= policy.repeats_of_best ||
+      total >= policy.repeats_at_first +
+                   static_cast<int>(board_.num_results() / policy.results_a_repeat) ||
+      time_left_s < policy.runs_left * duration_s(*best))
     return std::nullopt;
   ++own;
   return RunAgain{*best, RepeatKind::spread, own,
@@ -128,8 +114,10 @@ std::optional<RunAgain> RunAgainPolicy::next_rerun(double time_left_s) {
     if (!record || record->measurement.status != Status::raced_out || record->is_alone ||
         is_rerun(row))
       continue;
-    const auto value = value_so_far(record->measurement, board_.metric(), record->experiment);
-    if (!value || std::abs(board_.in_target(row, *value).value / best - 1) > close_to_best)
+    const auto value = value_so_far(record->measurement, board_.metric(), record->experiment,
+                                    StepEstimate::mean, board_.policy().intervals);
+    if (!value || std::abs(board_.in_target(row, *value).value / best - 1) >
+                      board_.policy().repeating.rerun_within)
       continue;
     if (time_left_s < 2 * duration_s(*board_.best())) continue;
     reruns_.insert(row);
@@ -151,7 +139,8 @@ std::vector<std::size_t> RunAgainPolicy::turns_of_next_round() const {
   std::vector<std::size_t> turns = contenders(board_);
   std::erase_if(turns, [&](std::size_t row) {
     const auto died = options_.deaths.find(row);
-    return died != options_.deaths.end() && died->second >= deaths_until_left_out;
+    return died != options_.deaths.end() &&
+           died->second >= board_.policy().repeating.deaths_until_left_out;
   });
   int rounds = 0;
   for (const std::size_t row : turns) rounds = std::max(rounds, num_final_tries(board_.row(row)));
@@ -170,9 +159,10 @@ bool RunAgainPolicy::is_time_over() const {
       if (repeat.kind == RepeatKind::final_round)
         spent_s += seconds_between(repeat.started_at, repeat.finished_at);
   }
-  if (spent_s >= longest_finals_s) return true;
+  const Policy::Repeating& policy = board_.policy().repeating;
+  if (spent_s >= policy.longest_finals_s) return true;
   return (rounds >= options_.rounds.count || spent_s >= options_.rounds.longest_s) &&
-         spent_s >= share_of_search * search_s(board_.rows());
+         spent_s >= policy.share_of_search * search_s(board_.rows());
 }
 
 std::optional<RunAgain> RunAgainPolicy::next_in_finals(double time_left_s) {

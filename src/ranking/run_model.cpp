@@ -19,44 +19,15 @@ using Eigen::Index;
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
-/// Draws before the first one that counts: the chain forgets where it began.
-constexpr int num_forgotten = 150;
 /// What is believed of a deviation before anything ran: its logarithm is normal.
 struct Scale {
   double usual, freedom;
 };
-constexpr Scale run_scale{0.01, 1.0};
-constexpr Scale drift_scale{0.005, 1.3};
-/// Predictions are off by so much where too little was measured to tell.
-constexpr double usual_prediction_error = 0.1;
-constexpr std::size_t enough_predictions = 5;
-/// Degrees of freedom of Student's t: a few predictions are off by more than others.
-constexpr double tails = 4;
-/// Some say nothing of their member, which is off by so much: what is short of memory, say, takes
-/// twice as long. Without them a slow run of such a member is taken for a disturbed one. As if so
-/// many had been seen before, one of them wrong.
-constexpr double predictions_seen_before = 20;
-constexpr double wrong_deviation = 0.5;
-/// Of a member of which nothing is predicted.
-constexpr double unknown_deviation = 2;
-/// A disturbed run is slower by one of these, give or take half of it.
-constexpr std::array<double, 5> slowdowns = {0.03, 0.06, 0.12, 0.25, 0.5};
-/// As if so many runs had been seen before, one of them disturbed.
-constexpr double runs_seen_before = 20;
-/// What a neighbour may cost.
-constexpr double neighbour_deviation = 0.03;
-/// How long drift lasts, in times between two runs.
-constexpr std::array<double, 5> drift_lengths = {2, 5, 15, 50, 150};
 /// Keeps runs apart that began at once.
 constexpr double nugget = 1e-3;
 
 /// Values that a deviation is drawn from.
 constexpr int num_levels = 32;
-double level(int index) {
-  constexpr double lowest = 5e-4, highest = 0.5;
-  return lowest * std::pow(highest / lowest, index / (num_levels - 1.0));
-}
-
 double square(double number) {
   return number * number;
 }
@@ -73,13 +44,14 @@ double log_prior(double deviation, const Scale& scale) {
 class Sampler {
  public:
   Sampler(const std::vector<ModelledRun>& runs, const std::vector<std::optional<double>>& predicted,
-          const PredictionErrors& errors, std::uint64_t seed)
-      : runs_(runs),
+          const PredictionErrors& errors, const RunModelOptions& options)
+      : policy_(*options.policy),
+        runs_(runs),
         predicted_(predicted),
         errors_(errors),
-        random_(seed),
+        random_(options.seed),
         num_runs_(static_cast<Index>(runs.size())),
-        prediction_scale_{usual_prediction_error, 0.7},
+        prediction_scale_{policy_.prediction_deviation, policy_.prediction_freedom},
         disturbed_(runs.size(), false),
         runs_of_(predicted.size()),
         tail_weights_(predicted.size(), 1),
@@ -94,7 +66,7 @@ class Sampler {
     }
     middle_ = sum / static_cast<double>(runs.size());
     for (Index index = 0; index < num_runs_; ++index) runs_of_[run(index).member].push_back(index);
-    if (errors.count >= enough_predictions) {
+    if (errors.count >= policy_.enough_predictions) {
       // It was estimated from so many.
       prediction_scale_ = {std::clamp(errors.deviation, level(0), level(num_levels - 1)),
                            1 / std::sqrt(static_cast<double>(errors.count))};
@@ -136,7 +108,7 @@ class Sampler {
     std::ranges::sort(times);
     const double between =
         std::max((times.back() - times.front()) / static_cast<double>(times.size()), 1e-9);
-    for (const double length : drift_lengths) {
+    for (const double length : policy_.drift_lengths) {
       MatrixXd correlation(num_runs_, num_runs_);
       for (Index one = 0; one < num_runs_; ++one)
         for (Index other = 0; other < num_runs_; ++other)
@@ -152,6 +124,10 @@ class Sampler {
 
   [[nodiscard]] const ModelledRun& run(Index index) const {
     return runs_[static_cast<std::size_t>(index)];
+  }
+  [[nodiscard]] double level(int index) const {
+    const double lowest = policy_.lowest_deviation;
+    return lowest * std::pow(policy_.highest_deviation / lowest, index / (num_levels - 1.0));
   }
   [[nodiscard]] double normal() { return normal_(random_); }
   [[nodiscard]] double gamma(double shape) {
@@ -188,9 +164,9 @@ class Sampler {
     double mean, variance;
   };
   [[nodiscard]] Prior prior_of(std::size_t member) const {
-    if (!predicted_[member]) return {middle_, square(unknown_deviation)};
+    if (!predicted_[member]) return {middle_, square(policy_.unknown_deviation)};
     return {*predicted_[member] + shift_,
-            is_wrong_[member] ? square(wrong_deviation)
+            is_wrong_[member] ? square(policy_.wrong_deviation)
                               : square(prediction_deviation_) / tail_weights_[member]};
   }
 
@@ -288,7 +264,7 @@ class Sampler {
   /// Only where some ran alone and some did not is it told from the speeds.
   void draw_neighbour() {
     if (!has_alone_ || !has_neighbours_) return;
-    double weight = 1 / square(neighbour_deviation), sum = 0;
+    double weight = 1 / square(policy_.neighbour_deviation), sum = 0;
     for (Index index = 0; index < num_runs_; ++index) {
       if (run(index).is_alone) continue;
       weight += 1 / variance(index);
@@ -302,13 +278,14 @@ class Sampler {
   [[nodiscard]] double draw_share(double num, double of, double before) {
     const double yes = gamma(1 + num);
     const double no = gamma(before - 1 + of - num);
-    return std::clamp(yes / (yes + no), 1e-6, 0.5);
+    return std::clamp(yes / (yes + no), 1e-6, policy_.most_disturbed);
   }
 
   void draw_slowdown() {
     disturbed_share_ =
-        draw_share(num_disturbed(), static_cast<double>(num_runs_), runs_seen_before);
-    std::array<double, slowdowns.size()> log_weights{};
+        draw_share(num_disturbed(), static_cast<double>(num_runs_), policy_.runs_seen_before);
+    const auto& slowdowns = policy_.slowdowns;
+    std::array<double, decltype(Policy::Runs::slowdowns){}.size()> log_weights{};
     for (std::size_t each = 0; each < slowdowns.size(); ++each) {
       slowdown_ = slowdowns[each];
       for (Index index = 0; index < num_runs_; ++index)
@@ -320,7 +297,7 @@ class Sampler {
 
   void draw_run_deviation() {
     run_deviation_ = choose_level([&](double deviation) {
-      double sum = log_prior(deviation, run_scale);
+      double sum = log_prior(deviation, {policy_.run_deviation, policy_.run_freedom});
       for (Index index = 0; index < num_runs_; ++index) {
         const bool is_disturbed = disturbed_[static_cast<std::size_t>(index)];
         sum += log_normal(residual(index) + (is_disturbed ? slowdown_ : 0),
@@ -331,8 +308,8 @@ class Sampler {
   }
 
   void draw_drift_scale() {
-    std::array<double, drift_lengths.size()> log_weights{};
-    for (std::size_t each = 0; each < drift_lengths.size(); ++each)
+    std::array<double, decltype(Policy::Runs::drift_lengths){}.size()> log_weights{};
+    for (std::size_t each = 0; each < log_weights.size(); ++each)
       log_weights[each] =
           -(drift_shapes_[each].log_determinant +
             drift_.dot(drift_shapes_[each].inverse * drift_) / square(drift_deviation_)) /
@@ -340,7 +317,7 @@ class Sampler {
     drift_length_ = choose(log_weights);
     const double squares = drift_.dot(drift_shapes_[drift_length_].inverse * drift_);
     drift_deviation_ = choose_level([&](double deviation) {
-      return log_prior(deviation, drift_scale) -
+      return log_prior(deviation, {policy_.drift_deviation, policy_.drift_freedom}) -
              static_cast<double>(num_runs_) * std::log(deviation) - squares / square(deviation) / 2;
     });
   }
@@ -352,6 +329,7 @@ class Sampler {
       weight = static_cast<double>(errors_.count) / square(prediction_scale_.usual);
       sum = weight * errors_.center;
     }
+    const double tails = policy_.tails;
     std::vector<double> squares;
     double num_predicted = 0, num_wrong = 0;
     for (std::size_t member = 0; member < predicted_.size(); ++member) {
@@ -373,7 +351,7 @@ class Sampler {
       tail_weights_[member] = gamma((tails + 1) / 2) / ((tails + apart) / 2);
       squares.push_back(tail_weights_[member] * square(off - shift_));
     }
-    wrong_share_ = draw_share(num_wrong, num_predicted, predictions_seen_before);
+    wrong_share_ = draw_share(num_wrong, num_predicted, policy_.predictions_seen_before);
     if (squares.empty()) return;
     shift_ = sum / weight + normal() / std::sqrt(weight);
     prediction_deviation_ = choose_level([&](double deviation) {
@@ -384,6 +362,7 @@ class Sampler {
     });
   }
 
+  const Policy::Runs& policy_;
   const std::vector<ModelledRun>& runs_;
   const std::vector<std::optional<double>>& predicted_;
   PredictionErrors errors_;
@@ -395,19 +374,19 @@ class Sampler {
   std::vector<DriftShape> drift_shapes_;
   Scale prediction_scale_;
 
-  double run_deviation_ = run_scale.usual;
-  double drift_deviation_ = drift_scale.usual;
-  std::size_t drift_length_ = drift_lengths.size() / 2;
+  double run_deviation_ = policy_.run_deviation;
+  double drift_deviation_ = policy_.drift_deviation;
+  std::size_t drift_length_ = policy_.drift_lengths.size() / 2;
   double neighbour_ = 0;  ///< what one does to the logarithm of a speed
   std::vector<bool> disturbed_;
-  double disturbed_share_ = 1 / runs_seen_before;
-  double slowdown_ = slowdowns[slowdowns.size() / 2];
+  double disturbed_share_ = 1 / policy_.runs_seen_before;
+  double slowdown_ = policy_.slowdowns[policy_.slowdowns.size() / 2];
   double shift_ = 0;  ///< of all predictions
-  double prediction_deviation_ = usual_prediction_error;
+  double prediction_deviation_ = policy_.prediction_deviation;
   std::vector<std::vector<Index>> runs_of_;  ///< each member
   std::vector<double> tail_weights_;         ///< of each member's prediction, as of Student's t
   std::vector<bool> is_wrong_;               ///< each member's prediction
-  double wrong_share_ = 1 / predictions_seen_before;
+  double wrong_share_ = 1 / policy_.predictions_seen_before;
   VectorXd members_, drift_, expected_;
 };
 
@@ -418,8 +397,8 @@ RunBeliefs believe_runs(const std::vector<ModelledRun>& runs,
                         const PredictionErrors& errors, const RunModelOptions& options) {
   RunBeliefs beliefs;
   if (runs.empty()) return beliefs;
-  Sampler sampler(runs, predicted, errors, options.seed);
-  for (int each = 0; each < num_forgotten; ++each) sampler.sweep();
+  Sampler sampler(runs, predicted, errors, options);
+  for (int each = 0; each < options.policy->num_forgotten; ++each) sampler.sweep();
   beliefs.draws.resize(predicted.size());
   VectorXd sum = VectorXd::Zero(static_cast<Index>(predicted.size()));
   for (int each = 0; each < options.num_draws; ++each) {

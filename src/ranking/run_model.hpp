@@ -7,6 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "dstune/core/policy.hpp"
+
 namespace dstune {
 
 /// One run of a member, be it its first or a later one.
@@ -26,8 +28,9 @@ struct PredictionErrors {
 };
 
 struct RunModelOptions {
-  int num_draws = 1000;
+  int num_draws = default_policy().runs.num_draws;
   std::uint64_t seed = 0;
+  const Policy::Runs* policy = &default_policy().runs;
 };
 
 /// What is believed after all runs.

@@ -132,18 +132,20 @@ void Scoreboard::note_first_run(std::size_t row) {
 
 /// By docs/measuring.md.
 void Scoreboard::note_interruptions(std::size_t row) {
-  constexpr std::size_t enough_steps = 5, enough_runs = 8;
-  constexpr double interrupted = 1.03;
+  const Policy::Answering& policy = setup_.policy->answering;
   const std::vector<double> timed_s = timed_steps_s(rows_[row].record->measurement);
-  if (!setup_.are_steps_alike || timed_s.size() < enough_steps) return;
+  if (!setup_.are_steps_alike || timed_s.size() < policy.steps_of_interrupted) return;
   std::optional<bool>& is_interrupted = is_interrupted_[row];
   if (is_interrupted)
     num_interrupted_ -= *is_interrupted ? 1 : 0;
   else
     ++num_timed_;
-  is_interrupted = mean_interval(timed_s).mean > interrupted * median(timed_s);
+  is_interrupted = mean_interval(timed_s, setup_.policy->intervals).mean >
+                   policy.interrupted_ratio * median(timed_s);
   num_interrupted_ += *is_interrupted ? 1 : 0;
-  const bool is_usual = num_timed_ >= enough_runs && 2 * num_interrupted_ > num_timed_;
+  const bool is_usual = num_timed_ >= policy.runs_of_interrupted &&
+                        static_cast<double>(num_interrupted_) >
+                            policy.interrupted_share * static_cast<double>(num_timed_);
   const StepEstimate estimate = is_usual ? StepEstimate::first_quartile : StepEstimate::mean;
   if (estimate == step_estimate_) return;
   step_estimate_ = estimate;
@@ -154,7 +156,8 @@ void Scoreboard::note_interruptions(std::size_t row) {
 void Scoreboard::note_spread() {
   std::vector<std::vector<double>> means = means_in_search();
   for (std::vector<double>& of_row : means_of_finals()) means.push_back(std::move(of_row));
-  half_width_of_run_ = dstune::half_width_of_run(pooled_spread(spread_of(means)));
+  half_width_of_run_ =
+      dstune::half_width_of_run(pooled_spread(spread_of(means), setup_.policy->racing));
 }
 
 void Scoreboard::rank_anew() {
@@ -174,7 +177,9 @@ void Scoreboard::fit_calibration() {
                       row.overheads});
   }
   if (points.empty()) return;
-  calibrate(fit_time(points, setup_.target ? prior_of(*setup_.target) : unknown_target()));
+  const Policy::Calibrating& policy = setup_.policy->calibrating;
+  calibrate(fit_time(
+      points, setup_.target ? prior_of(*setup_.target, policy) : unknown_target(policy), policy));
 }
 
 bool Scoreboard::is_better(std::size_t row, std::size_t other) const {
@@ -195,20 +200,18 @@ std::optional<std::size_t> Scoreboard::find_best() const {
 
 /// By docs/measuring.md.
 std::size_t Scoreboard::declared_best(const Verdict& verdict) const {
-  constexpr double as_likely = 0.02;
-  constexpr double as_good = 0.001;
-  constexpr double clearly = 0.95;
+  const Policy::Answering& policy = setup_.policy->answering;
   std::size_t best = 0;
   for (std::size_t place = 1; place < verdict.rows().size(); ++place) {
-    if (verdict.chance_best(place) < verdict.chance_best(0) - as_likely) continue;
+    if (verdict.chance_best(place) < verdict.chance_best(0) - policy.as_likely) continue;
     const double behind = score_at(verdict.rows()[0], verdict.speed(0).expected) -
                           score_at(verdict.rows()[place], verdict.speed(place).expected);
-    if (behind <= as_good &&
+    if (behind <= policy.as_good &&
         measured_bytes(rows_[verdict.rows()[place]]) < measured_bytes(rows_[verdict.rows()[best]]))
       best = place;
   }
   const auto baseline = setup_.baseline_row ? verdict.place_of(*setup_.baseline_row) : std::nullopt;
-  if (baseline && *baseline != best && verdict.chance_above(best, *baseline) < clearly)
+  if (baseline && *baseline != best && verdict.chance_above(best, *baseline) < policy.clearly)
     best = *baseline;
   return verdict.rows()[best];
 }
@@ -257,7 +260,7 @@ std::vector<std::size_t> Scoreboard::best_first_runs(std::size_t most) const {
   std::vector<std::size_t> rows;
   std::unordered_map<std::size_t, double> scores;
   for (std::size_t row = 0; row < rows_.size(); ++row) {
-    if (!first_values_[row] || fails_again(rows_[row])) continue;
+    if (!first_values_[row] || fails_again(rows_[row], setup_.policy->answering)) continue;
     if (!(mean_step_s(rows_[row].record->measurement) > 0)) continue;
     rows.push_back(row);
     scores[row] = score_at(row, 0);

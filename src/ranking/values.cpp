@@ -30,17 +30,19 @@ double half_width(const MetricValue& value) {
 }
 
 std::optional<MetricValue> metric_value(const Measurement& measurement, Metric metric,
-                                        const Experiment& experiment, StepEstimate step) {
+                                        const Experiment& experiment, StepEstimate step,
+                                        const Policy::Intervals& policy) {
   const int group_size = experiment.shape.size();
   return metric_value(measurement, metric, global_batch(experiment.config, group_size), group_size,
-                      step);
+                      step, policy);
 }
 
 std::optional<MetricValue> value_so_far(const Measurement& measurement, Metric metric,
-                                        const Experiment& experiment, StepEstimate step) {
+                                        const Experiment& experiment, StepEstimate step,
+                                        const Policy::Intervals& policy) {
   const int group_size = experiment.shape.size();
   return value_so_far(measurement, metric, global_batch(experiment.config, group_size), group_size,
-                      step);
+                      step, policy);
 }
 
 double mean_step_s(const Measurement& measurement) {
@@ -57,9 +59,8 @@ int num_final_tries(const Row& row) {
   return static_cast<int>(std::ranges::count(row.repeats, RepeatKind::final_round, &Repeat::kind));
 }
 
-bool fails_again(const Row& row) {
-  constexpr int enough_failures = 2;
-  return num_final_tries(row) >= enough_failures && num_final_rounds(row) == 0;
+bool fails_again(const Row& row, const Policy::Answering& policy) {
+  return num_final_tries(row) >= policy.failures_of_finalist && num_final_rounds(row) == 0;
 }
 
 std::optional<MetricValue> verified_value(const Row& row, Metric metric) {
@@ -88,7 +89,8 @@ std::optional<MetricValue> Scoreboard::first_value(std::size_t row, Metric metri
 
 std::optional<MetricValue> Scoreboard::value_of_first_run(std::size_t row, Metric metric) const {
   const std::optional<Record>& record = rows_[row].record;
-  return record ? metric_value(record->measurement, metric, record->experiment, step_estimate_)
+  return record ? metric_value(record->measurement, metric, record->experiment, step_estimate_,
+                               setup_.policy->intervals)
                 : std::nullopt;
 }
 
@@ -160,8 +162,8 @@ MetricValue Scoreboard::in_target(std::size_t index, const MetricValue& measured
 
 std::optional<MetricValue> Scoreboard::observed_value(std::size_t row) const {
   const Record& record = *rows_[row].record;
-  const auto value =
-      value_so_far(record.measurement, setup_.metric, record.experiment, step_estimate_);
+  const auto value = value_so_far(record.measurement, setup_.metric, record.experiment,
+                                  step_estimate_, setup_.policy->intervals);
   return value ? std::optional(in_target(row, *value)) : std::nullopt;
 }
 
@@ -175,7 +177,8 @@ std::optional<TargetTime> Scoreboard::target_time_of_first_run(std::size_t row) 
   if (!record) return std::nullopt;
   // What was raced out was timed, too.
   return target_time_of(row,
-                        value_so_far(record->measurement, Metric::throughput, record->experiment));
+                        value_so_far(record->measurement, Metric::throughput, record->experiment,
+                                     StepEstimate::mean, setup_.policy->intervals));
 }
 
 std::optional<TargetTime> Scoreboard::target_time_of(

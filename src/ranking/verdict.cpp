@@ -11,19 +11,6 @@
 namespace dstune {
 namespace {
 
-/// The cost grows with the cube of the runs.
-struct Effort {
-  std::size_t max_runs;
-  int num_draws;
-};
-Effort effort_of(Care care) {
-  return care == Care::quick ? Effort{24, 250} : Effort{64, 1000};
-}
-
-/// Steps that say nothing of how far their mean may be off.
-constexpr double unknown_error = 0.05;
-constexpr double largest_error = 0.2;
-
 /// In whole milliseconds, so that what the journal keeps of a time says the same: it cuts off what
 /// is below a microsecond, and cutting off again gives the same, as rounding does not.
 double seconds_of(std::chrono::system_clock::time_point time) {
@@ -37,7 +24,7 @@ double seconds_of(std::chrono::system_clock::time_point time) {
 std::optional<double> log_speed(const Scoreboard& board, const Measurement& measurement) {
   const std::vector<double> timed_s = timed_steps_s(measurement);
   if (measurement.status != Status::ok || timed_s.empty()) return std::nullopt;
-  return -std::log(step_interval(timed_s, board.step_estimate()).mean);
+  return -std::log(step_interval(timed_s, board.step_estimate(), board.policy().intervals).mean);
 }
 
 /// Runs that ended ok, and what is known of their errors.
@@ -58,7 +45,7 @@ class Runs {
   /// run would count for far more than others: as if as many degrees of freedom had said of each
   /// what is usual.
   [[nodiscard]] std::vector<ModelledRun> with_pooled_errors() const {
-    constexpr double usual_degrees = 4;
+    const double usual_degrees = board_.policy().runs.usual_error_degrees;
     std::vector<double> errors;
     for (const ModelledRun& run : runs_) errors.push_back(run.error);
     const double usual = runs_.empty() ? 0 : median(std::move(errors));
@@ -74,22 +61,23 @@ class Runs {
  private:
   void add_run(std::size_t member, const auto& run) {
     const std::vector<double> timed_s = timed_steps_s(run.measurement);
-    double error = unknown_error, degrees = 0;
+    const Policy& policy = board_.policy();
+    double error = policy.runs.unknown_error, degrees = 0;
     if (timed_s.size() > 1) {
       if (board_.step_estimate() == StepEstimate::mean) {
-        const MeanEstimate estimate = estimate_mean(timed_s);
+        const MeanEstimate estimate = estimate_mean(timed_s, 0, policy.intervals);
         error = estimate.standard_error / estimate.mean;
         degrees = static_cast<double>(timed_s.size() - 1);
       } else {
         // Two of the steps make the interval.
-        const Interval step = step_interval(timed_s, board_.step_estimate());
+        const Interval step = step_interval(timed_s, board_.step_estimate(), policy.intervals);
         error = (step.high - step.low) / (2 * 1.96 * step.mean);
         degrees = 1;
       }
     }
     const double at_s = (seconds_of(run.started_at) + seconds_of(run.finished_at)) / 2;
     runs_.push_back({member, at_s, log_speed(board_, run.measurement).value(),
-                     std::min(largest_error, error), run.is_alone});
+                     std::min(policy.runs.largest_error, error), run.is_alone});
     degrees_.push_back(degrees);
   }
 
@@ -136,13 +124,17 @@ double quantile(std::vector<double> values, double probability) {
 
 }  // namespace
 
-Verdict::Verdict(const Scoreboard& board, Care care) {
-  const Effort effort = effort_of(care);
+Verdict::Verdict(const Scoreboard& board, Care care)
+    : relevant_gain_(board.policy().answering.relevant_gain) {
+  const Policy::Runs& policy = board.policy().runs;
+  const bool is_quick = care == Care::quick;
+  const std::size_t max_runs = is_quick ? policy.max_runs_quick : policy.max_runs;
+  const int draws_of_each = is_quick ? policy.num_draws_quick : policy.num_draws;
   Runs all(board);
   std::vector<std::optional<double>> predicted;
   std::vector<std::size_t> members;
-  for (const std::size_t row : board.best_first_runs(effort.max_runs)) {
-    if (members.size() >= 2 && all.size() >= effort.max_runs) break;
+  for (const std::size_t row : board.best_first_runs(max_runs)) {
+    if (members.size() >= 2 && all.size() >= max_runs) break;
     all.add(row, members.size());
     predicted.push_back(predicted_log_speed(board.row(row)));
     members.push_back(row);
@@ -150,13 +142,13 @@ Verdict::Verdict(const Scoreboard& board, Care care) {
   num_runs_ = all.size();
   if (members.empty()) return;
   const std::vector<ModelledRun> runs = all.with_pooled_errors();
-  const RunBeliefs beliefs =
-      believe_runs(runs, predicted, prediction_errors(board), {.num_draws = effort.num_draws});
+  const RunBeliefs beliefs = believe_runs(runs, predicted, prediction_errors(board),
+                                          {.num_draws = draws_of_each, .policy = &policy});
   run_deviation_ = beliefs.run_deviation;
   drift_deviation_ = beliefs.drift_deviation;
   disturbed_runs_ = beliefs.disturbed_runs;
 
-  const auto num_draws = static_cast<std::size_t>(effort.num_draws);
+  const auto num_draws = static_cast<std::size_t>(draws_of_each);
   std::vector<std::vector<double>> scores;
   std::vector<Speed> speeds;
   best_scores_.assign(num_draws, -std::numeric_limits<double>::infinity());
@@ -198,7 +190,7 @@ std::optional<std::size_t> Verdict::place_of(std::size_t row) const {
 }
 
 double Verdict::chance_near_best(std::size_t place) const {
-  const double tolerated = std::log1p(relevant_gain);
+  const double tolerated = std::log1p(relevant_gain_);
   return share_of(best_scores_, [&](std::size_t draw) {
     return scores_[place][draw] + tolerated >= best_scores_[draw];
   });

@@ -6,24 +6,12 @@
 
 namespace dstune {
 
-namespace {
-
-// DeepSpeed's settings.
-constexpr int num_rounds = 10;
-constexpr int max_depth = 3;
-constexpr double learning_rate = 0.3;
-constexpr double leaf_penalty = 1e-4;
-constexpr double value_penalty = 1;
-constexpr double min_curvature = 1;
-
-}  // namespace
-
 void BoostedTrees::learn(std::span<const Example> examples) {
   trees_.clear();
   std::vector<double> scores(examples.size());
   std::vector<std::size_t> all(examples.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
-  for (int round = 0; round < num_rounds; ++round) {
+  for (int round = 0; round < policy_->num_rounds; ++round) {
     std::vector<Gradient> gradients(examples.size());
     for (std::size_t better = 0; better < examples.size(); ++better) {
       for (std::size_t worse = 0; worse < examples.size(); ++worse) {
@@ -62,8 +50,8 @@ double BoostedTrees::value_of(const Tree& tree, std::size_t point) const {
 void BoostedTrees::grow(Tree& tree, std::size_t node, std::vector<std::size_t> members, int depth,
                         std::span<const Example> examples,
                         std::span<const Gradient> gradients) const {
-  const auto gain_of = [](const Gradient& sum) {
-    return sum.first * sum.first / (sum.second + value_penalty);
+  const auto gain_of = [&](const Gradient& sum) {
+    return sum.first * sum.first / (sum.second + policy_->value_penalty);
   };
   Gradient total;
   for (const std::size_t member : members) {
@@ -74,7 +62,8 @@ void BoostedTrees::grow(Tree& tree, std::size_t node, std::vector<std::size_t> m
     return (*points_)[examples[member].point][feature];
   };
   double best_gain = 0;
-  for (std::size_t feature = 0; depth < max_depth && feature < points_->num_features; ++feature) {
+  for (std::size_t feature = 0; depth < policy_->max_depth && feature < points_->num_features;
+       ++feature) {
     std::ranges::stable_sort(members, {},
                              [&](std::size_t member) { return feature_of(member, feature); });
     Gradient left;
@@ -84,8 +73,11 @@ void BoostedTrees::grow(Tree& tree, std::size_t node, std::vector<std::size_t> m
       const double low = feature_of(members[at], feature);
       const double high = feature_of(members[at + 1], feature);
       const Gradient right{total.first - left.first, total.second - left.second};
-      if (low == high || left.second < min_curvature || right.second < min_curvature) continue;
-      const double gain = 0.5 * (gain_of(left) + gain_of(right) - gain_of(total)) - leaf_penalty;
+      if (low == high || left.second < policy_->min_curvature ||
+          right.second < policy_->min_curvature)
+        continue;
+      const double gain =
+          0.5 * (gain_of(left) + gain_of(right) - gain_of(total)) - policy_->leaf_penalty;
       if (gain <= best_gain) continue;
       best_gain = gain;
       tree[node].feature = feature;
@@ -93,7 +85,8 @@ void BoostedTrees::grow(Tree& tree, std::size_t node, std::vector<std::size_t> m
     }
   }
   if (best_gain <= 0) {
-    tree[node].value = -learning_rate * total.first / (total.second + value_penalty);
+    tree[node].value =
+        -policy_->learning_rate * total.first / (total.second + policy_->value_penalty);
     return;
   }
   const auto middle = std::partition(members.begin(), members.end(), [&](std::size_t member) {

@@ -18,20 +18,6 @@ namespace dstune {
 
 namespace {
 
-/// A size of twice as many samples is worth another step up where it brings so much (DeepSpeed's
-/// plateau).
-constexpr double min_growth = 0.05;
-/// What brings more than this is worth finding.
-constexpr double min_gain_beyond = 0.01;
-/// Sizes of a configuration that fail before any has run, until it is given up: with one sample a
-/// norm over the batch fails, say.
-constexpr std::size_t max_failing_of_chain = 3;
-/// Sizes of another configuration than the first one that tell how long steps are.
-constexpr std::ptrdiff_t enough_told = 3;
-/// Of two sizes the larger one says whether throughput still grows where it is so many times the
-/// other.
-constexpr double tells_growth = 1.5;
-
 /// Members that differ in the micro-batch alone, by rising size.
 using SizeChain = std::vector<std::size_t>;
 
@@ -53,6 +39,9 @@ std::vector<SizeChain> size_chains(const PlannedSpace& space) {
 /// and beyond them.
 class StepTimes {
  public:
+  /// Lines that fall steeply would come to nothing: a step takes at least this share of another's.
+  explicit StepTimes(double least_share) : least_share_(least_share) {}
+
   void add(std::int64_t micro_batch, double step_s) { times_s_[micro_batch] = step_s; }
 
   [[nodiscard]] double at(std::int64_t micro_batch) const {
@@ -69,19 +58,22 @@ class StepTimes {
         (above->second - below->second) / static_cast<double>(above->first - below->first);
     const double time_s = below->second + slope * static_cast<double>(micro_batch - below->first);
     const bool is_beyond = micro_batch > above->first;
-    return std::max(time_s, is_beyond ? above->second : min_share * below->second);
+    return std::max(time_s, is_beyond ? above->second : least_share_ * below->second);
   }
 
  private:
-  /// Lines that fall steeply would come to nothing.
-  static constexpr double min_share = 0.1;
+  double least_share_;
   std::map<std::int64_t, double> times_s_;
 };
 
 class GrowingTuner : public Tuner {
  public:
   GrowingTuner(const PlannedSpace& space, const TuningOptions& options)
-      : space_(space), options_(options), memory_(space), chains_(size_chains(space)) {
+      : space_(space),
+        options_(options),
+        policy_(options.policy->sizes),
+        memory_(space, options.policy->memory),
+        chains_(size_chains(space)) {
     if (options.num_trials) trials_left_ = static_cast<std::size_t>(*options.num_trials);
     // The user's own configuration grows first.
     const auto own = std::ranges::find_if(chains_, [&](const SizeChain& chain) {
@@ -192,14 +184,14 @@ class GrowingTuner : public Tuner {
                                                        std::size_t place) const {
     std::vector<std::int64_t> sizes;
     for (const std::size_t index : chain) sizes.push_back(size_of_member(index));
-    return step_up(sizes, place);
+    return step_up(sizes, place, policy_.step_up);
   }
   /// By how much the size at a place is better than one that is smaller by so much that this says
   /// something; nothing where none was timed.
   [[nodiscard]] std::optional<double> growth_at(const SizeChain& chain, std::size_t place) const {
     for (std::size_t other = place; other > 0; --other) {
       const auto smaller = score_of(chain[other - 1]);
-      if (smaller && tells_growth * static_cast<double>(size_of_member(chain[other - 1])) <=
+      if (smaller && policy_.tells_growth * static_cast<double>(size_of_member(chain[other - 1])) <=
                          static_cast<double>(size_of_member(chain[place])))
         return *score_of(chain[place]) / *smaller - 1;
     }
@@ -216,21 +208,21 @@ class GrowingTuner : public Tuner {
   [[nodiscard]] Growth growth_of(const SizeChain& chain) const {
     const auto runs = largest_timed(chain);
     std::optional<std::size_t> wanted;
-    std::size_t num_failed = 0;
+    std::ptrdiff_t num_failed = 0;
     std::size_t last_failed = 0;
     for (std::size_t place = runs ? *runs + 1 : 0; place < chain.size(); ++place) {
       const auto found = results_.find(chain[place]);
       if (found == results_.end()) continue;
       const Status status = found->second.status;
       last_failed = place;
-      if (status == Status::failed && !runs && ++num_failed < max_failing_of_chain) continue;
+      if (status == Status::failed && !runs && ++num_failed < policy_.max_failing) continue;
       return {
           .reason = fmt::format("{} ended as {}", experiment(chain[place]).name, to_text(status)),
           .is_by_memory = status == Status::out_of_memory};
     }
     if (runs) {
       const auto growth = growth_at(chain, *runs);
-      if (growth && *growth < min_growth)
+      if (growth && *growth < policy_.min_gain)
         return {.reason = fmt::format("{} brought {:.1f} % over a smaller micro-batch",
                                       experiment(chain[*runs]).name, 100 * *growth)};
       wanted = place_above(chain, *runs);
@@ -367,13 +359,13 @@ class GrowingTuner : public Tuner {
     const SizeChain& roomiest = roomiest_chain();
     const auto num_told = std::ranges::count_if(
         roomiest, [&](std::size_t index) { return fitted_.contains(index) && score_of(index); });
-    return num_told < enough_told ? *grown_chain() : roomiest;
+    return num_told < policy_.enough_told ? *grown_chain() : roomiest;
   }
 
   void race_anew() {
     raced_ = space_;
     const SizeChain& grown = telling_chain();
-    StepTimes times;
+    StepTimes times(policy_.least_share_of_step);
     for (const std::size_t index : grown)
       if (fitted_.contains(index) && score_of(index))
         times.add(size_of_member(index), batch_of(index) / throughput_of(index));
@@ -429,7 +421,9 @@ class GrowingTuner : public Tuner {
 
   void take_beyond(std::size_t index, std::optional<std::size_t> best_before) {
     const auto score = score_of(index);
-    if (!score || !best_before || *score <= (1 + min_gain_beyond) * *score_of(*best_before)) return;
+    if (!score || !best_before ||
+        *score <= (1 + options_.policy->answering.relevant_gain) * *score_of(*best_before))
+      return;
     ceiling_ = size_of_member(index);
     if (chain_of_.at(index) == chain_of_.at(grown_chain()->front())) fitted_.insert(index);
     race_anew();
@@ -448,6 +442,7 @@ class GrowingTuner : public Tuner {
 
   const PlannedSpace& space_;
   TuningOptions options_;
+  const Policy::Sizes& policy_;
   MeasuredMemory memory_;
   std::vector<SizeChain> chains_;  ///< the baseline's first, then in the space's order
   std::unordered_map<std::size_t, std::size_t> chain_of_;

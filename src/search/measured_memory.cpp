@@ -16,14 +16,6 @@ namespace dstune {
 
 namespace {
 
-/// What runs leave behind in their processes, and the system's own part: so much above the limit is
-/// no accident.
-constexpr double surely_above = 1.05;
-/// Of a configuration, before anything is said of its larger sizes.
-constexpr std::size_t enough_sizes = 3;
-/// The largest that ran says something up to so many times its size.
-constexpr std::int64_t reach = 2;
-
 /// Where such amounts stand in a DeepSpeed config.
 const std::vector<json::Value::json_pointer>& amounts_of_configs() {
   static const auto all = [] {
@@ -160,7 +152,9 @@ std::string MeasuredMemory::refusal(std::size_t index) const {
                          experiment(other).name);
   const auto limit_bytes = static_cast<double>(known_limit_bytes());
   if (limit_bytes <= 0) return "";
-  const auto is_too_much = [&](double bytes) { return bytes > surely_above * limit_bytes; };
+  const auto is_too_much = [&](double bytes) {
+    return bytes > policy_->surely_above * limit_bytes;
+  };
   const auto needs = [&](double bytes, const Size& by) {
     return fmt::format("needs about {} of {} on the device, by what {} and others took",
                        format_bytes(static_cast<std::int64_t>(bytes)),
@@ -178,7 +172,7 @@ std::string MeasuredMemory::refusal(std::size_t index) const {
 /// 0 where that says nothing.
 double MeasuredMemory::bytes_above(const Ladder& ladder, std::int64_t micro_batch) const {
   const Size& largest = ladder.back();
-  micro_batch = std::min(micro_batch, reach * largest.micro_batch);
+  micro_batch = std::min(micro_batch, policy_->far_from * largest.micro_batch);
   const double slope = bytes_a_sample(ladder);
   if (micro_batch <= largest.micro_batch || slope <= 0) return 0;
   return static_cast<double>(largest.bytes) +
@@ -186,7 +180,7 @@ double MeasuredMemory::bytes_above(const Ladder& ladder, std::int64_t micro_batc
 }
 
 double MeasuredMemory::bytes_a_sample(const Ladder& ladder) const {
-  if (ladder.size() >= enough_sizes) {
+  if (ladder.size() >= policy_->enough_sizes) {
     const Size& largest = ladder.back();
     // The flatter of both slopes: one odd figure is not to be believed.
     const auto slope_from = [&](const Size& from) {
@@ -201,7 +195,7 @@ double MeasuredMemory::bytes_a_sample(const Ladder& ladder) const {
   std::optional<double> flattest;
   for (const Ladder& other : ladders_) {
     const TrainingConfig& config = experiment(other.front().index).config;
-    if (other.size() < enough_sizes || config.recompute != own.recompute ||
+    if (other.size() < policy_->enough_sizes || config.recompute != own.recompute ||
         config.precision != own.precision || config.sequence_length != own.sequence_length ||
         rest_outside_zero(experiment(other.front().index)) !=
             rest_outside_zero(experiment(ladder.front().index)))

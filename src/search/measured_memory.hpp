@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "dstune/core/policy.hpp"
 #include "dstune/search/planner.hpp"
 #include "dstune/search/tuner.hpp"
 
@@ -24,7 +25,9 @@ namespace dstune {
 class MeasuredMemory {
  public:
   /// The space outlives it.
-  explicit MeasuredMemory(const PlannedSpace& space) : space_(&space) {}
+  explicit MeasuredMemory(const PlannedSpace& space,
+                          const Policy::Memory& policy = default_policy().memory)
+      : space_(&space), policy_(&policy) {}
 
   /// Any number of times of a member, in any order.
   void observe(std::size_t index, const Observation& observation);
@@ -66,6 +69,7 @@ class MeasuredMemory {
   [[nodiscard]] std::int64_t known_limit_bytes() const;
 
   const PlannedSpace* space_;
+  const Policy::Memory* policy_;
   std::vector<std::size_t> ran_out_;
   std::vector<Ladder> ladders_;
   std::unordered_map<std::uint64_t, Room> rooms_;  ///< by chain

@@ -13,27 +13,6 @@ namespace dstune {
 
 namespace {
 
-/// Runs leave something behind in their processes, and the system has its part: so much above what
-/// the device has is no accident.
-constexpr double surely_above_limit = 1.05;
-/// The factor by which the expected need of a member may be off: by two sizes of its own
-/// configuration, by one, by other configurations. Sizes say less of what is more than twice as
-/// large.
-constexpr double doubt_by_two = 1.02;
-constexpr double doubt_by_two_far = 1.05;
-constexpr double doubt_by_one = 1.04;
-constexpr double doubt_by_one_far = 2;
-constexpr double doubt_by_others = 1.5;
-/// The plan alone, before anything has run, may err by different factors for two configurations,
-/// and what is refused then may be all that runs.
-constexpr double doubt_by_plan = 1.25;
-constexpr std::int64_t far_from = 2;
-/// So much of the logarithms between what ran and what ran out is begun: one that runs out costs a
-/// run and leaves nothing, and so, a third of the way, a third of them does and not a half.
-constexpr double begun_share = 1.0 / 3;
-/// The first of so many that run out halve the room: the plan errs seldom by more.
-constexpr int num_halvings = 2;
-
 /// Members that differ in the micro-batch alone share it.
 struct ChainKey {
   GroupShape shape;
@@ -43,7 +22,9 @@ struct ChainKey {
 };
 struct ChainKeyHash {
   std::size_t operator()(const ChainKey& key) const {
-    return TrainingConfigHash()(key.config) + std::hash<std::string>()(key.rest);
+    std::size_t hash = TrainingConfigHash()(key.config);
+    mix_hash(hash, key.rest);
+    return hash;
   }
 };
 
@@ -55,7 +36,8 @@ ChainKey chain_key(const Experiment& experiment) {
 
 }  // namespace
 
-MemoryRoom::MemoryRoom(const PlannedSpace& space) : space_(&space) {
+MemoryRoom::MemoryRoom(const PlannedSpace& space, const Policy::Memory& policy)
+    : space_(&space), policy_(&policy) {
   std::unordered_map<ChainKey, std::size_t, ChainKeyHash> known;
   for (std::size_t index = 0; index < space.members.size(); ++index) {
     if (space.members[index].planned.status != PlanStatus::planned) continue;
@@ -124,13 +106,15 @@ void MemoryRoom::learn_factors() {
 }
 
 MemoryRoom::Need MemoryRoom::need_of(std::size_t index) const {
-  if (took_bytes_.empty()) return {planned_bytes(index), ran_.empty() ? doubt_by_plan : 1};
+  if (took_bytes_.empty()) return {planned_bytes(index), ran_.empty() ? policy_->doubt_by_plan : 1};
   if (const auto took = took_bytes_.find(index); took != took_bytes_.end())
     return {took->second, 1};
   const std::vector<Size>& sizes = chain_of(index).sizes;
-  if (sizes.empty()) return {planned_bytes(index) * factor_of_others(index), doubt_by_others};
+  if (sizes.empty())
+    return {planned_bytes(index) * factor_of_others(index), policy_->doubt_by_others};
   const Size& largest = sizes.back();
-  const bool is_far = experiment(index).config.micro_batch > far_from * largest.micro_batch;
+  const bool is_far =
+      experiment(index).config.micro_batch > policy_->far_from * largest.micro_batch;
   const double further_bytes = planned_bytes(index) - largest.planned_bytes;
   if (sizes.size() > 1) {
     const Size& smaller = sizes[sizes.size() - 2];
@@ -138,15 +122,17 @@ MemoryRoom::Need MemoryRoom::need_of(std::size_t index) const {
         (largest.bytes - smaller.bytes) / (largest.planned_bytes - smaller.planned_bytes);
     if (std::isfinite(slope) && slope > 0)
       return {std::max(0.0, largest.bytes + slope * further_bytes),
-              is_far ? doubt_by_two_far : doubt_by_two};
+              is_far ? policy_->doubt_by_two_far : policy_->doubt_by_two};
   }
   const double factor = largest.planned_bytes > 0 ? largest.bytes / largest.planned_bytes : 1;
-  return {planned_bytes(index) * factor, is_far ? doubt_by_one_far : doubt_by_one};
+  return {planned_bytes(index) * factor,
+          is_far ? policy_->doubt_by_one_far : policy_->doubt_by_one};
 }
 
 /// More was taken than planned, so what was planned to fit may not.
 void MemoryRoom::learn_limit_of_device() {
-  const double limit_bytes = surely_above_limit * static_cast<double>(space_->device_memory_bytes);
+  const double limit_bytes =
+      policy_->surely_above * static_cast<double>(space_->device_memory_bytes);
   double most_bytes = 0;
   double largest_factor = 0;
   for (const auto& [index, bytes] : took_bytes_) {
@@ -185,7 +171,7 @@ void MemoryRoom::learn_limits() {
     // A member that ran had room: where the order of needs is not that of the plan, it is not
     // believed.
     if (took_bytes_.empty() && limit.ran_bytes > limit.ran_out_bytes)
-      limit.surely_out_bytes *= surely_above_limit * limit.ran_bytes / limit.ran_out_bytes;
+      limit.surely_out_bytes *= policy_->surely_above * limit.ran_bytes / limit.ran_out_bytes;
     limit.surely_out_bytes = std::max(limit.surely_out_bytes, limit.ran_bytes);
     limit.ran_out_bytes = std::max(limit.ran_out_bytes, limit.ran_bytes);
   }
@@ -248,8 +234,9 @@ bool MemoryRoom::is_beyond_middle(std::size_t index) const {
   }
   const auto size = static_cast<double>(size_of(index));
   runs = std::max(1.0, std::min(runs, fails));
-  double middle = runs * std::pow(fails / runs, begun_share);
-  if (static_cast<int>(ran_out_.size()) < num_halvings) middle = std::max(middle, fails / 2);
+  double middle = runs * std::pow(fails / runs, policy_->begun_share);
+  if (static_cast<int>(ran_out_.size()) < policy_->num_halvings)
+    middle = std::max(middle, fails / 2);
   if (size <= middle) return false;
   const auto above = std::ranges::find_if(chain.members, [&](std::size_t member) {
     return static_cast<double>(size_of(member)) > runs;

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "dstune/core/policy.hpp"
 #include "dstune/search/planner.hpp"
 #include "dstune/search/tuner.hpp"
 
@@ -24,7 +25,8 @@ namespace dstune {
 class MemoryRoom {
  public:
   /// The space outlives it. All its planned members have a prediction of memory.
-  explicit MemoryRoom(const PlannedSpace& space);
+  explicit MemoryRoom(const PlannedSpace& space,
+                      const Policy::Memory& policy = default_policy().memory);
 
   void begin(std::size_t index) { running_.insert(index); }
   /// Any number of times of a member, in any order.
@@ -84,6 +86,7 @@ class MemoryRoom {
   void learn_limit_of_device();
 
   const PlannedSpace* space_;
+  const Policy::Memory* policy_;
   std::vector<Chain> chains_;
   std::unordered_map<std::size_t, std::size_t> chain_of_;
   std::set<std::size_t> running_;

@@ -9,19 +9,14 @@ namespace dstune {
 
 namespace {
 
-// DeepSpeed's settings.
-constexpr std::size_t num_initial = 2;
-constexpr double exploration = 0.2;
-constexpr int default_early_stopping = 5;
-constexpr int default_num_trials = 50;
-
 class ModelBasedTuner : public Tuner {
  public:
   ModelBasedTuner(const PlannedSpace& space, const TuningOptions& options)
-      : is_minimised_(is_minimised(options.metric)),
+      : policy_(options.policy->model_based),
+        is_minimised_(is_minimised(options.metric)),
         random_(static_cast<std::uint64_t>(options.seed)),
-        trials_left_(options.num_trials.value_or(default_num_trials)),
-        early_stopping_(options.metric, options.early_stopping.value_or(default_early_stopping)),
+        trials_left_(options.num_trials.value_or(policy_.num_trials)),
+        early_stopping_(options.metric, options.early_stopping.value_or(policy_.early_stopping)),
         members_(planned_members(space)),
         place_of_member_(space.members.size(), nowhere) {
     std::vector<const Experiment*> experiments;
@@ -35,7 +30,8 @@ class ModelBasedTuner : public Tuner {
 
   std::optional<std::size_t> next() override {
     if (is_done()) return std::nullopt;
-    const bool explores = num_asked_ < num_initial || examples_.empty() || uniform() < exploration;
+    const bool explores =
+        num_asked_ < policy_.num_initial || examples_.empty() || uniform() < policy_.exploration;
     const std::size_t place = explores ? waiting_[random_() % waiting_.size()] : most_promising();
     std::erase(waiting_, place);
     ++num_asked_;
@@ -103,6 +99,7 @@ class ModelBasedTuner : public Tuner {
     return best;
   }
 
+  const Policy::ModelBased& policy_;
   bool is_minimised_;
   std::mt19937_64 random_;
   int trials_left_;
@@ -111,7 +108,7 @@ class ModelBasedTuner : public Tuner {
   std::vector<std::size_t> place_of_member_;
   std::vector<std::size_t> waiting_;  ///< places, rising
   Points points_;
-  BoostedTrees model_{points_};
+  BoostedTrees model_{points_, policy_};
   std::vector<BoostedTrees::Example> examples_;
   bool is_trained_ = false;
   std::size_t num_asked_ = 0;

@@ -9,13 +9,12 @@ namespace dstune {
 
 namespace {
 
-constexpr int num_memory_classes = 16;
-
 bool is_power_of_two(int number) {
   return std::has_single_bit(static_cast<unsigned>(number));
 }
 
-Points with_memory(const Points& points, const std::vector<std::int64_t>& memory_bytes) {
+Points with_memory(const Points& points, const std::vector<std::int64_t>& memory_bytes,
+                   int num_memory_classes) {
   if (memory_bytes.empty()) return points;  // where nothing fits, nothing is more than the least
   std::vector<double> amounts;
   for (const std::int64_t bytes : memory_bytes)
@@ -37,8 +36,9 @@ Points with_memory(const Points& points, const std::vector<std::int64_t>& memory
 
 }  // namespace
 
-Neighbours::Neighbours(const Points& points, const std::vector<std::int64_t>& memory_bytes)
-    : points_(with_memory(points, memory_bytes)), knobs_(knob_values(points)) {
+Neighbours::Neighbours(const Points& points, const std::vector<std::int64_t>& memory_bytes,
+                       int num_memory_classes)
+    : points_(with_memory(points, memory_bytes, num_memory_classes)), knobs_(knob_values(points)) {
   num_own_knobs_ = knobs_.size();
   if (points_.num_features > points.num_features) knobs_.push_back(knob_values(points_).back());
 }

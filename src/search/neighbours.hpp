@@ -21,7 +21,8 @@ using KnobChoice = std::vector<KnobPoint>;
 class Neighbours {
  public:
   /// What each point takes of memory is one more knob, the last one, where they differ in it.
-  Neighbours(const Points& points, const std::vector<std::int64_t>& memory_bytes);
+  Neighbours(const Points& points, const std::vector<std::int64_t>& memory_bytes,
+             int num_memory_classes);
 
   /// With that knob: what a member takes of memory, in classes by its logarithm. What is short of
   /// memory, or of a cache, is slower than predicted whatever the knobs are.

@@ -14,9 +14,6 @@ namespace dstune {
 
 namespace {
 
-/// A stage that is predicted to be worse than this share of the best is not searched.
-constexpr double relevant_stage_gain = 0.9;
-
 /// Members that differ in the micro-batch alone, by rising size.
 using Chain = std::vector<std::size_t>;
 
@@ -55,7 +52,7 @@ class PhasedTuner : public Tuner {
       : type_(type),
         space_(space),
         options_(options),
-        memory_(space),
+        memory_(space, options.policy->memory),
         failures_(options.metric, options.early_stopping.value_or(0)),
         trials_left_(options.num_trials ? static_cast<std::size_t>(*options.num_trials)
                                         : SIZE_MAX) {
@@ -207,7 +204,7 @@ class PhasedTuner : public Tuner {
       if (stages_[stage_].shape == largest_shape_ && sizes.back() <= largest_) start = place;
     }
     sizes_.emplace(std::move(sizes), options_.num_tuning_micro_batch_sizes, start,
-                   space_.is_unplanned);
+                   space_.is_unplanned, options_.policy->sizes);
     refuse_sizes();
   }
 
@@ -306,7 +303,9 @@ class PhasedTuner : public Tuner {
       if (predicted == 0) return "";
       best_here = std::max(best_here, predicted);
     }
-    if (options_.metric == Metric::latency || best_here >= relevant_stage_gain * best) return "";
+    if (options_.metric == Metric::latency ||
+        best_here >= options_.policy->sizes.relevant_stage * best)
+      return "";
     return fmt::format("stage {} can not improve: its best is predicted {:.0f} % below the others'",
                        stage.zero_stage, 100 * (1 - best_here / best));
   }

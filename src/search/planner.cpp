@@ -75,10 +75,10 @@ bool is_time_over(const PlannerOptions& options, double share = 1) {
   return options.used_time && options.used_time() >= share;
 }
 
-/// Whether selecting is to end. A plan that is only shown keeps half of the time for showing the
-/// memory of some members; one that is run is of no use before it is whole.
+/// Selecting ends then. A plan that is only shown keeps time for showing the memory of some members;
+/// one that is run is of no use before it is whole.
 bool is_selecting_over(const PlannerOptions& options) {
-  return is_time_over(options, options.lists_pruned ? 0.5 : 1);
+  return is_time_over(options, options.lists_pruned ? options.share_of_selecting : 1);
 }
 
 Selection select_all(const JobSpec& job, const SearchSpace& space, const PlannerOptions& options) {

@@ -7,28 +7,16 @@
 
 namespace dstune {
 
-namespace {
-
-/// Beliefs are tested from so many samples on: the first one gives the factor that all predictions
-/// share. Where nothing is predicted it says nothing of how far others may be from it.
-constexpr std::size_t min_believed = 1;
-constexpr std::size_t min_believed_unpredicted = 2;
-/// The joint draws are among so many; of all others their own chances count.
-constexpr std::size_t max_challengers = 200;
-constexpr int num_chance_draws = 2000;
-/// … and where the search is far from its end, so that its chance decides nothing.
-constexpr std::size_t few_challengers = 64;
-constexpr int few_draws = 400;
-
-}  // namespace
-
 RaceBeliefs::RaceBeliefs(const Points& points, std::vector<double> priors,
                          std::span<const std::vector<double>> unknowns, double run_error,
-                         std::uint64_t seed)
-    : priors_(std::move(priors)),
+                         std::uint64_t seed, const Policy& policy)
+    : policy_(policy.race),
+      least_gain_(std::log1p(policy.answering.relevant_gain)),
+      priors_(std::move(priors)),
       run_error_(run_error),
       seed_(seed),
-      surrogate_(points, priors_, unknowns) {}
+      record_(policy.surrogate),
+      surrogate_(points, priors_, unknowns, policy.surrogate) {}
 
 void RaceBeliefs::begin(std::size_t place) {
   if (are_tested()) note_belief(place);
@@ -72,7 +60,8 @@ void RaceBeliefs::learn_anew() {
 
 bool RaceBeliefs::are_tested() const {
   const bool is_predicted = priors_.front() != priors_.back();
-  return samples_.size() >= (is_predicted ? min_believed : min_believed_unpredicted);
+  return samples_.size() >=
+         (is_predicted ? policy_.min_believed : policy_.min_believed_unpredicted);
 }
 
 /// Before the record widens it.
@@ -91,7 +80,7 @@ void RaceBeliefs::note_if_best(std::size_t place) {
 void RaceBeliefs::condition() const {
   if (is_conditioned_ || samples_.empty()) return;
   // Learning takes cubic time: not after each of many.
-  if (samples_.size() > num_trained_ + num_trained_ / 10) {
+  if (samples_.size() > num_trained_ + num_trained_ / policy_.relearnt_after) {
     surrogate_.learn(samples_);
     num_trained_ = samples_.size();
   }
@@ -120,7 +109,7 @@ Posterior RaceBeliefs::advantage(std::size_t place) const {
 
 Posterior RaceBeliefs::relevant_advantage(std::size_t place) const {
   Posterior posterior = advantage(place);
-  posterior.mean -= std::log1p(relevant_gain);
+  posterior.mean -= least_gain_;
   return posterior;
 }
 
@@ -130,7 +119,7 @@ double RaceBeliefs::chance_of_better(const std::set<std::size_t>& waiting) const
   using Chance = std::pair<double, Surrogate::Challenger>;
   std::vector<Chance> challengers;
   for (const std::size_t place : waiting) {
-    const double offset = priors_[place] - priors_[*best_] - std::log1p(relevant_gain);
+    const double offset = priors_[place] - priors_[*best_] - least_gain_;
     challengers.push_back({chance_above_zero(relevant_advantage(place)), {place, offset}});
   }
   std::ranges::sort(challengers, std::ranges::greater(), &Chance::first);
@@ -147,14 +136,15 @@ double RaceBeliefs::chance_of_better(const std::set<std::size_t>& waiting) const
     return std::min(1.0, surrogate_.chance_of_any(closest, *best_, seed_, draws) + sum_from(joint));
   };
   const double at_most = sum_from(0);
-  if (at_most < small_chance) {
+  if (at_most < policy_.small_chance) {
     chance_ = at_most;
-  } else if (challengers.front().first < small_chance || samples_.size() <= few_measured) {
-    chance_ = any_of(max_challengers, num_chance_draws);
+  } else if (challengers.front().first < policy_.small_chance ||
+             samples_.size() <= policy_.few_measured) {
+    chance_ = any_of(policy_.max_challengers, policy_.num_draws);
   } else {
     // Members are more alike in what is wrong about them than beliefs know. So the truth lies
     // between the likeliest one's chance and that of all, as if they hung together no more.
-    chance_ = (challengers.front().first + any_of(few_challengers, few_draws)) / 2;
+    chance_ = (challengers.front().first + any_of(policy_.few_challengers, policy_.few_draws)) / 2;
   }
   return *chance_;
 }

@@ -10,15 +10,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "dstune/ranking/verdict.hpp"
+#include "dstune/core/policy.hpp"
 #include "surrogate.hpp"
 
 namespace dstune {
-
-/// A search that believes may end below it.
-inline constexpr double small_chance = 0.05;
-/// After so few experiments beliefs say little of each member, and all count together.
-inline constexpr std::size_t few_measured = 2;
 
 /// Candidates are places from 0 on. Scores are logarithms; larger is better.
 class RaceBeliefs {
@@ -26,7 +21,8 @@ class RaceBeliefs {
   /// `priors`: the score of each candidate as predicted, the best one first; up to a constant.
   /// `unknowns`: as Surrogate's. `run_error`: from run to run a score differs by so much.
   RaceBeliefs(const Points& points, std::vector<double> priors,
-              std::span<const std::vector<double>> unknowns, double run_error, std::uint64_t seed);
+              std::span<const std::vector<double>> unknowns, double run_error, std::uint64_t seed,
+              const Policy& policy);
 
   /// A candidate begins to run. What is believed of it will be compared with what is measured.
   void begin(std::size_t place);
@@ -76,6 +72,8 @@ class RaceBeliefs {
   void note_if_best(std::size_t place);
   void condition() const;
 
+  const Policy::Race& policy_;
+  double least_gain_;  ///< what is worth finding; a logarithm
   std::vector<double> priors_;
   double run_error_;
   std::uint64_t seed_;

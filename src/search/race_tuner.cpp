@@ -19,52 +19,29 @@ namespace dstune {
 
 namespace {
 
-/// More are not told apart: of the others the predictions decide, or the seed.
-constexpr std::size_t max_candidates = 4000;
-/// Every second one of so many is run to learn of the space, not for what it promises.
-constexpr std::size_t num_explored = 8;
-/// What is predicted to be so many times slower than the best is run for neither, only for what it
-/// promises.
-constexpr double hopeless_factor = 4;
-/// … where predictions were made of what this search has measured of sizes.
-constexpr double hopeless_size_factor = 1.5;
-/// Of members that differ from what was run, those that do so by this share of the most are taken
-/// for alike.
-constexpr double as_different = 0.75;
-/// A value of a knob counts as tried next to the best one by a member that differs in so many
-/// knobs.
-constexpr int near = 3;
-/// What was measured excludes a value where beliefs leave no more than this chance to it; one of
-/// the memory, or a pair of values, is excluded earlier.
-constexpr double excluded_chance = 0.005;
-constexpr double excluded_chance_of_others = 0.02;
-/// What is short of memory takes at least so much longer; a logarithm.
-constexpr double cost_of_limit = 0.1;
-/// Without beliefs that hold so many are run, or that share of the members where it is more.
-constexpr std::size_t min_cap = 10;
-constexpr double cap_share = 0.35;
-/// Of what is known exactly.
+/// The deviation of what is known exactly.
 constexpr double least_deviation = 1e-9;
-/// Where an interval has no end.
-constexpr double no_precision = 0.2;
 
 class RaceTuner : public Tuner {
  public:
   RaceTuner(const PlannedSpace& space, const TuningOptions& options, const Begun& begun)
       : space_(space),
         metric_(options.metric),
+        policy_(options.policy->race),
+        relevant_gain_(options.policy->answering.relevant_gain),
+        largest_step_up_(options.policy->sizes.largest_step_up),
         seed_(static_cast<std::uint64_t>(options.seed)),
-        memory_(space),
+        memory_(space, options.policy->memory),
         are_spread_(begun.are_spread),
         fitted_(begun.fitted) {
     if (options.num_trials) trials_left_ = static_cast<std::size_t>(*options.num_trials);
-    is_short_ = trials_left_ <= num_explored;
+    is_short_ = trials_left_ <= policy_.num_explored;
     choose_candidates();
     const auto is_memory_planned = [&](const Candidate& candidate) {
       return space_.members[candidate.member].planned.predicted.peak_memory_bytes > 0;
     };
     if (!space_.is_unplanned && std::ranges::all_of(candidates_, is_memory_planned))
-      room_.emplace(space);
+      room_.emplace(space, options.policy->memory);
     std::vector<const PlannedExperiment*> members;
     std::vector<const Experiment*> experiments;
     for (const Candidate& candidate : candidates_) {
@@ -79,15 +56,17 @@ class RaceTuner : public Tuner {
     std::vector<std::int64_t> bytes;
     for (const PlannedExperiment* const member : members)
       bytes.push_back(member->predicted.peak_memory_bytes);
-    neighbours_.emplace(features_.points, bytes);
+    neighbours_.emplace(features_.points, bytes, policy_.num_memory_classes);
     std::vector<std::vector<double>> unknowns;
     if (!begun.unknowns.empty())
       for (const Candidate& candidate : candidates_)
         unknowns.push_back(begun.unknowns[candidate.member]);
-    beliefs_.emplace(neighbours_->points(), std::move(predicted), unknowns, begun.run_error, seed_);
-    cap_ = std::max(min_cap, static_cast<std::size_t>(
-                                 std::ceil(cap_share * static_cast<double>(candidates_.size()))));
-    failures_.emplace(std::move(members), features_);
+    beliefs_.emplace(neighbours_->points(), std::move(predicted), unknowns,
+                     begun.run_error.value_or(policy_.run_error), seed_, *options.policy);
+    cap_ = std::max(policy_.min_cap,
+                    static_cast<std::size_t>(
+                        std::ceil(policy_.cap_share * static_cast<double>(candidates_.size()))));
+    failures_.emplace(std::move(members), features_, policy_.enough_failures);
     for (const auto& [member, observation] : begun.observed)
       if (const auto place = place_of_member_.find(member); place != place_of_member_.end())
         take(place->second, observation);
@@ -98,7 +77,7 @@ class RaceTuner : public Tuner {
     if (trials_left_ == 0 || waiting_.empty() || is_enough()) return std::nullopt;
     const auto untried = are_beliefs_enough() ? untried_next_to_best() : std::nullopt;
     const std::size_t begun = observed_.size() - num_fitted_ + running().size();
-    const bool explores = !are_spread_ && begun < num_explored && begun % 2 == 1;
+    const bool explores = !are_spread_ && begun < policy_.num_explored && begun % 2 == 1;
     const std::size_t chosen = untried             ? *untried
                                : explores          ? most_different()
                                : samples().empty() ? first_choice()
@@ -197,9 +176,9 @@ class RaceTuner : public Tuner {
     for (std::size_t left = candidates_.size(); left > 1; --left)
       std::swap(candidates_[left - 1], candidates_[random() % left]);
     std::ranges::stable_sort(candidates_, std::ranges::greater(), &Candidate::prior);
-    for (std::size_t place = max_candidates; place < candidates_.size(); ++place)
+    for (std::size_t place = policy_.max_candidates; place < candidates_.size(); ++place)
       never_considered_.push_back(candidates_[place].member);
-    candidates_.resize(std::min(candidates_.size(), max_candidates));
+    candidates_.resize(std::min(candidates_.size(), policy_.max_candidates));
     for (std::size_t place = 0; place < candidates_.size(); ++place) {
       place_of_member_[candidates_[place].member] = place;
       waiting_.insert(place);
@@ -251,7 +230,7 @@ class RaceTuner : public Tuner {
   [[nodiscard]] bool is_for_later(std::size_t place) const {
     const std::size_t member = candidates_[place].member;
     const bool is_searched = space_.members[member].micro_batch_chain && !space_.is_unplanned;
-    if (is_searched && tried_size_ > 0 && micro_batch(place) > largest_step_up * tried_size_)
+    if (is_searched && tried_size_ > 0 && micro_batch(place) > largest_step_up_ * tried_size_)
       return true;
     return room_ ? room_->is_beyond_middle(member)
                  : space_.is_unplanned && memory_.is_beyond_middle(member);
@@ -278,7 +257,7 @@ class RaceTuner : public Tuner {
     if (!observation.value || !(observation.value->value > 0)) return;
     const MetricValue& value = *observation.value;
     const double sign = is_minimised(metric_) ? -1 : 1;
-    double deviation = no_precision;
+    double deviation = policy_.no_precision;
     if (value.ci_low > 0 && std::isfinite(value.ci_high) && value.ci_high > 0)
       deviation = std::min(deviation, std::log(value.ci_high / value.ci_low) / (2 * 1.96));
     beliefs_->note(place, sign * std::log(value.value), deviation,
@@ -333,7 +312,7 @@ class RaceTuner : public Tuner {
     const std::size_t chosen = most_promising(score_of);
     if (!space_.is_unplanned || !(score_of(chosen) > 0)) return chosen;
     // Of those that teach as much the one whose steps take least.
-    const double enough = as_different * score_of(chosen);
+    const double enough = policy_.as_different * score_of(chosen);
     return most_promising([&](std::size_t place) {
       return score_of(place) >= enough ? -expected_step(place) : -HUGE_VAL;
     });
@@ -371,7 +350,8 @@ class RaceTuner : public Tuner {
   }
 
   [[nodiscard]] bool are_beliefs_enough() const {
-    return best() && beliefs_->hold() && beliefs_->chance_of_better(waiting_) < small_chance;
+    return best() && beliefs_->hold() &&
+           beliefs_->chance_of_better(waiting_) < policy_.small_chance;
   }
 
   [[nodiscard]] std::int64_t memory_bytes(std::size_t place) const {
@@ -380,7 +360,7 @@ class RaceTuner : public Tuner {
 
   /// It is predicted to be many times slower than the best.
   [[nodiscard]] bool is_hopeless(std::size_t place) const {
-    const double factor = fitted_.empty() ? hopeless_factor : hopeless_size_factor;
+    const double factor = fitted_.empty() ? policy_.hopeless_factor : policy_.hopeless_size_factor;
     return candidates_[place].prior < candidates_.front().prior - std::log(factor);
   }
 
@@ -388,7 +368,7 @@ class RaceTuner : public Tuner {
   /// it.
   [[nodiscard]] bool could_win(std::size_t place) const {
     return candidates_[place].prior + std::ranges::max(samples(), {}, &Sample::value).value >=
-           beliefs_->best_score() + std::log1p(relevant_gain);
+           beliefs_->best_score() + std::log1p(relevant_gain_);
   }
 
   /// A member that waits and has a value of a knob, or values of two knobs that act together, that
@@ -413,18 +393,19 @@ class RaceTuner : public Tuner {
     for (const Sample& sample : samples())
       measured.emplace_back(memory_bytes(sample.point), sample.value);
     std::ranges::sort(measured);
-    for (std::size_t split = few_measured; split + few_measured <= measured.size(); ++split) {
+    const std::size_t few = policy_.few_measured;
+    for (std::size_t split = few; split + few <= measured.size(); ++split) {
       const auto limit = measured.begin() + static_cast<std::ptrdiff_t>(split);
       const std::int64_t too_many_bytes = limit->first;
       std::vector<double> below, above;
       for (auto each = measured.begin(); each != measured.end(); ++each)
         (each < limit ? below : above).push_back(each->second);
       if (std::prev(limit)->first == too_many_bytes ||
-          std::ranges::min(below) - std::ranges::max(above) < cost_of_limit)
+          std::ranges::min(below) - std::ranges::max(above) < policy_.cost_of_limit)
         continue;
       std::ranges::sort(below);
       const double needed =
-          beliefs_->best_score() + std::log1p(relevant_gain) - below[below.size() / 2];
+          beliefs_->best_score() + std::log1p(relevant_gain_) - below[below.size() / 2];
       for (const std::size_t place : waiting_)
         if (memory_bytes(place) < too_many_bytes && candidates_[place].prior >= needed &&
             !is_for_later(place))
@@ -437,7 +418,8 @@ class RaceTuner : public Tuner {
   /// measured excludes them.
   [[nodiscard]] std::optional<std::size_t> untried_with(const KnobChoice& values) const {
     const auto is_near = [&](std::size_t place) {
-      return neighbours_->has(place, values) && neighbours_->distance(place, *best()) <= near;
+      return neighbours_->has(place, values) &&
+             neighbours_->distance(place, *best()) <= policy_.near;
     };
     if (std::ranges::any_of(observed_, is_near) || std::ranges::any_of(running(), is_near))
       return std::nullopt;
@@ -464,7 +446,8 @@ class RaceTuner : public Tuner {
     });
     if (!all_measured) return false;
     return chance_above_zero(beliefs_->relevant_advantage(place)) <
-           (neighbours_->is_of_knob(values) ? excluded_chance : excluded_chance_of_others);
+           (neighbours_->is_of_knob(values) ? policy_.excluded_chance
+                                            : policy_.excluded_chance_of_others);
   }
 
   [[nodiscard]] std::string reason_of(std::size_t place) const {
@@ -477,11 +460,14 @@ class RaceTuner : public Tuner {
     return fmt::format(
         "expected {:.1f} % {} the best, with a chance {} % to be more than {:.0f} % better",
         std::abs(percent), percent < 0 ? "below" : "above",
-        chance < 0.01 ? "below 0.01" : fmt::format("of {:.2g}", chance), 100 * relevant_gain);
+        chance < 0.01 ? "below 0.01" : fmt::format("of {:.2g}", chance), 100 * relevant_gain_);
   }
 
   const PlannedSpace& space_;
   Metric metric_;
+  const Policy::Race& policy_;
+  double relevant_gain_;
+  std::int64_t largest_step_up_;
   std::uint64_t seed_;
   std::size_t trials_left_ = SIZE_MAX;
   bool is_short_ = false;        ///< few trials are allowed

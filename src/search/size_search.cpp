@@ -6,17 +6,6 @@
 
 namespace dstune {
 
-namespace {
-
-/// A larger size is worth trying while each one brings so much (DeepSpeed's plateau).
-constexpr double min_gain = 0.05;
-/// … and a finer one as much as differs from run to run.
-constexpr double min_fine_gain = 0.01;
-/// Where nothing is planned and nothing has run, so many sizes are tried.
-constexpr std::ptrdiff_t max_failing_sizes = 3;
-
-}  // namespace
-
 std::optional<std::size_t> step_up(const std::vector<std::int64_t>& sizes, std::size_t place,
                                    std::int64_t factor) {
   const auto above = std::ranges::upper_bound(sizes, factor * sizes[place]);
@@ -26,11 +15,12 @@ std::optional<std::size_t> step_up(const std::vector<std::int64_t>& sizes, std::
 }
 
 SizeSearch::SizeSearch(std::vector<std::int64_t> sizes, int num_candidates, std::size_t start,
-                       bool grows)
+                       bool grows, const Policy::Sizes& policy)
     : sizes_(std::move(sizes)),
       num_candidates_(num_candidates),
       start_(start),
       grows_(grows),
+      policy_(&policy),
       trials_(sizes_.size()) {
   require(!sizes_.empty() && start < sizes_.size(), "sizes to search, and one to start from");
 }
@@ -106,18 +96,19 @@ std::optional<std::size_t> SizeSearch::next_probe() {
   if (!runs && failed && grows_) {
     // With one sample a norm over the batch fails, say.
     std::optional<std::size_t> place = 0;
-    while (place && !is_untried(*place)) place = step_up(sizes_, *place);
+    while (place && !is_untried(*place)) place = step_up(sizes_, *place, policy_->step_up);
     return place && !is_any_running() ? take(*place) : std::nullopt;
   }
   if (!failed && grows_) {
     // One step at a time: nobody knows what the next one takes.
-    const auto higher = runs && !is_any_running() ? step_up(sizes_, *runs) : std::nullopt;
+    const auto higher =
+        runs && !is_any_running() ? step_up(sizes_, *runs, policy_->step_up) : std::nullopt;
     return higher ? take(*higher) : std::nullopt;
   }
   if (!runs) return std::nullopt;
   if (!failed) {
-    auto higher = step_up(sizes_, *runs, largest_step_up);
-    if (higher && !is_untried(*higher)) higher = step_up(sizes_, *higher, largest_step_up);
+    auto higher = step_up(sizes_, *runs, policy_->largest_step_up);
+    if (higher && !is_untried(*higher)) higher = step_up(sizes_, *higher, policy_->largest_step_up);
     return higher && is_untried(*higher) ? take(*higher) : std::nullopt;
   }
   std::size_t widest = 1;
@@ -139,7 +130,7 @@ bool SizeSearch::is_largest_known() const {
   if (!runs) {
     const auto num_over = std::ranges::count_if(trials_, &Trial::is_over);
     return trials_.front().is_over &&
-           (!grows_ || num_over >= std::min(max_failing_sizes, std::ssize(trials_)));
+           (!grows_ || num_over >= std::min(policy_->max_failing, std::ssize(trials_)));
   }
   if (*runs + 1 == trials_.size()) return true;
   return trials_[*runs + 1].is_over;
@@ -151,7 +142,7 @@ bool SizeSearch::is_on_plateau() const {
   if (!runs) return false;
   for (std::size_t place = *runs; place > 0; --place) {
     const auto& smaller = trials_[place - 1].score;
-    if (smaller) return *trials_[*runs].score < (1 + min_gain) * *smaller;
+    if (smaller) return *trials_[*runs].score < (1 + policy_->min_gain) * *smaller;
   }
   return false;
 }
@@ -170,7 +161,7 @@ void SizeSearch::advance() {
          std::ranges::all_of(wanted_, is_over)) {
     const double best_now = *trials_[*best()].score;
     const bool goes_on = phase_ == Phase::candidates ||
-                         best_now > (1 + min_fine_gain) * *trials_[best_before_].score;
+                         best_now > (1 + policy_->min_fine_gain) * *trials_[best_before_].score;
     wanted_ = goes_on ? beside_best() : std::vector<std::size_t>();
     best_before_ = *best();
     phase_ = wanted_.empty() ? Phase::done : Phase::fine;

@@ -8,23 +8,21 @@
 #include <optional>
 #include <vector>
 
-namespace dstune {
+#include "dstune/core/policy.hpp"
 
-/// A size that is searched follows one that is smaller by at most this factor. It takes as many
-/// times as long, and the smaller one may say that it does not pay.
-inline constexpr std::int64_t largest_step_up = 4;
+namespace dstune {
 
 /// The largest of rising sizes that is at most `factor` times as large as the one at a place, or
 /// else the next one; nothing where there is none.
 [[nodiscard]] std::optional<std::size_t> step_up(const std::vector<std::int64_t>& sizes,
-                                                 std::size_t place, std::int64_t factor = 2);
+                                                 std::size_t place, std::int64_t factor);
 
 class SizeSearch {
  public:
   /// `sizes` rise, at least one. `start`: the place of a size that is likely to run, from which the
   /// search starts instead of the smallest. `grows`: nothing is planned of them.
   SizeSearch(std::vector<std::int64_t> sizes, int num_candidates, std::size_t start,
-             bool grows = false);
+             bool grows = false, const Policy::Sizes& policy = default_policy().sizes);
 
   /// The place of a size to run now; nothing where the search is done or waits for what is running.
   std::optional<std::size_t> next();
@@ -69,6 +67,7 @@ class SizeSearch {
   int num_candidates_;
   std::size_t start_;
   bool grows_;
+  const Policy::Sizes* policy_;
   Phase phase_ = Phase::largest;
   std::vector<Trial> trials_;        ///< of each size
   std::vector<std::size_t> wanted_;  ///< of this phase

@@ -22,47 +22,22 @@ using Eigen::Index;
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
-/// The constant's variance: predictions may be off by any factor that is common to all.
-constexpr double constant_variance = 1.0;
 /// Keeps matrices positive definite where points coincide.
 constexpr double jitter = 1e-9;
-/// Leave-one-out errors count as if so many that were just right were among them.
-constexpr double prior_observations = 2;
-/// Fewer errors say nothing of how much beliefs are worth.
-constexpr std::size_t enough_errors = 8;
-constexpr std::size_t recent_errors = 16;
-/// Beliefs are never taken for better than so much of their own deviation.
-constexpr double narrowest = 0.6;
-/// Of errors unlike all before.
-constexpr double favourable_share = 0.25;
-/// Of Student's t, where tails are heavy, and its scale where its numbers deviate by 1.
+/// Student's t, where tails are heavy: its degrees, and its scale where numbers deviate by 1.
 constexpr int heavy_degrees = 4;
 constexpr double heavy_share = 0.75;
 
-/// What is learnt, as logarithms: where the search starts, and how freely it leaves from there.
-struct Hyperparameter {
-  double start, freedom;
-};
+using Hyperparameter = Policy::Surrogate::Hyperparameter;
+/// Hyperparameters that do not belong to a knob or a feature.
 enum HyperparameterIndex : Index { linear, smooth, length, own, slope, pair, noise, num_common };
-constexpr std::array<Hyperparameter, num_common> common = {{
-    {-3.5, 1.2},  // linear: a feature is worth 3 % from one end to the other
-    {-3.5, 1.2},  // smooth: 3 %
-    {0.0, 0.7},   // length of the smooth part, in ranges of a feature
-    {-4.5, 1.0},  // own: 1 %
-    {-1.6, 1.0},  // slope: what is predicted may be off by a fifth of itself
-    {-3.0, 1.0},  // pair of values: 5 %
-    {0.0, 0.5},   // noise, in units of what samples say of theirs
-}};
-constexpr Hyperparameter of_knob{-3.0, 1.0};    // a value of it: 5 %
-constexpr Hyperparameter of_feature{0.0, 1.0};  // what stretches it: where large, it is irrelevant
-/// How fast values of a knob stop to resemble each other, from one end of a feature to the other.
-constexpr double forgetting = 1.5;
 
 /// Where points lie, and how much values of a knob resemble each other. Nothing of it is learnt.
 class Geometry {
  public:
   Geometry(const Points& points, std::span<const double> predicted,
-           std::span<const std::vector<double>> of_unknowns) {
+           std::span<const std::vector<double>> of_unknowns, const Policy::Surrogate& chosen)
+      : policy(&chosen) {
     const auto num_features = static_cast<Index>(points.num_features);
     const Eigen::Map<const MatrixXd> given(points.features.data(), num_features,
                                            static_cast<Index>(points.size));
@@ -83,6 +58,7 @@ class Geometry {
     predictions.array() -= predictions.mean();
   }
 
+  const Policy::Surrogate* policy;
   MatrixXd features;  ///< [feature][point], from −½ to ½
   std::vector<KnobValues> knobs;
   std::vector<MatrixXd> resemblance;  ///< [knob](value, value)
@@ -91,7 +67,7 @@ class Geometry {
   MatrixXd unknowns;     ///< [unknown][point]; empty where there are none
 
  private:
-  static MatrixXd resemblance_of(const KnobValues& knob) {
+  [[nodiscard]] MatrixXd resemblance_of(const KnobValues& knob) const {
     MatrixXd of_values(knob.size(), knob.size());
     for (int row = 0; row < knob.size(); ++row)
       for (int column = 0; column < knob.size(); ++column) {
@@ -100,7 +76,7 @@ class Geometry {
         double distance = 0;
         for (std::size_t each = 0; each < one.size(); ++each)
           distance += std::abs(one[each] - other[each]);
-        of_values(row, column) = std::exp(-forgetting * distance);
+        of_values(row, column) = std::exp(-policy->forgetting * distance);
       }
     return of_values;
   }
@@ -138,9 +114,13 @@ class Kernel {
     return all;
   }
   [[nodiscard]] static const Hyperparameter& prior_of(const Geometry& geometry, Index parameter) {
-    if (parameter < num_common) return common[static_cast<std::size_t>(parameter)];
+    const Policy::Surrogate& policy = *geometry.policy;
+    const std::array<const Hyperparameter*, num_common> common = {
+        &policy.linear, &policy.smooth, &policy.length, &policy.own,
+        &policy.slope,  &policy.pair,   &policy.noise};
+    if (parameter < num_common) return *common[static_cast<std::size_t>(parameter)];
     const bool is_knob = parameter - num_common < static_cast<Index>(geometry.resemblance.size());
-    return is_knob ? of_knob : of_feature;
+    return is_knob ? policy.knob : policy.feature;
   }
 
   /// Without what is a point's own.
@@ -151,7 +131,7 @@ class Kernel {
     result.colwise() += left.colwise().squaredNorm().transpose();
     result.rowwise() += right.colwise().squaredNorm();
     result = (result.array().max(0.0) * (-0.5 / (length_ * length_))).exp() * smooth_variance_ +
-             linear_variance_ * products.array() + constant_variance;
+             linear_variance_ * products.array() + geometry_->policy->constant_variance;
     const Geometry& geometry = *geometry_;
     for (Index column = 0; column < result.cols(); ++column) {
       const auto other = static_cast<std::size_t>(columns[static_cast<std::size_t>(column)]);
@@ -171,8 +151,8 @@ class Kernel {
   /// With what is a point's own.
   [[nodiscard]] VectorXd variances() const {
     const VectorXd squares = scaled_.colwise().squaredNorm();
-    VectorXd result = (linear_variance_ * squares).array() + smooth_variance_ + constant_variance +
-                      own_variance_ + knob_variances_.sum() +
+    VectorXd result = (linear_variance_ * squares).array() + smooth_variance_ +
+                      geometry_->policy->constant_variance + own_variance_ + knob_variances_.sum() +
                       pair_variance_ * static_cast<double>(geometry_->pairs.size());
     if (geometry_->predictions.size() > 0)
       result.array() += slope_variance_ * geometry_->predictions.array().square();
@@ -310,8 +290,9 @@ struct Surrogate::State {
 };
 
 Surrogate::Surrogate(const Points& points, std::span<const double> predicted,
-                     std::span<const std::vector<double>> unknowns)
-    : state_(std::make_unique<State>(State{.geometry = Geometry(points, predicted, unknowns)})) {
+                     std::span<const std::vector<double>> unknowns, const Policy::Surrogate& policy)
+    : state_(std::make_unique<State>(
+          State{.geometry = Geometry(points, predicted, unknowns, policy)})) {
   state_->hyperparameters = Kernel::starts(state_->geometry);
   state_->all.resize(points.size);
   std::iota(state_->all.begin(), state_->all.end(), Index{0});
@@ -357,6 +338,7 @@ void Surrogate::condition(std::span<const Sample> samples) {
   // posteriors are less certain.
   const MatrixXd inverse = factor.solve(MatrixXd::Identity(values.size(), values.size()));
   const double squares = (weights.array().square() / inverse.diagonal().array()).sum();
+  const double prior_observations = state.geometry.policy->prior_observations;
   state.inflation = std::max(1.0, (squares + prior_observations) /
                                       (static_cast<double>(values.size()) + prior_observations));
 }
@@ -425,34 +407,35 @@ void TrackRecord::note(double error) {
 
 double TrackRecord::scale() const {
   // Of the most recent ones: what was believed before much was learnt says little of now.
-  const std::size_t count = std::min(errors_.size(), recent_errors);
-  double squares = prior_observations;
+  const std::size_t count = std::min(errors_.size(), policy_->recent_errors);
+  double squares = policy_->prior_observations;
   for (std::size_t back = 1; back <= count; ++back)
     squares += std::pow(errors_[errors_.size() - back], 2);
-  const double scale = std::sqrt(squares / (prior_observations + static_cast<double>(count)));
-  return std::max(narrowest, has_heavy_tails() ? scale * heavy_share : scale);
+  const double scale =
+      std::sqrt(squares / (policy_->prior_observations + static_cast<double>(count)));
+  return std::max(policy_->narrowest, has_heavy_tails() ? scale * heavy_share : scale);
 }
 
 bool TrackRecord::has_heavy_tails() const {
-  if (errors_.size() < enough_errors) return false;
+  if (errors_.size() < policy_->enough_errors) return false;
   std::vector<double> sizes;
   for (const double error : errors_) sizes.push_back(std::abs(error));
   std::ranges::sort(sizes);
   // Half of a normal distribution is within 0.674 deviations, and of 100 numbers one beyond 2.6.
-  return sizes.back() > 5 * std::max(0.3, sizes[sizes.size() / 2]);
+  return sizes.back() >
+         policy_->heavy_ratio * std::max(policy_->least_median, sizes[sizes.size() / 2]);
 }
 
 bool TrackRecord::holds() const {
-  if (widened_.size() < enough_errors) return false;
+  if (widened_.size() < policy_->enough_errors) return false;
   double squares = 0;
-  for (std::size_t back = 1; back <= enough_errors; ++back)
+  for (std::size_t back = 1; back <= policy_->enough_errors; ++back)
     squares += std::pow(widened_[widened_.size() - back], 2);
-  // What eight normal numbers exceed with a chance of 5 %.
-  return squares <= 15.5;
+  return squares <= policy_->most_squares;
 }
 
 double TrackRecord::chance_unforeseen() const {
-  return favourable_share / (static_cast<double>(errors_.size()) + 2);
+  return policy_->favourable_share / (static_cast<double>(errors_.size()) + 2);
 }
 
 double chance_above_zero(const Posterior& posterior) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "dstune/core/policy.hpp"
 #include "features.hpp"
 
 namespace dstune {
@@ -28,6 +29,8 @@ struct Posterior {
 /// much beliefs are worth.
 class TrackRecord {
  public:
+  explicit TrackRecord(const Policy::Surrogate& policy = default_policy().surrogate)
+      : policy_(&policy) {}
   /// An experiment has ended, of which this was believed before; errors of it are in its deviation.
   void note(double error);
   /// By which deviations are to be multiplied.
@@ -44,6 +47,7 @@ class TrackRecord {
   [[nodiscard]] std::size_t size() const { return errors_.size(); }
 
  private:
+  const Policy::Surrogate* policy_;
   std::vector<double> errors_, widened_;
 };
 
@@ -61,7 +65,8 @@ class Surrogate {
   /// `unknowns`: of each point, by how much its value changes with each of some unknowns that do
   /// not depend on each other, in their deviations; empty where none is its own, or there are none.
   explicit Surrogate(const Points& points, std::span<const double> predicted = {},
-                     std::span<const std::vector<double>> unknowns = {});
+                     std::span<const std::vector<double>> unknowns = {},
+                     const Policy::Surrogate& policy = default_policy().surrogate);
   ~Surrogate();
   Surrogate(const Surrogate&) = delete;
   Surrogate& operator=(const Surrogate&) = delete;
@@ -103,7 +108,9 @@ class Surrogate {
 class BoostedTrees {
  public:
   /// The points outlive it.
-  explicit BoostedTrees(const Points& points) : points_(&points) {}
+  explicit BoostedTrees(const Points& points,
+                        const Policy::ModelBased& policy = default_policy().model_based)
+      : points_(&points), policy_(&policy) {}
 
   struct Example {
     std::size_t point = 0;
@@ -132,6 +139,7 @@ class BoostedTrees {
   [[nodiscard]] double value_of(const Tree& tree, std::size_t point) const;
 
   const Points* points_;
+  const Policy::ModelBased* policy_;
   std::vector<Tree> trees_;
 };
 

@@ -17,13 +17,6 @@ std::vector<std::size_t> planned_members(const PlannedSpace& space) {
   return planned;
 }
 
-namespace {
-
-/// One failure may be the machine's; several with the same value are the value's.
-constexpr int enough_failures = 3;
-
-}  // namespace
-
 FailureRules::Level& FailureRules::level_of(std::size_t feature, double value) {
   const auto found = std::ranges::find_if(levels_, [&](const Level& level) {
     return level.feature == feature && level.value == value;
@@ -44,7 +37,7 @@ std::vector<std::pair<std::size_t, std::string>> FailureRules::observe(std::size
   }
   if (succeeded_ == 0) return excluded;
   for (const Level& level : levels_) {
-    if (level.failed < enough_failures || level.succeeded > 0) continue;
+    if (level.failed < enough_failures_ || level.succeeded > 0) continue;
     for (std::size_t other = 0; other < members_.size(); ++other)
       if (points[other][level.feature] == level.value)
         excluded.emplace_back(other, fmt::format("all {} members with the same {} failed",

@@ -35,8 +35,8 @@ struct Begun {
   /// They were spread over the space, so that it is not explored any more.
   bool are_spread = false;
   /// From one placement and moment to the next the same member differs by so much (standard
-  /// deviation, relative), whatever its own interval says.
-  double run_error = 0.02;
+  /// deviation, relative), whatever its own interval says. Nothing: as the policy has it.
+  std::optional<double> run_error{};
 };
 std::unique_ptr<Tuner> make_race_tuner(const PlannedSpace& space, const TuningOptions& options,
                                        const Begun& begun = {});
@@ -106,8 +106,9 @@ class EarlyStopping {
 class FailureRules {
  public:
   /// All of them by place, as in the features, which outlive it.
-  FailureRules(std::vector<const PlannedExperiment*> members, const Features& features)
-      : members_(std::move(members)), features_(&features) {}
+  FailureRules(std::vector<const PlannedExperiment*> members, const Features& features,
+               int enough_failures)
+      : members_(std::move(members)), features_(&features), enough_failures_(enough_failures) {}
 
   /// Places that are not worth a run after this one ended, each with the reason; some may have been
   /// run already: every member with a value of a knob with which `enough_failures` members failed
@@ -126,6 +127,7 @@ class FailureRules {
 
   std::vector<const PlannedExperiment*> members_;
   const Features* features_;
+  int enough_failures_;
   std::vector<Level> levels_;
   int succeeded_ = 0;
 };

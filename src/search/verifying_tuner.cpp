@@ -14,13 +14,10 @@ namespace dstune {
 
 namespace {
 
-/// Beside the baseline.
-constexpr std::size_t max_anchors = 4;
-
 /// Members that together have what the space varies: each value of words and switches, the least
 /// and the largest of amounts. The next one has most of what is not yet there; of equal ones that
 /// of which most is believed. The baseline is there already.
-std::vector<std::size_t> choose_anchors(const PlannedSpace& space) {
+std::vector<std::size_t> choose_anchors(const PlannedSpace& space, std::size_t max_anchors) {
   const std::vector<std::size_t> members = planned_members(space);
   std::vector<const Experiment*> experiments;
   for (const std::size_t member : members)
@@ -60,16 +57,17 @@ std::vector<std::size_t> choose_anchors(const PlannedSpace& space) {
   return anchors;
 }
 
-/// From run to run the same configuration differs by so much (standard deviation, relative).
-constexpr double between_runs = 0.04;
-
 class VerifyingTuner : public Tuner {
  public:
   VerifyingTuner(const PlannedSpace& space, const TuningOptions& options, BeliefsOf beliefs)
-      : space_(space), options_(options), beliefs_(std::move(beliefs)) {
+      : space_(space),
+        options_(options),
+        policy_(options.policy->verifying),
+        beliefs_(std::move(beliefs)) {
     take_beliefs();
     if (space_.baseline) waiting_.push_back(*space_.baseline);
-    for (const std::size_t anchor : choose_anchors(space_)) waiting_.push_back(anchor);
+    for (const std::size_t anchor : choose_anchors(space_, policy_.max_anchors))
+      waiting_.push_back(anchor);
     if (options_.num_trials)
       waiting_.resize(std::min(waiting_.size(), static_cast<std::size_t>(*options_.num_trials)));
   }
@@ -122,7 +120,7 @@ class VerifyingTuner : public Tuner {
       options_.num_trials = std::max(0, *options_.num_trials - static_cast<int>(num_begun_));
     for (MemberBelief& belief : believed_) begun_.unknowns.push_back(std::move(belief.unknowns));
     begun_.are_spread = true;
-    begun_.run_error = between_runs;
+    begun_.run_error = policy_.between_runs;
     race_ = make_race_tuner(space_, options_, begun_);
     for (const auto& [index, observation] : later_) race_->observe(index, observation);
   }
@@ -143,7 +141,8 @@ class VerifyingTuner : public Tuner {
     const auto measured = throughput_of(observation.value->value, planned.experiment);
     if (!measured) return;
     begun_.errors.push_back(std::log(*measured / *believed) /
-                            std::hypot(believed_[index].deviation, error_of_believed_time));
+                            std::hypot(believed_[index].deviation,
+                                       options_.policy->calibrating.error_of_believed_time));
   }
 
   /// Samples/s, of a value of the metric; nothing where it does not tell.
@@ -164,6 +163,7 @@ class VerifyingTuner : public Tuner {
 
   PlannedSpace space_;  ///< with what is believed as predictions
   TuningOptions options_;
+  const Policy::Verifying& policy_;
   BeliefsOf beliefs_;
   std::vector<std::size_t> waiting_;
   std::set<std::size_t> running_;
@@ -178,7 +178,8 @@ class VerifyingTuner : public Tuner {
 
 std::vector<MemberBelief> believed_in_engine(const std::vector<ForecastMember>& members,
                                              const std::vector<EngineRun>& runs,
-                                             const std::optional<TargetConstants>& constants) {
+                                             const std::optional<TargetConstants>& constants,
+                                             const Policy& policy) {
   const auto point_of = [](const ForecastMember& member, double target_s) {
     return CalibrationPoint{*member.step_s, target_s, member.precision, member.overheads};
   };
@@ -187,11 +188,12 @@ std::vector<MemberBelief> believed_in_engine(const std::vector<ForecastMember>& 
     if (members[place].step_s && step_s > 0) points.push_back(point_of(members[place], step_s));
   for (const ForecastMember& member : members)
     if (member.step_s) known.push_back(point_of(member, 0));
-  std::vector<BelievedTime> times = believed_times(known, points, constants);
+  std::vector<BelievedTime> times = believed_times(known, points, constants, policy.calibrating);
   std::vector<MemberBelief> beliefs;
   auto next = times.begin();
   for (const ForecastMember& member : members) {
     MemberBelief& belief = beliefs.emplace_back();
+    belief.deviation = policy.verifying.unknown_error;
     if (!member.step_s) continue;
     belief.prediction.throughput = member.batch / next->target_s;
     belief.deviation = next->deviation;

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cctype>
 #include <cstdint>
 #include <type_traits>
@@ -148,34 +147,6 @@ bool is_gradients_own(CommunicationType type, Precision precision) {
          (type == CommunicationType::fp16 && precision == Precision::fp16);
 }
 
-/// Two streams of 64 bits, each value mixed in by a multiplication and a shift (the finisher of
-/// MurmurHash3, Appleby 2011).
-class Mixer {
- public:
-  void add(std::string_view text) {
-    mix(text.size());
-    for (const char c : text) mix(static_cast<unsigned char>(c));
-  }
-  void add(double value) { mix(std::bit_cast<std::uint64_t>(value)); }
-  template <class Value>
-  requires std::is_enum_v<Value> || std::is_integral_v<Value>
-  void add(Value value) { mix(static_cast<std::uint64_t>(value)); }
-  [[nodiscard]] Fingerprint result() const { return {finished(high_), finished(low_)}; }
-
- private:
-  static std::uint64_t finished(std::uint64_t bits) {
-    bits = (bits ^ bits >> 33) * 0xff51afd7ed558ccdULL;
-    bits = (bits ^ bits >> 33) * 0xc4ceb9fe1a85ec53ULL;
-    return bits ^ bits >> 33;
-  }
-  void mix(std::uint64_t value) {
-    high_ = finished(high_ + 0x9e3779b97f4a7c15ULL + value);
-    low_ = finished((low_ ^ value) * 0x2545f4914f6cdd1dULL + 1);
-  }
-
-  std::uint64_t high_ = 0, low_ = 0;
-};
-
 /// Why a knob makes no difference to the step.
 std::string no_effect(const Knob& knob, int zero_stage) {
   if (!knob.acts_at(zero_stage)) return fmt::format("has no effect at stage {}", zero_stage);
@@ -208,7 +179,8 @@ std::string folder_safe(const std::string& name) {
     if (!is_kept) c = '-';
   }
   if (safe.size() <= longest) return safe;
-  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
+  // FNV-1a, since names that are on disk keep it.
+  std::uint64_t hash = 14695981039346656037ULL;
   for (const unsigned char c : name) hash = (hash ^ c) * 1099511628211ULL;
   return fmt::format("{}_{:016x}", safe.substr(0, longest), hash);
 }
@@ -305,18 +277,22 @@ TrainingConfig effective_config(const TrainingConfig& config) {
   return effective;
 }
 
-Fingerprint fingerprint(std::string_view text) {
-  Mixer mixer;
-  mixer.add(text);
-  return mixer.result();
-}
-
-Fingerprint fingerprint(const TrainingConfig& config, const GroupShape& shape) {
-  Mixer mixer;
-  for_each_member(config, [&](const char*, const auto& member) { mixer.add(member); });
-  mixer.add(shape.num_gpus);
-  mixer.add(shape.num_nodes);
-  return mixer.result();
+Digest fingerprint(const TrainingConfig& config, const GroupShape& shape) {
+  std::string bytes;
+  const auto add = [&](const auto& value) {
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  };
+  for_each_member(config, [&](const char*, const auto& member) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(member)>, std::string>) {
+      add(member.size());
+      bytes += member;
+    } else {
+      add(member);
+    }
+  });
+  add(shape.num_gpus);
+  add(shape.num_nodes);
+  return digest128(bytes);
 }
 
 std::int64_t sequence_ranks(const Settings& settings) {

@@ -118,18 +118,8 @@ class NameTemplate {
 /// The configuration with every knob that does not act at its ZeRO stage at its default.
 TrainingConfig effective_config(const TrainingConfig& config);
 
-/// 128 bits of a hash: among millions of members, equal ones are taken for the same thing.
-struct Fingerprint {
-  std::uint64_t high = 0, low = 0;
-  bool operator==(const Fingerprint&) const = default;
-};
-struct FingerprintHash {
-  std::size_t operator()(const Fingerprint& fingerprint) const { return fingerprint.low; }
-};
-
-Fingerprint fingerprint(std::string_view text);
-/// Of everything that decides what runs.
-Fingerprint fingerprint(const TrainingConfig& config, const GroupShape& shape);
+/// The digest of everything that decides what runs.
+Digest fingerprint(const TrainingConfig& config, const GroupShape& shape);
 
 /// Ranks that compute one micro-batch together: by parts of the sequence, which DeepSpeed's batch
 /// sizes follow, and by parts of each tensor, which they do not.

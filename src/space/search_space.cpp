@@ -160,10 +160,10 @@ class SearchSpace::Visit {
   }
 
   std::string unique_name(const std::string& name, std::uint64_t number) {
-    if (names_.insert(fingerprint(name)).second) return name;
+    if (names_.insert(digest128(name)).second) return name;
     for (int count = 2;; ++count) {
       auto unique = fmt::format("{}_{}", name, count);
-      if (!names_.insert(fingerprint(unique)).second) continue;
+      if (!names_.insert(digest128(unique)).second) continue;
       suffixed_.emplace(number, unique);
       return unique;
     }
@@ -178,9 +178,9 @@ class SearchSpace::Visit {
   }
 
   /// Somebody else's code may act on keys that the step here does not read.
-  [[nodiscard]] Fingerprint fingerprint_of(const Part& part, const Digits& digits,
-                                           const Member& member) const {
-    const Fingerprint known = fingerprint(effective_config(member.config), member.shape);
+  [[nodiscard]] Digest fingerprint_of(const Part& part, const Digits& digits,
+                                      const Member& member) const {
+    const Digest known = fingerprint(effective_config(member.config), member.shape);
     if (!job_->takes_any_key()) return known;
     std::string text = fmt::format("{} {}", known.high, known.low);
     for (std::size_t index = 0; index < digits.size(); ++index) {
@@ -188,7 +188,7 @@ class SearchSpace::Visit {
       if (dimension.kind == Kind::knob && !is_read_here(job_->knobs(), dimension))
         text += " " + dimension.candidates[digits[index]].dump();
     }
-    return fingerprint(text);
+    return digest128(text);
   }
 
   void prune_twin(const Part& part, const Digits& digits, const BatchTriple& batch,
@@ -209,9 +209,9 @@ class SearchSpace::Visit {
 
   const SearchSpace* space_;
   const JobSpec* job_;
-  std::unordered_set<Fingerprint, FingerprintHash> names_;
+  std::unordered_set<Digest, DigestHash> names_;
   std::unordered_map<std::uint64_t, std::string> suffixed_;  ///< names that had to be told apart
-  std::unordered_map<Fingerprint, std::uint64_t, FingerprintHash> effects_;
+  std::unordered_map<Digest, std::uint64_t, DigestHash> effects_;
 };
 
 SearchSpace::SearchSpace(const JobSpec& job) : job_(&job) {

@@ -194,9 +194,10 @@ class Run {
   /// What ends the training though nothing went wrong on this rank alone.
   [[nodiscard]] Failure failure_of(const StepSample& sample) const {
     if (!sample.failure.empty()) return {Status::failed, sample.failure};
-    if (!sample.skipped || skipped_in_a_row_ + 1 < train::max_skipped_in_a_row) return {};
+    if (!sample.skipped || skipped_in_a_row_ + 1 < default_policy().measuring.max_skipped_in_a_row)
+      return {};
     return {Status::failed, "gradients overflowed in " +
-                                std::to_string(train::max_skipped_in_a_row) +
+                                std::to_string(default_policy().measuring.max_skipped_in_a_row) +
                                 " steps in a row (fp16), so that none made its update"};
   }
 

@@ -10,14 +10,11 @@
 
 namespace dstune::train {
 
-/// Steps in a row without an update (fp16) after which there is nothing to be measured. A dynamic
-/// loss scale from 2^63 down has found its place by then.
-inline constexpr int max_skipped_in_a_row = 100;
-
 struct WarmupRule {
   MeasureOptions options;
   bool has_simulated_times;  ///< exactly the least number of steps
   int min_steps = 0;  ///< what the workload needs before its steps are alike, whatever options say
+  const Policy::Measuring* policy = &default_policy().measuring;
 
   /// Whether the steps so far, all that made their update, are warm-up enough.
   [[nodiscard]] bool is_over(const std::vector<double>& step_times_s) const;
@@ -28,7 +25,7 @@ enum class StoppingDecision { go_on, enough, lost };
 
 class TimingRule {
  public:
-  explicit TimingRule(const MeasureOptions& options);
+  explicit TimingRule(const MeasureOptions& options, const Policy& policy = default_policy());
   /// To be asked after every timed step, with the timed steps so far.
   [[nodiscard]] StoppingDecision decide(const std::vector<double>& timed_s,
                                         const IncumbentEstimate& incumbent);
@@ -38,6 +35,7 @@ class TimingRule {
   [[nodiscard]] bool has_looked() const { return has_looked_; }
 
  private:
+  const Policy* policy_;
   std::size_t min_steps_;
   double slice_s_;
   double spent_s_ = 0;

@@ -2,9 +2,10 @@
 /// What a series of step times says about its mean, and whether one is clearly worse than another.
 /// The formulas and their sources are in docs/measuring.md. Local.
 
-#include <array>
 #include <cstddef>
 #include <vector>
+
+#include "dstune/core/policy.hpp"
 
 namespace dstune {
 
@@ -22,21 +23,18 @@ struct MeanEstimate {
   double degrees_of_freedom = 1;  ///< of Student's t
 };
 
-/// So many samples can not tell how correlated they are.
-inline constexpr std::size_t few_samples = 32;
-/// What is believed then, where being wrong would end something early.
-inline constexpr double conservative_autocorrelation = 0.8;
-
 /// From 16 samples on the wider of two: batch means, and an autoregressive process of first order;
 /// of 5 to 15 samples the latter, its autocorrelation taken to be moderate; of fewer Student's t as
 /// if they were independent. `min_autocorrelation`: between neighbours, at least. At least two
 /// samples.
-[[nodiscard]] MeanEstimate estimate_mean(const std::vector<double>& samples,
-                                         double min_autocorrelation = 0);
+[[nodiscard]] MeanEstimate estimate_mean(
+    const std::vector<double>& samples, double min_autocorrelation = 0,
+    const Policy::Intervals& policy = default_policy().intervals);
 
 /// 95 % interval of the mean step time, not below 0. At least one sample; of a single one the
 /// interval is unbounded above and 0 below.
-[[nodiscard]] Interval mean_interval(const std::vector<double>& samples);
+[[nodiscard]] Interval mean_interval(const std::vector<double>& samples,
+                                     const Policy::Intervals& policy = default_policy().intervals);
 
 /// The same of the time below which a quarter of the steps are: what interrupts up to half of them
 /// hardly moves it. Its interval is that of order statistics, so it holds of any distribution. At
@@ -48,7 +46,8 @@ enum class StepEstimate {
   mean,
   first_quartile,  ///< where something interrupts steps: they are not the step's own time
 };
-[[nodiscard]] Interval step_interval(const std::vector<double>& samples, StepEstimate estimate);
+[[nodiscard]] Interval step_interval(const std::vector<double>& samples, StepEstimate estimate,
+                                     const Policy::Intervals& policy = default_policy().intervals);
 
 /// What Student's t is not further from 0 than with this probability.
 [[nodiscard]] double student_t(double probability, double degrees_of_freedom);
@@ -63,7 +62,8 @@ struct Spread {
 /// configurations are pooled.
 [[nodiscard]] Spread spread_of(const std::vector<std::vector<double>>& runs);
 /// The same where little is known: as if four degrees of freedom had said 1 %.
-[[nodiscard]] Spread pooled_spread(const Spread& measured);
+[[nodiscard]] Spread pooled_spread(const Spread& measured,
+                                   const Policy::Racing& policy = default_policy().racing);
 /// Half of the 95 % interval that this gives the logarithm of a single run's mean.
 [[nodiscard]] double half_width_of_run(const Spread& pooled);
 
@@ -80,15 +80,15 @@ struct IncumbentEstimate {
 [[nodiscard]] IncumbentEstimate estimate_incumbent(const std::vector<double>& means_s,
                                                    double square_error, const Spread& spread);
 
-/// After so many timed steps, and only then, it is looked whether a challenger has lost.
-inline constexpr std::array<std::size_t, 6> race_looks = {5, 10, 20, 40, 80, 160};
-
-[[nodiscard]] bool is_race_look(std::size_t timed_steps);
+/// A challenger is only asked after so many timed steps whether it has lost.
+[[nodiscard]] bool is_race_look(std::size_t timed_steps,
+                                const Policy::Racing& policy = default_policy().racing);
 
 /// Whether these timed steps are slower than the incumbent by more than 1 % and the joint 95 %
-/// interval, that of all looks together (Bonferroni). False where their number is none of
-/// race_looks.
+/// interval, that of all looks together (Bonferroni). False where their number is no
+/// look's.
 [[nodiscard]] bool has_lost_race(const std::vector<double>& timed_s,
-                                 const IncumbentEstimate& incumbent);
+                                 const IncumbentEstimate& incumbent,
+                                 const Policy& policy = default_policy());
 
 }  // namespace dstune

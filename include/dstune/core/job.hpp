@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "dstune/core/measurement.hpp"
+#include "dstune/core/policy.hpp"
 
 namespace dstune {
 
@@ -18,18 +19,16 @@ namespace dstune {
 /// for another version: what is wrong and how to fix it, in one sentence. Local.
 std::string check_plugin_library(const std::string& path);
 
-/// A run is a slice of a member's budget; what may be the answer gets more of them.
-inline constexpr int slices_of_budget = 5;
-/// Of a run, whatever they take.
-inline constexpr std::size_t min_timed_steps = 5;
-
 /// When to stop warming up and when to stop measuring.
 struct MeasureOptions {
   int start_profile_step = 3;
   int end_profile_step = 5;
   double trial_budget_s = 10;  ///< of timed steps
 
-  [[nodiscard]] double slice_s() const { return trial_budget_s / slices_of_budget; }
+  /// A run is a slice of a member's budget; what may be the answer gets more of them.
+  [[nodiscard]] double slice_s(const Policy::Measuring& policy = default_policy().measuring) const {
+    return trial_budget_s / policy.slices_of_budget;
+  }
 };
 
 enum class TargetFramework { self, huggingface };
@@ -74,6 +73,7 @@ struct TuningOptions {
   int num_tuning_micro_batch_sizes = 3;
   std::vector<std::pair<std::string, std::string>> arg_mappings;  ///< key → the script's flag
   MeasureOptions measure;
+  const Policy* policy = &default_policy();  ///< of the search
 };
 
 }  // namespace dstune

@@ -93,13 +93,15 @@ struct MetricValue {
 };
 /// From the timed steps. Units: samples/s, samples/s per GPU, µs an optimizer step (as
 /// DeepSpeed's `latency`), FLOP/s per GPU. Nothing unless status is ok and a step was timed.
-[[nodiscard]] std::optional<MetricValue> metric_value(const Measurement& measurement, Metric metric,
-                                                      std::int64_t global_batch, int group_size,
-                                                      StepEstimate step = StepEstimate::mean);
+[[nodiscard]] std::optional<MetricValue> metric_value(
+    const Measurement& measurement, Metric metric, std::int64_t global_batch, int group_size,
+    StepEstimate step = StepEstimate::mean,
+    const Policy::Intervals& policy = default_policy().intervals);
 /// The same of one that was raced out, too: what it had been measured to be by then.
-[[nodiscard]] std::optional<MetricValue> value_so_far(const Measurement& measurement, Metric metric,
-                                                      std::int64_t global_batch, int group_size,
-                                                      StepEstimate step = StepEstimate::mean);
+[[nodiscard]] std::optional<MetricValue> value_so_far(
+    const Measurement& measurement, Metric metric, std::int64_t global_batch, int group_size,
+    StepEstimate step = StepEstimate::mean,
+    const Policy::Intervals& policy = default_policy().intervals);
 
 /// The energy by the samples of the steps after warm-up, those without an update among them.
 [[nodiscard]] std::optional<double> joules_per_sample(const Measurement& measurement,

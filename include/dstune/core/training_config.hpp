@@ -4,12 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <string>
 #include <string_view>
 #include <type_traits>
 
+#include "dstune/base/hash.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/core/deepspeed_switches.hpp"
 
@@ -336,7 +336,7 @@ struct TrainingConfigHash {
   std::size_t operator()(const TrainingConfig& config) const {
     std::size_t hash = 0;
     for_each_member(config, [&](const char*, const auto& member) {
-      hash = hash * 0x9E3779B97F4A7C15 + std::hash<std::decay_t<decltype(member)>>()(member);
+      mix_hash(hash, member);
     });
     return hash;
   }

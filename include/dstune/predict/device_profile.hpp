@@ -12,6 +12,7 @@
 
 #include "dstune/base/json.hpp"
 #include "dstune/core/experiment.hpp"
+#include "dstune/core/policy.hpp"
 #include "dstune/core/target_time.hpp"
 #include "dstune/plan/step_plan.hpp"
 #include "dstune/predict/work.hpp"
@@ -93,6 +94,9 @@ struct TimeSum {
 /// and neighbours are as they will be.
 class ProfileBuilder {
  public:
+  explicit ProfileBuilder(const Policy::Predicting& policy = default_policy().predicting)
+      : policy_(&policy) {}
+
   /// Steady steps of one plan on this rank: traces of some, and what whole steps without a trace
   /// took, slowest rank. At least one of each.
   void add(const StepPlan& plan, std::span<const StepTrace> traces,
@@ -110,6 +114,7 @@ class ProfileBuilder {
   };
   Curve& curve_of(const Work& work);
 
+  const Policy::Predicting* policy_;
   std::vector<Curve> curves_;
   double operations_s_ = 0;  ///< of one step of each plan, by its operations
   double steps_s_ = 0;       ///< … and as a whole

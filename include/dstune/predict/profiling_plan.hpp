@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dstune/core/experiment.hpp"
+#include "dstune/core/policy.hpp"
 #include "dstune/plan/step_plan.hpp"
 #include "dstune/predict/work.hpp"
 
@@ -36,13 +37,13 @@ struct ProfilingTask {
 };
 
 struct ProfilingOptions {
-  double budget_s = 5;               ///< for all tasks together
-  std::int64_t max_bytes = 1 << 30;  ///< of a run's arenas
-  /// A model is cut down to whole layers with this many parameters or more: what does not fit the
-  /// caches then did not before.
-  std::int64_t min_parameters = 16'000'000;
-  std::size_t max_members = 64;  ///< so many of a shape are looked at, evenly over the space
-  std::size_t max_runs = 12;     ///< of a task
+  const Policy::Profiling* policy = &default_policy().profiling;
+  double budget_s = policy->budget_s;          ///< for all tasks together
+  std::int64_t max_bytes = policy->max_bytes;  ///< of a run's arenas
+  /// A model is cut down to whole layers with this many parameters or more.
+  std::int64_t min_parameters = policy->min_parameters;
+  std::size_t max_members = policy->max_members;  ///< so many of a shape are looked at
+  std::size_t max_runs = policy->max_runs;        ///< of a task
   bool times_disks = true;
 };
 

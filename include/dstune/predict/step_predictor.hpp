@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "dstune/core/experiment.hpp"
+#include "dstune/core/policy.hpp"
 #include "dstune/core/target_time.hpp"
 #include "dstune/core/training_config.hpp"
 #include "dstune/plan/step_plan.hpp"
@@ -81,6 +82,9 @@ struct CycleOverheads {
 /// accumulation and group size.
 class PredictionCorrection {
  public:
+  explicit PredictionCorrection(const Policy::Predicting& policy = default_policy().predicting)
+      : policy_(&policy) {}
+
   /// Both positive and finite.
   void observe(const TrainingConfig& config, int group_size, double predicted_s, double measured_s);
   /// The factor on the predicted time.
@@ -97,6 +101,7 @@ class PredictionCorrection {
   static Vector features_of(const TrainingConfig& config, int group_size);
   void fit();
 
+  const Policy::Predicting* policy_;
   std::vector<Observation> observations_;
   Vector weights_{};
 };
@@ -107,7 +112,8 @@ class StepPredictor {
  public:
   /// Without a profile it knows no times. The workspaces outlive it.
   StepPredictor(const ModelSpec& model, std::optional<DeviceProfile> profile,
-                const WorkspaceSizes& workspaces);
+                const WorkspaceSizes& workspaces,
+                const Policy::Predicting& policy = default_policy().predicting);
   StepPredictor(const StepPredictor&) = delete;
   StepPredictor& operator=(const StepPredictor&) = delete;
 

@@ -170,7 +170,8 @@ struct PredictedSpeed {
 inline constexpr const char* not_comparable_words = "not comparable with a training on such GPUs";
 
 /// Of one run and its timed steps; empty where nothing is strange.
-[[nodiscard]] std::vector<std::string> flags_of(const Measurement& measurement);
+[[nodiscard]] std::vector<std::string> flags_of(const Measurement& measurement,
+                                                const Policy& policy = default_policy());
 
 enum class FlagKind { unsteady, throttled, not_comparable, fallback };
 /// How many experiments have a flag of a kind; the first of them.
@@ -181,7 +182,8 @@ struct FlagCount {
   std::string first_flag{};
 };
 /// In the order of the kinds, those that at least one experiment has.
-[[nodiscard]] std::vector<FlagCount> count_flags(const std::vector<Row>& rows);
+[[nodiscard]] std::vector<FlagCount> count_flags(const std::vector<Row>& rows,
+                                                 const Policy& policy = default_policy());
 
 /// A host on which the forward takes longer than on the others of its groups, in all of them.
 struct SlowHost {
@@ -190,7 +192,8 @@ struct SlowHost {
   double slower_by = 0;  ///< median over them, 0.1: by a tenth
 };
 /// Only groups on several hosts tell; below stage 3, where nobody waits for others in forward.
-[[nodiscard]] std::vector<SlowHost> slow_hosts(const std::vector<Row>& rows);
+[[nodiscard]] std::vector<SlowHost> slow_hosts(
+    const std::vector<Row>& rows, const Policy::Flags& policy = default_policy().flags);
 
 /// Keys of zero_optimization by which a configuration's losses are others than without: ZeRO++'s
 /// quantisation. None as a rule; docs/reference-step.md, 6.3 and 7, has how much.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "dstune/core/policy.hpp"
 #include "dstune/core/target_time.hpp"
 #include "dstune/core/training_config.hpp"
 
@@ -28,9 +29,12 @@ struct CalibrationPrior {
 };
 /// Where nothing is known of the target: costs of 0, which may be as large as is usual for such a
 /// thing.
-[[nodiscard]] CalibrationPrior unknown_target();
+[[nodiscard]] CalibrationPrior unknown_target(
+    const Policy::Calibrating& policy = default_policy().calibrating);
 /// About the constants that come with the program.
-[[nodiscard]] CalibrationPrior prior_of(const TargetConstants& constants);
+[[nodiscard]] CalibrationPrior prior_of(
+    const TargetConstants& constants,
+    const Policy::Calibrating& policy = default_policy().calibrating);
 
 /// Least squares of the relative errors over a common scale and the costs, none below 0. The costs
 /// are drawn to the prior's, each as strongly as the prior is sure of it beside the errors that
@@ -39,8 +43,8 @@ struct CalibrationPrior {
 /// changes the common scale, and one point moves that alone, of kernels and costs alike. At least
 /// one point; times are positive and finite. Where the device works behind the host, the prior says
 /// which of the two a point's step waits for.
-TimeCalibration fit_time(const std::vector<CalibrationPoint>& points,
-                         const CalibrationPrior& prior);
+TimeCalibration fit_time(const std::vector<CalibrationPoint>& points, const CalibrationPrior& prior,
+                         const Policy::Calibrating& policy = default_policy().calibrating);
 
 /// The constants of the machine on which the points ran; these are of tiny engines, whose kernels
 /// say little of larger ones. So the scales stay near the constants'. All costs of the host may be
@@ -48,7 +52,8 @@ TimeCalibration fit_time(const std::vector<CalibrationPoint>& points,
 /// constants as strongly as in prior_of(). What the points do not tell stays as it was, but for
 /// that factor. At least one point; as fit_time()'s.
 TargetConstants fit_machine(const std::vector<CalibrationPoint>& points,
-                            const TargetConstants& constants);
+                            const TargetConstants& constants,
+                            const Policy::Calibrating& policy = default_policy().calibrating);
 
 /// What is believed of a member's step in the user's training.
 struct BelievedTime {
@@ -59,17 +64,15 @@ struct BelievedTime {
   /// them.
   std::vector<double> unknowns{};
 };
-/// How far a run is from what the best of fits says of it (standard deviation, relative): what runs
-/// differ by, and what the model of the target's time does not have.
-inline constexpr double error_of_believed_time = 0.06;
 
 /// Bayesian linear regression (Rasmussen and Williams 2006, section 2.1) of the relative times of
 /// `runs` on the scale and the costs, none below 0. The prior is about the constants: the scale,
 /// all costs of the host, all of the network, and each cost may be off, each by a share of its own.
 /// Without constants nothing but the order of costs is known. `members`: their target_s means
 /// nothing. Times are positive and finite.
-std::vector<BelievedTime> believed_times(const std::vector<CalibrationPoint>& members,
-                                         const std::vector<CalibrationPoint>& runs,
-                                         const std::optional<TargetConstants>& constants);
+std::vector<BelievedTime> believed_times(
+    const std::vector<CalibrationPoint>& members, const std::vector<CalibrationPoint>& runs,
+    const std::optional<TargetConstants>& constants,
+    const Policy::Calibrating& policy = default_policy().calibrating);
 
 }  // namespace dstune

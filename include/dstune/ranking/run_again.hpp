@@ -15,17 +15,17 @@
 
 namespace dstune {
 
-/// At most so many are measured again in turns.
-inline constexpr std::size_t max_finalists = 6;
-/// Finals never take longer in all.
-inline constexpr double longest_finals_s = 1800;
 /// Rounds of finals that are run in any case, where it is in doubt which one is the best.
 struct FinalRounds {
-  int count = 6;
-  double longest_s = 300;  ///< where runs are long they are fewer: no more is begun after so long
+  int count = default_policy().repeating.rounds;
+  /// Long runs have fewer rounds: no more is begun after so long.
+  double longest_s = default_policy().repeating.rounds_s;
 };
 /// … where forecasts of our own step make the engine's searches short; its runs differ more.
-inline constexpr FinalRounds final_rounds_beside{12, longest_finals_s};
+[[nodiscard]] inline FinalRounds final_rounds_beside(
+    const Policy::Repeating& policy = default_policy().repeating) {
+  return {policy.rounds_of_engine, policy.longest_finals_s};
+}
 
 /// A run that is to be made.
 struct RunAgain {

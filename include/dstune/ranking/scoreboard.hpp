@@ -44,12 +44,14 @@ struct Finals {
 };
 
 /// What a run of this experiment says in a metric, as in core/measurement.hpp.
-[[nodiscard]] std::optional<MetricValue> metric_value(const Measurement& measurement, Metric metric,
-                                                      const Experiment& experiment,
-                                                      StepEstimate step = StepEstimate::mean);
-[[nodiscard]] std::optional<MetricValue> value_so_far(const Measurement& measurement, Metric metric,
-                                                      const Experiment& experiment,
-                                                      StepEstimate step = StepEstimate::mean);
+[[nodiscard]] std::optional<MetricValue> metric_value(
+    const Measurement& measurement, Metric metric, const Experiment& experiment,
+    StepEstimate step = StepEstimate::mean,
+    const Policy::Intervals& policy = default_policy().intervals);
+[[nodiscard]] std::optional<MetricValue> value_so_far(
+    const Measurement& measurement, Metric metric, const Experiment& experiment,
+    StepEstimate step = StepEstimate::mean,
+    const Policy::Intervals& policy = default_policy().intervals);
 /// The mean step time of a run that ended ok, or 0.
 [[nodiscard]] double mean_step_s(const Measurement& measurement);
 /// Of at least one value; of an even number the mean of the middle two.
@@ -58,8 +60,9 @@ struct Finals {
 [[nodiscard]] int num_final_rounds(const Row& row);
 /// … and those that were begun.
 [[nodiscard]] int num_final_tries(const Row& row);
-/// Whether it failed as often as it was measured again, at least twice: it is passed over.
-[[nodiscard]] bool fails_again(const Row& row);
+/// It failed as often as it was measured again, which was often enough: it is passed over.
+[[nodiscard]] bool fails_again(const Row& row,
+                               const Policy::Answering& policy = default_policy().answering);
 /// What DeepSpeed itself made of a row; nothing where it did not run there to its end.
 [[nodiscard]] std::optional<MetricValue> verified_value(const Row& row, Metric metric);
 
@@ -84,6 +87,7 @@ struct ScoreboardSetup {
   std::string label{};
   /// All steps of an experiment do the same, so that what makes some of them longer is not its own.
   bool are_steps_alike = false;
+  const Policy* policy = &default_policy();
 };
 
 /// How busy rank 0's host was while the search went on.
@@ -142,6 +146,7 @@ class Scoreboard {
                 std::optional<HostLoad> load = std::nullopt);
 
   [[nodiscard]] const ScoreboardSetup& setup() const { return setup_; }
+  [[nodiscard]] const Policy& policy() const { return *setup_.policy; }
   [[nodiscard]] Metric metric() const { return setup_.metric; }
   [[nodiscard]] const std::vector<Row>& rows() const { return rows_; }
   [[nodiscard]] const Row& row(std::size_t row) const { return rows_[row]; }

@@ -11,9 +11,6 @@ namespace dstune {
 
 class Scoreboard;
 
-/// What is better by less is not worth another run.
-inline constexpr double relevant_gain = 0.01;
-
 /// How much is spent on a verdict.
 enum class Care {
   quick,  ///< some milliseconds: for a best-so-far answer
@@ -32,7 +29,7 @@ class Verdict {
 
   /// The chance that it is the best of all that were measured.
   [[nodiscard]] double chance_best(std::size_t place) const { return chances_[place]; }
-  /// The chance that the best one is better by no more than `relevant_gain`.
+  /// The chance that the best one is better by no more than the gain that is relevant.
   [[nodiscard]] double chance_near_best(std::size_t place) const;
   /// The chance that it is better than the other one by more than this share.
   [[nodiscard]] double chance_above(std::size_t place, std::size_t other, double share = 0) const;
@@ -53,6 +50,7 @@ class Verdict {
   [[nodiscard]] std::size_t num_runs() const { return num_runs_; }
 
  private:
+  double relevant_gain_;
   std::vector<std::size_t> rows_;
   std::vector<double> chances_;
   std::vector<Speed> speeds_;

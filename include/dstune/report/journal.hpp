@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "dstune/base/file.hpp"
+#include "dstune/base/hash.hpp"
 #include "dstune/base/json.hpp"
 #include "dstune/core/measurement.hpp"
 

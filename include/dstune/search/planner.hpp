@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dstune/core/experiment.hpp"
+#include "dstune/core/policy.hpp"
 #include "dstune/plan/step_plan.hpp"
 #include "dstune/space/search_space.hpp"
 
@@ -20,9 +21,6 @@ struct PlannedMember {
   /// Smaller than the micro-batch that the config asks for: it runs where that one does not.
   bool is_below_lowest = false;
 };
-
-/// Above so many members not every one is listed.
-inline constexpr std::uint64_t max_listed_members = 100'000;
 
 /// How far a plan speaks for the runs of a space; by default for those of our own step.
 struct Forecasts {
@@ -41,11 +39,14 @@ struct PlannerOptions {
   /// memory counts its own.
   std::int64_t context_bytes = 0;
   std::int64_t target_offset_bytes = 0;  ///< on the target's memory, as the user's own runs say
-  std::uint64_t max_members = max_listed_members;
-  /// Above that: how many are listed. A plan that is only shown lists pruned ones, too; one that is
-  /// run lists those that may run.
-  std::uint64_t listed = 1'000;
+  /// Above so many members not every one is listed.
+  std::uint64_t max_members = default_policy().planning.max_members;
+  /// So many of a larger space are listed. A plan that is only shown lists pruned ones, too; one
+  /// that is run lists those that may run.
+  std::uint64_t listed = default_policy().planning.listed;
   bool lists_pruned = true;
+  /// A plan that is only shown: of the time, so much goes into selecting members.
+  double share_of_selecting = default_policy().planning.share_of_selecting;
   /// Of the time for planning, the share that is gone; 1 and more: all of it. Empty: no limit.
   std::function<double()> used_time{};
 };

@@ -30,7 +30,8 @@ using EngineRun = std::pair<std::size_t, double>;
 /// What is believed of a member in the engine.
 struct MemberBelief {
   Prediction prediction{};
-  double deviation = 0.1;          ///< how far it may be off; relative
+  /// How far it may be off; relative.
+  double deviation = default_policy().verifying.unknown_error;
   std::vector<double> unknowns{};  ///< as BelievedTime's; empty where nothing is predicted
 };
 /// What our own step's times say of each member in the engine: in the target's time, whose costs
@@ -38,7 +39,7 @@ struct MemberBelief {
 /// are some. Of the predictions throughput alone is set; it is nothing where nothing is known.
 [[nodiscard]] std::vector<MemberBelief> believed_in_engine(
     const std::vector<ForecastMember>& members, const std::vector<EngineRun>& runs,
-    const std::optional<TargetConstants>& constants);
+    const std::optional<TargetConstants>& constants, const Policy& policy = default_policy());
 
 /// What is believed of every member of the space with what these members have shown.
 using BeliefsOf = std::function<std::vector<MemberBelief>(const std::vector<std::size_t>& ran)>;

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -29,6 +30,19 @@ TEST(MeanIntervalTest, VeryFewSamplesGiveStudentsT) {
   EXPECT_NEAR(interval.high, 2.5 + 2.054260, 1e-5);
   // Mean 10.5, s = sqrt(0.5), t(1) = 12.7062: half width 12.7062 * 0.5.
   EXPECT_NEAR(mean_interval({10, 11}).high, 10.5 + 6.3531, 1e-4);
+}
+
+TEST(StudentTTest, IsExactForAnyDegreesOfFreedom) {
+  for (const double probability : {0.5, 0.95, 1 - 0.05 / 6}) {
+    const double of_one = std::tan(std::numbers::pi / 2 * probability);
+    const double of_two = probability * std::sqrt(2 / (1 - probability * probability));
+    EXPECT_NEAR(student_t(probability, 1), of_one, 1e-9 * of_one);
+    EXPECT_NEAR(student_t(probability, 2), of_two, 1e-9 * of_two);
+  }
+  // The share of the distribution within 6.016663104 is 0.95 by its integral.
+  EXPECT_NEAR(student_t(0.95, 1.5), 6.016663104, 1e-8);
+  // Many degrees of freedom are a normal distribution.
+  EXPECT_NEAR(student_t(0.95, 1e9), 1.959963985, 1e-8);
 }
 
 TEST(QuartileIntervalTest, IsThatOfOrderStatistics) {

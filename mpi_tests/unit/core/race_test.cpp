@@ -28,7 +28,8 @@ TEST(SpreadTest, IsBelievedToBeOnePercentUntilRunsSayOtherwise) {
 TEST(RaceTest, LooksAtFewMomentsOnly) {
   const IncumbentEstimate estimate{1, 0, 0.01, 4};
   for (std::size_t steps = 2; steps < 400; ++steps) {
-    const bool is_look = std::find(race_looks.begin(), race_looks.end(), steps) != race_looks.end();
+    const auto& looks = default_policy().racing.looks;
+    const bool is_look = std::ranges::find(looks, steps) != looks.end();
     EXPECT_EQ(has_lost_race(std::vector<double>(steps, 2.0), estimate), is_look) << steps;
   }
   EXPECT_FALSE(has_lost_race(std::vector<double>(5, 2.0), {})) << "no bar";
@@ -56,7 +57,7 @@ class SimulatedRaces {
       test::StepSeries challenger = run_of(1 + slower_by);
       std::vector<double> timed_s;
       bool has_lost = false;
-      while (!has_lost && timed_s.size() < race_looks.back()) {
+      while (!has_lost && timed_s.size() < default_policy().racing.looks.back()) {
         timed_s.push_back(challenger.next());
         has_lost = has_lost_race(timed_s, estimate);
       }

@@ -254,8 +254,9 @@ TEST(BelievedTimes, ARunTellsMostOfWhatItResembles) {
   const std::vector<BelievedTime> after = believed_times(members, {members.back()}, constants());
   for (std::size_t member = 0; member < members.size(); ++member)
     EXPECT_LT(after[member].deviation, before[member].deviation);
-  EXPECT_LT(after.back().deviation, error_of_believed_time);
-  EXPECT_GT(after.front().deviation, 2 * error_of_believed_time) << "another stage, a short step";
+  EXPECT_LT(after.back().deviation, default_policy().calibrating.error_of_believed_time);
+  EXPECT_GT(after.front().deviation, 2 * default_policy().calibrating.error_of_believed_time)
+      << "another stage, a short step";
 }
 
 TEST(BelievedTimes, AFewRunsFindAMachineWhoseHostAndNetworkAreOthers) {
@@ -311,13 +312,15 @@ TEST(BelievedTimes, AreOffByAsMuchAsTheySay) {
           factor(0.3) * (is_of_network(static_cast<Overhead>(each)) ? network : host);
     std::vector<CalibrationPoint> members = all_points(other);
     for (CalibrationPoint& member : members)
-      member.target_s *= std::exp(error_of_believed_time * normal(random));
+      member.target_s *=
+          std::exp(default_policy().calibrating.error_of_believed_time * normal(random));
     std::ranges::shuffle(members, random);
     const std::vector<CalibrationPoint> runs(members.begin(), members.begin() + 5);
     const std::vector<BelievedTime> believed = believed_times(members, runs, constants());
     for (std::size_t member = runs.size(); member < members.size(); ++member, ++count)
       squares += std::pow(std::log(members[member].target_s / believed[member].target_s), 2) /
-                 (std::pow(believed[member].deviation, 2) + std::pow(error_of_believed_time, 2));
+                 (std::pow(believed[member].deviation, 2) +
+                  std::pow(default_policy().calibrating.error_of_believed_time, 2));
   }
   EXPECT_NEAR(std::sqrt(squares / count), 1, 0.25);
 }

@@ -33,7 +33,7 @@ TEST(ContendersTest, AreTheLikeliestAndTwoInAnyCase) {
   EXPECT_THAT(contenders(judged(test::draft_of({1.03, 1, 1.01, 3, 1.005}))),
               UnorderedElementsAre(0, 1, 2, 4));
   EXPECT_THAT(contenders(judged(test::draft_of(std::vector<double>(20, 1)))),
-              SizeIs(max_finalists));
+              SizeIs(default_policy().repeating.max_finalists));
 }
 
 TEST(ContendersTest, AreMoreWhereRunsDifferMore) {

@@ -248,6 +248,16 @@ TEST_F(RaceTunerTest, TheCapCountsWhatIsRun) {
   EXPECT_THAT(tuner->skipped(), SizeIs(space_.members.size() - 3));
 }
 
+TEST_F(RaceTunerTest, ThePolicyDecides) {
+  Policy policy;
+  policy.race.min_cap = 4;
+  policy.race.cap_share = 0;
+  TuningOptions given = options(0);
+  given.policy = &policy;
+  const auto tuner = make_tuner("race", space_, given);
+  EXPECT_THAT(run(*tuner, 2, [&](auto index) { return measure(index); }).order, SizeIs(4));
+}
+
 TEST_F(RaceTunerTest, WhatIsKnownFromTheJournalCounts) {
   predict(0, 0.02);
   const auto tuner = make_tuner("race", space_, options(0));

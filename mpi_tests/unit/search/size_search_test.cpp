@@ -96,7 +96,7 @@ TEST(SizeSearchTest, LargeSizesComeWhereSmallerOnesPay) {
   });
   std::int64_t largest = 1;
   for (const std::int64_t size : ran) {
-    EXPECT_LE(size, largest_step_up * largest);
+    EXPECT_LE(size, default_policy().sizes.largest_step_up * largest);
     largest = std::max(largest, size);
   }
   EXPECT_EQ(largest, 256) << "64 is no slower";

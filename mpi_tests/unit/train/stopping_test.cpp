@@ -68,7 +68,9 @@ TEST(TimingRuleTest, GoesOnWhileTheIntervalIsWide) {
   const std::size_t steps = steps_taken(TimingRule({3, 5, 1e6}), noisy);
   EXPECT_GT(steps, 5U);
   EXPECT_LT(steps, 1000U);
-  EXPECT_EQ(steps_taken(TimingRule({3, 5, 8 * slices_of_budget}), noisy), 8U);
+  EXPECT_EQ(
+      steps_taken(TimingRule({3, 5, 8.0 * default_policy().measuring.slices_of_budget}), noisy),
+      8U);
 }
 
 // The interval at the moment at which it was narrow enough to stop: the one that is reported.

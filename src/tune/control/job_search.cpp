@@ -88,7 +88,7 @@ RunAgainPolicy::Options run_again_options(const OpenJob& job) {
           .repeats_best = stops_losers || traits.repeats,
           .is_alone_in_space = job.space.planned <= 1,
           .is_complete = job.is_search_complete,
-          .rounds = is_forecast(job) ? final_rounds_beside : FinalRounds{},
+          .rounds = is_forecast(job) ? final_rounds_beside() : FinalRounds{},
           .deaths = deaths_in_repeats(job.keys, job.history)};
 }
 

@@ -227,7 +227,8 @@ std::optional<double> JobPredictor::experiment_s(const Experiment& experiment) {
   const auto step_s = this->step_s(experiment);
   if (!step_s) return std::nullopt;
   const double timed_s =
-      std::max(measure_.slice_s(), static_cast<double>(min_timed_steps) * *step_s);
+      std::max(measure_.slice_s(),
+               static_cast<double>(default_policy().measuring.min_timed_steps) * *step_s);
   return (measure_.start_profile_step + extra_warmup_steps) * *step_s + timed_s;
 }
 

@@ -169,6 +169,7 @@ Value environment_of(const OpenJob& job, const JobOptions& options, const OpenOp
   Value environment =
       environment_info(open.topology, open.devices, options.version, options.command_line);
   environment["machine_fingerprint"] = job.fingerprint;
+  environment["policy"] = policy_json(*job.job.tuning.policy);
   environment["deepspeed"] = {{"version", to_text(job.job.deepspeed_version)},
                               {"source", job.job.deepspeed_source}};
   environment["training_ranks"] = job.training_ranks;

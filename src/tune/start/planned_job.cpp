@@ -185,7 +185,7 @@ PlannerOptions planner_options(const PlannedJob& ready, const JobOptions& option
   planner.free_disk_bytes = free_disk_bytes;
   if (ready.time.end_at) planner.used_time = [time = ready.time] { return time.used_share(); };
   if (!options.dry_run) {
-    planner.listed = max_listed_members;
+    planner.listed = default_policy().planning.max_members;
     planner.lists_pruned = false;
   }
   return planner;

@@ -1,9 +1,10 @@
 #include "watch/launch.hpp"
 
 #include <charconv>
-#include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -33,14 +34,6 @@ std::optional<int> number_of(const Look& variable, std::initializer_list<const c
   if (text.empty() || error != std::errc() || end != text.data() + text.size() || number < 0)
     return std::nullopt;
   return number;
-}
-
-/// FNV-1a: a short name of any text.
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const char letter : text)
-    hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3U;
-  return hash;
 }
 
 /// The server is the launcher's daemon on this node, with a port of its own. Hydra names none: its
@@ -76,7 +69,7 @@ Launch find_launch(const Look& variable) {
   } catch (const Error&) {
     // Whoever asks once MPI runs says what is wrong with the list.
   }
-  launch.key = fmt::format("{:016x}", hash_of(job));
+  launch.key = fmt::format("{:016x}", std::hash<std::string>()(job));
   return launch;
 }
 
