@@ -1,5 +1,5 @@
 #pragma once
-/// What scripts/deepspeed_fidelity.py has recorded of a space: our own step beside DeepSpeed.
+/// What scripts/tools/deepspeed_fidelity.py has recorded of a space: our own step beside DeepSpeed.
 /// Local.
 
 #include <cstddef>

@@ -3,9 +3,9 @@
 //   mpirun -np 1 gpu_step_bench --model gpt2 --micro-batch 32 --tokens 1024 --peak-tflops 989
 //       --peak-tbs 4.8
 // A GPU for each rank. `--backend none` needs no device: what a step reads, writes and computes,
-// and the least time it can take. scripts/compare_pytorch.py takes the same arguments but the peak
-// of memory for the same step in PyTorch. Code 77 where no GPU answers; the last line of a step
-// that was timed begins with "result: ".
+// and the least time it can take. scripts/tools/compare_pytorch.py takes the same arguments but the
+// peak of memory for the same step in PyTorch. Code 77 where no GPU answers; the last line of a
+// step that was timed begins with "result: ".
 #include <algorithm>
 #include <array>
 #include <chrono>

@@ -8,8 +8,8 @@
 // With `--profile FILE` before the mode the constants are those that --profile-out wrote of a job
 // that measured them (dstune.target.measure), and not the program's, which are those of GPUs where
 // the first table names a "device". TABLE is what
-// scripts/deepspeed_fidelity.py has written for the experiments of the space. Runs to calibrate
-// with are drawn again and again; what is said is of the configurations left out.
+// scripts/tools/deepspeed_fidelity.py has written for the experiments of the space. Runs to
+// calibrate with are drawn again and again; what is said is of the configurations left out.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -1,7 +1,7 @@
 // The search of DeepSpeed's engine by forecasts of our own step, without training.
 //   verify_bench [--seeds 50] [--wrong 0] [--profile FILE] SPACE.json TABLE.json [SPACE TABLE ...]
-// TABLE is what scripts/deepspeed_fidelity.py has written for the experiments of the space: what
-// our own step measured, and several passes of DeepSpeed. A run of the engine draws one of the
+// TABLE is what scripts/tools/deepspeed_fidelity.py has written for the experiments of the space:
+// what our own step measured, and several passes of DeepSpeed. A run of the engine draws one of the
 // passes. The best one is named by the first, third, … pass, and what an answer is worth beside it
 // is judged by the others. --wrong: our own step's times are
 // off by factors of the stages, which differ by up to so many percent. --profile: the constants of

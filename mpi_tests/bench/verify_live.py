@@ -68,7 +68,7 @@ class Job:
         with open(self.folder / "launches.log", "w", encoding="utf-8") as log:
             subprocess.run([str(self.given.venv / "bin" / "python"), "-m", "torch.distributed.run", "--standalone",
                             "--nproc_per_node", str(self.given.ranks),
-                            str(CHECKOUT / "scripts" / "deepspeed_fidelity.py"), "run", self.model, str(chosen),
+                            str(CHECKOUT / "scripts" / "tools" / "deepspeed_fidelity.py"), "run", self.model, str(chosen),
                             "--table", str(table), "--budget", "0", "--steps", str(self.given.steps),
                             "--passes", str(self.given.passes)],
                            check=True, stdout=log, stderr=log)

@@ -1,9 +1,10 @@
-# dstune_unit_test(name SOURCES a_test.cpp... LIBRARIES dstune_space...)
-#   One process without MPI; CTest name `unit.<name>`.
+# dstune_unit_test(name LIBRARIES dstune_space... [SOURCES a_test.cpp...] [WITH ../other.cpp...])
+#   One process without MPI; CTest name `unit.<name>`. Its sources are those of the folder that no
+#   program above it names with SOURCES, and what WITH adds from elsewhere.
 # dstune_device_test(name ...)
 #   Likewise `device.<name>`: needs a GPU, and is skipped where none answers. ARGUMENTS go to the
 #   program.
-# dstune_mpi_test(name SOURCES ... LIBRARIES ... [RANKS 1 2 3 4] [LONG_RANKS 1 4] [TIMEOUT 120] [LABELS parallel])
+# dstune_mpi_test(name LIBRARIES ... [SOURCES ...] [WITH ...] [RANKS 1 2 3 4] [LONG_RANKS 1 4] [TIMEOUT 120] [LABELS parallel])
 #   GoogleTest under mpirun once for each rank count, oversubscribed where cores are fewer; CTest names
 #   `parallel.<name>.np3`. Uses support/mpi_main.cpp: a failure on one rank fails all, a watchdog names
 #   a hung test, and exit 77 (every test skipped) shows as skipped.
@@ -20,6 +21,19 @@ if(DSTUNE_SANITIZE)
 else()
   set(DSTUNE_TEST_SLOWDOWN 1)
 endif()
+
+# dstune_sources(out [source...]): the sources, or those of the folder that no call before it names.
+function(dstune_sources out)
+  set(sources ${ARGN})
+  if(sources)
+    set_property(DIRECTORY APPEND PROPERTY DSTUNE_NAMED_SOURCES ${sources})
+  else()
+    file(GLOB sources CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+    get_property(named DIRECTORY PROPERTY DSTUNE_NAMED_SOURCES)
+    list(REMOVE_ITEM sources "" ${named})
+  endif()
+  set(${out} ${sources} PARENT_SCOPE)
+endfunction()
 
 add_custom_target(device_tests)
 add_custom_target(long_tests)
@@ -57,7 +71,7 @@ function(dstune_device_test name)
 endfunction()
 
 function(dstune_process_test kind name)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "LONG;FAST" "TIMEOUT" "SOURCES;LIBRARIES;ARGUMENTS")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "LONG;FAST" "TIMEOUT" "SOURCES;WITH;LIBRARIES;ARGUMENTS")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
@@ -67,7 +81,8 @@ function(dstune_process_test kind name)
   if(arg_FAST)
     set(fast FAST)
   endif()
-  add_executable(${target} ${arg_SOURCES})
+  dstune_sources(sources ${arg_SOURCES})
+  add_executable(${target} ${sources} ${arg_WITH})
   if(NOT arg_FAST)
     dstune_compile_joined(${target} 100000)
   endif()
@@ -104,7 +119,7 @@ set(DSTUNE_MPI_ENVIRONMENT
     GTEST_COLOR=no)
 
 function(dstune_mpi_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "LONG" "TIMEOUT" "SOURCES;LIBRARIES;RANKS;LONG_RANKS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "LONG" "TIMEOUT" "SOURCES;WITH;LIBRARIES;RANKS;LONG_RANKS;LABELS")
   if(NOT arg_RANKS)
     set(arg_RANKS 1 2 3 4)
   endif()
@@ -113,7 +128,8 @@ function(dstune_mpi_test name)
   endif()
   math(EXPR timeout_s "${arg_TIMEOUT} * ${DSTUNE_TEST_SLOWDOWN}")
   set(target test_parallel_${name})
-  add_executable(${target} ${arg_SOURCES})
+  dstune_sources(sources ${arg_SOURCES})
+  add_executable(${target} ${sources} ${arg_WITH})
   target_link_libraries(${target} PRIVATE dstune_flags ${arg_LIBRARIES} GTest::gtest GTest::gmock dstune_mpi_main)
   dstune_test_program(${target})
   if(arg_LONG)

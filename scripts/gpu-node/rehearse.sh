@@ -24,8 +24,8 @@ source "$checkout/scripts/gpu-node/pack.sh"
 source "$checkout/scripts/gpu-node/carry.sh"
 # shellcheck source=scripts/gpu-node/run.sh
 source "$checkout/scripts/gpu-node/run.sh"
-# shellcheck source=scripts/roots.sh
-source "$checkout/scripts/roots.sh"
+# shellcheck source=scripts/tools/roots.sh
+source "$checkout/scripts/tools/roots.sh"
 root=$root_folder
 
 skip() { say "skipped: $1"; exit 77; }

@@ -147,7 +147,7 @@ tune() { # tune NAME SPACE OPTION...: it ends by itself, with an answer, before 
 }
 step() { measure "$1" mpirun -np 1 "$root/bin/gpu_step_bench" "${@:2}" "${peaks[@]}"; }
 with_pytorch() { # PyTorch finds its own libraries where nothing of ours is in the way
-  measure "$1" env "LD_LIBRARY_PATH=$node_libraries" python3 "$checkout/scripts/compare_pytorch.py" --attention flash "${@:2}" "${peaks[@]:0:2}"
+  measure "$1" env "LD_LIBRARY_PATH=$node_libraries" python3 "$checkout/scripts/tools/compare_pytorch.py" --attention flash "${@:2}" "${peaks[@]:0:2}"
 }
 sanitize() {
   local sanitizer

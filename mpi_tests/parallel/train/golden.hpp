@@ -1,5 +1,5 @@
 #pragma once
-/// The cases of scripts/reference_step.py and their losses: in double precision, but in fp16
+/// The cases of scripts/tools/reference_step.py and their losses: in double precision, but in fp16
 /// for what only happens there.
 
 #include <string>

@@ -1,5 +1,5 @@
 // The Hjson reader against what the Python package makes of the same texts
-// (data/hjson_vectors.json; scripts/check_hjson.py checks the file against the package), and
+// (data/hjson_vectors.json; scripts/tools/check_hjson.py checks the file against the package), and
 // against the reader of JSON.
 #include <filesystem>
 

@@ -1,4 +1,4 @@
-"""scripts/check_deepspeed_schema.py finds what a release reads, and loses nothing in silence. Releases are
+"""scripts/tools/check_deepspeed_schema.py finds what a release reads, and loses nothing in silence. Releases are
 played by a few lines; the recorded ones are in data/."""
 
 import json
@@ -8,7 +8,7 @@ import typing
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "scripts" / "tools"))
 
 import check_deepspeed_rows  # noqa: E402
 import check_deepspeed_schema as walk  # noqa: E402

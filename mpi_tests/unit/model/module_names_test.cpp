@@ -1,4 +1,4 @@
-/// Against the modules of Hugging Face's models themselves (scripts/huggingface_modules.py).
+/// Against the modules of Hugging Face's models themselves (scripts/tools/huggingface_modules.py).
 
 #include "dstune/model/module_names.hpp"
 

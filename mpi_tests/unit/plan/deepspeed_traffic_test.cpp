@@ -1,5 +1,6 @@
 /// The collectives of plans against those of DeepSpeed itself, recorded by
-/// scripts/deepspeed_traffic.py: of every micro-step and of the update, kind, elements and type.
+/// scripts/tools/deepspeed_traffic.py: of every micro-step and of the update, kind, elements and
+/// type.
 
 #include <algorithm>
 #include <string>

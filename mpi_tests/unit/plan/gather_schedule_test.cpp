@@ -1,4 +1,4 @@
-/// What DeepSpeed itself gathered and released (scripts/deepspeed_gathers.py), against the
+/// What DeepSpeed itself gathered and released (scripts/tools/deepspeed_gathers.py), against the
 /// schedule.
 
 #include <set>

@@ -1,5 +1,5 @@
 /// What the update reads where gradients are added up in fp32, against what DeepSpeed's optimizers
-/// read (scripts/deepspeed_gradient_sums.py).
+/// read (scripts/tools/deepspeed_gradient_sums.py).
 
 #include <map>
 #include <variant>

@@ -38,7 +38,7 @@ struct Statement {
   Given given = [](TrainingConfig&) {};
 };
 
-constexpr unsigned every = 0b1111, stages_1_2 = 0b0110, stages_1_2_3 = 0b1110, stage_3 = 0b1000;
+constexpr unsigned stages_1_2 = 0b0110, stages_1_2_3 = 0b1110, stage_3 = 0b1000;
 
 std::vector<Statement> same_for(std::initializer_list<const char*> keys, Statement statement) {
   std::vector<Statement> result;

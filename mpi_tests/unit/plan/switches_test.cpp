@@ -34,8 +34,8 @@ std::int64_t padded(std::int64_t bytes) {
   return test::round_up(bytes, alignment);
 }
 
-TrainingConfig mixed(int stage, std::int64_t accumulation_steps = 1,
-                     Precision precision = Precision::bf16) {
+TrainingConfig in_mixed(int stage, std::int64_t accumulation_steps = 1,
+                        Precision precision = Precision::bf16) {
   TrainingConfig config = test::tiny_config(stage);
   config.precision = precision;
   config.accumulation_steps = accumulation_steps;
@@ -115,7 +115,7 @@ std::int64_t more(const Pair& pair, const char* instant) {
 TEST(SwitchedPlanTest, Stage2SumsInFp32) {
   // Without the switch, nothing asks for such sums there.
   for (const std::int64_t steps : {1, 3}) {
-    TrainingConfig config = mixed(2, steps);
+    TrainingConfig config = in_mixed(2, steps);
     const StepPlan rounded = sound(config);
     const std::int64_t in_16_bits = target(config).instants.at("update");
     config.switches.fp32_sums_at_stage_2 = true;
@@ -138,7 +138,7 @@ TEST(SwitchedPlanTest, Stage2SumsInFp32) {
 
 TEST(SwitchedPlanTest, Stage1AveragesFp32SumsInFp32Buckets) {
   for (const bool overlap : {false, true}) {
-    TrainingConfig config = mixed(1, 2, Precision::fp16);
+    TrainingConfig config = in_mixed(1, 2, Precision::fp16);
     config.fp32_gradient_accumulation = true;
     config.overlap_comm = overlap;
     const Pair pair = with(&DeepSpeedSwitches::fp32_sums_are_averaged, config);
@@ -164,7 +164,7 @@ TEST(SwitchedPlanTest, Stage1AveragesFp32SumsInFp32Buckets) {
 
 TEST(SwitchedPlanTest, OffloadedFp32SumsStayOnTheDevice) {
   for (const int stage : {1, 2}) {
-    TrainingConfig config = mixed(stage, 3);
+    TrainingConfig config = in_mixed(stage, 3);
     config.offload_optimizer = OffloadDevice::cpu;
     config.switches.fp32_sums_at_stage_2 = config.switches.fp32_sums_are_averaged = true;
     config.fp32_gradient_accumulation = stage == 1;
@@ -188,7 +188,7 @@ TEST(SwitchedPlanTest, OffloadedFp32SumsStayOnTheDevice) {
 TEST(SwitchedPlanTest, OffloadWaitsForCopies) {
   // Some parameters are larger than a bucket: they are cloned.
   for (const int stage : {1, 2}) {
-    TrainingConfig config = mixed(stage, stage);
+    TrainingConfig config = in_mixed(stage, stage);
     config.offload_optimizer = OffloadDevice::cpu;
     config.reduce_bucket_size = 300;
     const Pair pair = with(&DeepSpeedSwitches::offload_waits_for_copies, config);
@@ -206,7 +206,7 @@ TEST(SwitchedPlanTest, OffloadWaitsForCopies) {
     EXPECT_EQ(operations<op::Copy>(on), operations<op::Copy>(off));
   }
   // Compute waits between the copies of a bucket, which else goes on beside it.
-  TrainingConfig config = mixed(2, 2);
+  TrainingConfig config = in_mixed(2, 2);
   config.offload_optimizer = OffloadDevice::cpu;
   config.overlap_comm = true;
   const Pair pair = with(&DeepSpeedSwitches::offload_waits_for_copies, config);
@@ -222,7 +222,7 @@ TEST(SwitchedPlanTest, OffloadWaitsForCopies) {
 }
 
 TEST(SwitchedPlanTest, AnImmediateUpdateFreesGradients) {
-  TrainingConfig config = mixed(1, 2);
+  TrainingConfig config = in_mixed(1, 2);
   config.fp32_gradient_accumulation = config.immediate_grad_update = true;
   const Pair pair = with(&DeepSpeedSwitches::immediate_update_frees_gradients, config);
   const StepPlan off = sound(pair.off), on = sound(pair.on);
@@ -236,7 +236,7 @@ TEST(SwitchedPlanTest, AnImmediateUpdateFreesGradients) {
 }
 
 TEST(SwitchedPlanTest, Stage0PartitionsInBf16) {
-  TrainingConfig config = mixed(0, 2);
+  TrainingConfig config = in_mixed(0, 2);
   const StepPlan whole = sound(config);
   config.fp32_gradient_accumulation = true;  // as training_config() decides
   const StepPlan parts = sound(config);
@@ -252,7 +252,7 @@ TEST(SwitchedPlanTest, Stage0PartitionsInBf16) {
 }
 
 TEST(SwitchedPlanTest, TwinFlowKeepsOneEndOfTheSubGroupsOnTheHost) {
-  TrainingConfig config = mixed(3);
+  TrainingConfig config = in_mixed(3);
   config.offload_optimizer = OffloadDevice::cpu;
   config.sub_group_size = 300;
   config.offload_ratio = 0.3;
@@ -278,7 +278,7 @@ TEST(SwitchedPlanTest, TwinFlowKeepsOneEndOfTheSubGroupsOnTheHost) {
 
 TEST(SwitchedPlanTest, ParametersReturnByABufferThatIsAlwaysThere) {
   for (const int stage : {1, 2}) {
-    TrainingConfig config = mixed(stage, 2);
+    TrainingConfig config = in_mixed(stage, 2);
     config.offload_optimizer = OffloadDevice::cpu;
     const Pair pair = with(&DeepSpeedSwitches::parameters_return_by_buffer, config);
     const StepPlan off = sound(pair.off), on = sound(pair.on);
@@ -311,7 +311,7 @@ Examined examined(const TrainingConfig& config) {
 
 TEST(SwitchedPlanTest, WithoutANormAndACheckNoPassIsMade) {
   for (const int stage : {1, 2}) {
-    TrainingConfig config = mixed(stage);
+    TrainingConfig config = in_mixed(stage);
     const Examined once{1, 1};
     EXPECT_EQ(examined(config), once);
     config.gradient_clipping = 0;  // the norm is known all the same
@@ -330,7 +330,7 @@ TEST(SwitchedPlanTest, WithoutANormAndACheckNoPassIsMade) {
 TEST(SwitchedPlanTest, AlignedParametersBeginAt16Bytes) {
   for (const int stage : {1, 2}) {
     for (const bool round_robin : {false, true}) {
-      TrainingConfig config = mixed(stage);
+      TrainingConfig config = in_mixed(stage);
       config.round_robin_gradients = round_robin;
       const StepPlan dense = sound(config);
       config.aligns_parameters = true;
@@ -359,7 +359,7 @@ TEST(SwitchedPlanTest, EveryReleasesPlansAreSound) {
     for (int stage = 0; stage <= 3; ++stage) {
       for (int number = 0; number < 32; ++number) {
         TrainingConfig config =
-            mixed(stage, 1 + number % 3, number % 2 == 0 ? Precision::bf16 : Precision::fp16);
+            in_mixed(stage, 1 + number % 3, number % 2 == 0 ? Precision::bf16 : Precision::fp16);
         config.switches = switches_of(version);
         config.overlap_comm = number % 4 < 2;
         config.fp32_gradient_accumulation =

@@ -1,5 +1,5 @@
 /// The target's formula against what PyTorch's tensors take: data/target_memory.json, measured by
-/// scripts/check_target_memory.py.
+/// scripts/tools/check_target_memory.py.
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 /// What DeepSpeed itself made of names, lists, variables and batch sizes
-/// (scripts/deepspeed_vectors.py), against what is made of them here.
+/// (scripts/tools/deepspeed_vectors.py), against what is made of them here.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

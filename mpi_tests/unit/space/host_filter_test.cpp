@@ -14,7 +14,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// scripts/host_vectors.py made it by running DeepSpeed.
+/// scripts/tools/host_vectors.py made it by running DeepSpeed.
 json vectors() {
   std::ifstream file(DSTUNE_HOST_VECTORS);
   return json::parse(file);

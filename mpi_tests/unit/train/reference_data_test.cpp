@@ -31,7 +31,7 @@ TEST(ReferenceTokenTest, IsTheDocumentedFormula) {
   }
 }
 
-// From scripts/reference_step.py: tokens_of_step(7, 3, 2, 5, 50257).
+// From scripts/tools/reference_step.py: tokens_of_step(7, 3, 2, 5, 50257).
 TEST(ReferenceTokenTest, AgreesWithTheScript) {
   std::vector<std::int32_t> tokens;
   for (std::int64_t sample = 0; sample < 2; ++sample) {
@@ -63,7 +63,7 @@ TEST(ReferenceMaskTest, HasOnePositionInEachPart) {
   }
 }
 
-// From scripts/reference_step.py: masked_positions(7, 3, 2, 20).
+// From scripts/tools/reference_step.py: masked_positions(7, 3, 2, 20).
 TEST(ReferenceMaskTest, AgreesWithTheScript) {
   std::vector<std::int64_t> positions;
   for (std::int64_t sample = 0; sample < 2; ++sample)

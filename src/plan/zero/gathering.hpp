@@ -68,7 +68,7 @@ struct ModuleTrace {
   int num_hooks = 0;  ///< fetches and releases of modules with parameters
 };
 
-/// Checked against traces of DeepSpeed 0.19.6 itself (scripts/deepspeed_gathers.py).
+/// Checked against traces of DeepSpeed 0.19.6 itself (scripts/tools/deepspeed_gathers.py).
 [[nodiscard]] ModuleTrace trace_modules(const ModelSpec& model, const ParameterTable& table,
                                         const std::vector<Piece>& pieces,
                                         const TrainingConfig& config);

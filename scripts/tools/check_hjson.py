@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the vectors of the Hjson reader against the Python package hjson (which DeepSpeed uses).
 
-    python3 scripts/check_hjson.py [--write] [mpi_tests/unit/base/data/hjson_vectors.json]
+    python3 scripts/tools/check_hjson.py [--write] [mpi_tests/unit/base/data/hjson_vectors.json]
 
 Each vector has a text and either the value that is read or "refused": true. Where we refuse what the
 package reads, or read what it stumbles over, the vector says why in "differs" and what the package
@@ -14,7 +14,7 @@ import sys
 import hjson
 
 HEADER = """// Hjson texts and what they mean: checked by the unit tests of layer base against our reader, and by
-// scripts/check_hjson.py against version %s of the Python package hjson (--write fills in its answers).
+// scripts/tools/check_hjson.py against version %s of the Python package hjson (--write fills in its answers).
 // Deliberate differences say why in "differs", and what the package does in "package".
 """ % hjson.__version__
 

@@ -4,7 +4,7 @@
 Needs DeepSpeed with PyTorch and Hugging Face transformers; no GPU. It runs itself on one rank and on
 two:
 
-    python3 scripts/deepspeed_gradient_sums.py mpi_tests/unit/plan/data/deepspeed_gradient_sums.json
+    python3 scripts/tools/deepspeed_gradient_sums.py mpi_tests/unit/plan/data/deepspeed_gradient_sums.json
 
 The cases of a release that the file already has are replaced, those of others stay.
 

@@ -6,13 +6,13 @@ trained again, on as many ranks as it had, once in each of several passes over a
 PyTorch has some, else, or with DS_ACCELERATOR=cpu, on processors by gloo. Results and runs should be of one card.
 
     mpirun -np 2 build/release/dstune-mpi --results-dir DIR mpi_tests/bench/spaces/fidelity-gpt2.json
-    python3 -m torch.distributed.run --standalone --nproc_per_node 2 scripts/deepspeed_fidelity.py \\
+    python3 -m torch.distributed.run --standalone --nproc_per_node 2 scripts/tools/deepspeed_fidelity.py \\
         run mpi_tests/bench/spaces/fidelity-gpt2.config.json DIR --table table.json --runs RUNS
 
 The same command goes on where it was stopped; with more --passes it adds some, with --only for some
 experiments. RUNS/<name> has what `--calibrate` reads. Then, where there is no DeepSpeed, too:
 
-    scripts/deepspeed_fidelity.py show table.json [--calibrated DIR2]
+    scripts/tools/deepspeed_fidelity.py show table.json [--calibrated DIR2]
 
 DIR2 holds the results of the same job with `--calibrate`.
 """

@@ -3,7 +3,7 @@
 # system with debootstrap, and runs in it what a user would run. Each try prints one line: system,
 # compiler, MPI, what ran, result, seconds. As root, with a package registry; takes hours.
 #
-#   scripts/systems.sh [--systems A,B] [--steps A,B] [--folder FOLDER] [--jobs N] [--keep] [--list]
+#   scripts/tools/systems.sh [--systems A,B] [--steps A,B] [--folder FOLDER] [--jobs N] [--keep] [--list]
 #
 # --systems  debian-12, debian-13, debian-testing, ubuntu-22.04, ubuntu-24.04 (default: all)
 # --steps    in this order (default: all):
@@ -22,9 +22,9 @@
 # is 0 where all went well, else 1. The lines are also in FOLDER/table.txt, what ran in FOLDER/SYSTEM.*.log.
 set -euo pipefail
 # shellcheck source=scripts/needs.sh
-source "$(dirname -- "${BASH_SOURCE[0]}")/needs.sh"
-# shellcheck source=scripts/roots.sh
-source "$checkout/scripts/roots.sh"
+source "$(dirname -- "${BASH_SOURCE[0]}")/../needs.sh"
+# shellcheck source=scripts/tools/roots.sh
+source "$checkout/scripts/tools/roots.sh"
 
 all_steps=(quickstart tests user compilers mpich)
 # The promised ones; a system may have others, which are not tried.

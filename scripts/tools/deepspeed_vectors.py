@@ -3,7 +3,7 @@
 
 Needs DeepSpeed 0.19.6 with PyTorch; no GPU.
 
-    python3 scripts/deepspeed_vectors.py mpi_tests/unit/space/data/deepspeed_vectors.json
+    python3 scripts/tools/deepspeed_vectors.py mpi_tests/unit/space/data/deepspeed_vectors.json
 """
 
 import contextlib
@@ -151,7 +151,7 @@ def batches():
 def main():
     rng = random.Random(SEED)
     with contextlib.redirect_stdout(io.StringIO()):
-        vectors = {"made_by": f"scripts/deepspeed_vectors.py with DeepSpeed {deepspeed.__version__}",
+        vectors = {"made_by": f"scripts/tools/deepspeed_vectors.py with DeepSpeed {deepspeed.__version__}",
                    "names": names(rng), "spaces": spaces(rng), "variables": variables(rng),
                    "batches": batches()}
     with open(sys.argv[1], "w") as file:

@@ -4,7 +4,7 @@
 Needs DeepSpeed 0.19.6 with PyTorch and Hugging Face transformers; no GPU. It runs itself on two
 ranks, then on four that believe to be on two nodes, all cases of each one after the other:
 
-    python3 scripts/deepspeed_traffic.py mpi_tests/unit/plan/data/deepspeed_traffic.json
+    python3 scripts/tools/deepspeed_traffic.py mpi_tests/unit/plan/data/deepspeed_traffic.json
 
 MiCS is recorded as it is meant. DeepSpeed 0.19.6 hangs in it where there are several copies of the
 states: it reduces gradients over all ranks, whose shards are not those of the parameters, and some

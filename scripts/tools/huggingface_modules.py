@@ -3,7 +3,7 @@
 
 Needs PyTorch and transformers 5.23:
 
-    python3 scripts/huggingface_modules.py mpi_tests/unit/model/data/huggingface_modules.json
+    python3 scripts/tools/huggingface_modules.py mpi_tests/unit/model/data/huggingface_modules.json
 """
 
 import json

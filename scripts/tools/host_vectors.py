@@ -3,7 +3,7 @@
 
 Run where the released package is installed:
 
-    python scripts/host_vectors.py mpi_tests/unit/space/host_vectors.json
+    python scripts/tools/host_vectors.py mpi_tests/unit/space/host_vectors.json
 """
 
 import json
@@ -120,7 +120,7 @@ def main():
     filters = [filter_vector(pool, spec, "") for pool in POOLS for spec in SPECS]
     filters += [filter_vector(pool, "", spec) for pool in POOLS for spec in SPECS]
     filters += [filter_vector(POOLS[0], "worker-0", "worker-1")]
-    made_by = f"scripts/host_vectors.py with DeepSpeed {deepspeed.__version__}; null: refused"
+    made_by = f"scripts/tools/host_vectors.py with DeepSpeed {deepspeed.__version__}; null: refused"
     with open(sys.argv[1], "w", encoding="utf-8") as out:
         out.write(f'{{\n "made_by": {json.dumps(made_by)},\n')
         out.write(f' "hostfiles": [\n{rows([hostfile_vector(text) for text in HOSTFILES])}\n ],\n')

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does docs/space.schema.json take what dstune-mpi takes?
 
-    scripts/check_schema.py [--binary build/release/dstune-mpi] [--samples N] [--seed N]
+    scripts/tools/check_schema.py [--binary build/release/dstune-mpi] [--samples N] [--seed N]
 
 Writes documents that differ from a valid one in a single key, whose values come from the schema's
 own limits and from a fixed list of right and wrong ones, and compares the schema's verdict with that
@@ -22,7 +22,7 @@ import tempfile
 
 import jsonschema
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = {"family": "gpt2", "hidden_size": 8, "num_layers": 1, "num_heads": 2, "vocab_size": 16,
          "max_positions": 64}
 BASE = {

@@ -20,7 +20,7 @@ import check_deepspeed_engine
 import check_deepspeed_rows
 import check_deepspeed_schema
 
-DATA = pathlib.Path(__file__).resolve().parent.parent / "mpi_tests/unit/core/data"
+DATA = pathlib.Path(__file__).resolve().parents[2] / "mpi_tests/unit/core/data"
 
 
 def configs_in(path):

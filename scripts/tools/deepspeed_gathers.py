@@ -5,7 +5,7 @@ reads from a disk where parameters are offloaded to one.
 Needs DeepSpeed 0.19.6 with PyTorch and Hugging Face transformers; no GPU, and no libaio: files are
 read and written here. It runs itself on two ranks, once for each case that the file lacks:
 
-    python3 scripts/deepspeed_gathers.py mpi_tests/unit/plan/data/deepspeed_gathers.json
+    python3 scripts/tools/deepspeed_gathers.py mpi_tests/unit/plan/data/deepspeed_gathers.json
 """
 
 import json

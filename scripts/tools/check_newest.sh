@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Do the engine's examples run with the newest PyTorch, DeepSpeed, transformers, accelerate and peft?
-#   scripts/check_newest.sh [FOLDER]
+#   scripts/tools/check_newest.sh [FOLDER]
 # For a release of dstune-mpi, and now and then. It makes an environment of what is newest, not of what
 # scripts/engine/constraints.txt says, and builds the operators of AdamW. It tunes each example of
 # scripts/spaces/engine on 1 and 2 ranks, then launches the answers of 2 ranks by cmd_optimal.txt for
@@ -17,7 +17,7 @@ case ${1:-} in
     ;;
 esac
 # shellcheck source=scripts/setup.sh
-source "$(dirname -- "${BASH_SOURCE[0]}")/setup.sh"
+source "$(dirname -- "${BASH_SOURCE[0]}")/../setup.sh"
 
 examples=$checkout/scripts/spaces/engine
 scratch=${1:-$(mktemp -d "${TMPDIR:-/tmp}/dstune-newest-XXXXXX")}

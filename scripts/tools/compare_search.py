@@ -3,7 +3,7 @@
 
     pip install optuna                  # --tuner tpe: Optuna's TPE
     pip install deepspeed xgboost       # --tuner deepspeed: DeepSpeed's ModelBasedTuner itself
-    scripts/compare_search.py [--tuner tpe|deepspeed] [--seeds 50] [--share 15] mpi_tests/bench/tables/*.json
+    scripts/tools/compare_search.py [--tuner tpe|deepspeed] [--seeds 50] [--share 15] mpi_tests/bench/tables/*.json
 
 TPE has no rule by which it stops: it gets a share (in percent) of the members as its number of experiments. It
 starts with its usual 10 random ones (fewer where the share is smaller), and is told, at no cost, what it has asked
@@ -11,8 +11,8 @@ for before and what the space lacks. DeepSpeed's tuner runs with its defaults (e
 experiments, one at a time) on the members in their order; its experiments are answered from the table. Trials draw
 their steps from the recorded ones in blocks, as search_bench does. Prints the same columns.
 
-A table that scripts/deepspeed_fidelity.py has recorded is searched as mpi_tests/bench/verify_bench does: a run draws
-one of DeepSpeed's passes, the best is named by the first, third, … pass, and an answer is judged by the others.
+A table that scripts/tools/deepspeed_fidelity.py has recorded is searched as mpi_tests/bench/verify_bench does: a run
+draws one of DeepSpeed's passes, the best is named by the first, third, … pass, and an answer is judged by the others.
 """
 
 import argparse

@@ -20,7 +20,7 @@ import tempfile
 import check_deepspeed_engine
 import check_deepspeed_schema
 
-DATA = pathlib.Path(__file__).resolve().parent.parent / "mpi_tests/unit/core/data"
+DATA = pathlib.Path(__file__).resolve().parents[2] / "mpi_tests/unit/core/data"
 PER_SPACE = 4  # members of a space
 
 # Of these a space has some, with a list of some of the values. What the release does not know is left out.

@@ -6,7 +6,7 @@ folders is trained again, on as many ranks (gloo) as it had:
 
     mpirun -np 2 build/release/dstune-mpi --results-dir DIR space.json
     python3 -m torch.distributed.run --standalone --nproc_per_node 2 \\
-        scripts/check_deepspeed_losses.py case.json DIR …
+        scripts/tools/check_deepspeed_losses.py case.json DIR …
 
 case.json holds `model` as space.json's `dstune.model`, written out, and `training` with `sequence_length`
 (docs/reference-step.md, section 8).

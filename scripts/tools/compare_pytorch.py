@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The training step of mpi_tests/bench/gpu_step_bench in PyTorch, timed on the same card.
 
-    python3 scripts/compare_pytorch.py --model gpt2 --micro-batch 32 --tokens 1024 --peak-tflops 989
+    python3 scripts/tools/compare_pytorch.py --model gpt2 --micro-batch 32 --tokens 1024 --peak-tflops 989
 
 Needs PyTorch 2.5 or newer and one GPU (`--device cpu` tries the program). Arguments are gpu_step_bench's.
 The step: forward, backward, the gradient's norm clipped to 1, AdamW; attention by scaled_dot_product_attention,
