@@ -124,6 +124,10 @@ void write_file_atomically(const std::string& path, std::string_view content, Du
   if (durability == Durability::synced) sync_folder(folder);
 }
 
+std::string absolute_path(const std::string& path) {
+  return std::filesystem::absolute(path).lexically_normal().string();
+}
+
 std::string read_file(const std::string& path, std::size_t max_bytes) {
   // Without O_NONBLOCK the opening of a fifo waits for somebody who writes it.
   const FileDescriptor descriptor(

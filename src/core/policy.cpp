@@ -17,7 +17,8 @@ json::Value value_of(const Policy::Calibrating::Doubts& value) {
           {"least_known", value.least_known}};
 }
 
-/// Takes the rows of a group.
+/// Takes the rows of a group. A reason that begins with "by hand" says what the value does: nothing
+/// in the repository measures whether another one would be better.
 class Rows {
  public:
   explicit Rows(const char* source) : group_{{"source", source}} {}
@@ -51,18 +52,17 @@ Rows rows_of(const Policy::Intervals& all) {
   Rows row("docs/measuring.md, The interval");
   row("min_for_batches", all.min_for_batches, unit::steps, "eight batches of two");
   row("batch_length", all.batch_length, unit::steps, "long batches make their means independent");
-  row("min_batches", all.min_batches, "batches", "fewer leave Student's t too wide");
-  row("max_batches", all.max_batches, "batches", "more gain nothing, longer ones do");
+  row("min_batches", all.min_batches, "batches", "as docs/measuring.md has it");
+  row("max_batches", all.max_batches, "batches", "as docs/measuring.md has it");
   row("min_for_correlation", all.min_for_correlation, unit::steps,
-      "fewer say nothing of neighbours");
+      "by hand: fewer are taken for independent");
   row("least_correlation_of_few", all.least_correlation_of_few, "correlation",
       "steps of a machine have so much in common at least; intervals_test has the coverage");
   row("most_correlation_of_few", all.most_correlation_of_few, "correlation",
       "few steps may seem to be one; intervals_test has the coverage");
   row("most_correlation", all.most_correlation, "correlation",
-      "the variance of a mean has no bound at 1");
-  row("least_degrees", all.least_degrees, unit::degrees,
-      "below it Student's t has next to no bound");
+      "by hand: a bound on what is estimated");
+  row("least_degrees", all.least_degrees, unit::degrees, "by hand: a bound on Student's t");
   row("least_bias", all.least_bias, unit::share, "keeps the correction of a variance positive");
   row("few_samples", all.few_samples, unit::steps, "fewer can not tell how correlated they are");
   row("correlation_feared", all.correlation_feared, "correlation",
@@ -72,8 +72,7 @@ Rows rows_of(const Policy::Intervals& all) {
 
 Rows rows_of(const Policy::Racing& all) {
   Rows row("docs/measuring.md, Racing");
-  row("looks", all.looks, unit::steps,
-      "each doubles what is known; each further look costs certainty");
+  row("looks", all.looks, unit::steps, "by hand: few, since each further look costs certainty");
   row("tolerated", all.tolerated, unit::share, "being worse by less is no reason to stop");
   row("error_of_all_looks", all.error_of_all_looks, unit::chance,
       "a challenger that is as good is stopped so often, all looks together (Bonferroni)");
@@ -86,21 +85,23 @@ Rows rows_of(const Policy::Racing& all) {
 Rows rows_of(const Policy::Measuring& all) {
   Rows row("docs/measuring.md, One experiment");
   row("slices_of_budget", all.slices_of_budget, unit::runs,
-      "short runs of many members tell more than long ones of few");
+      "by hand: what may be the answer gets more of them");
   row("min_timed_steps", all.min_timed_steps, unit::steps, "fewer give no interval");
   row("max_timed_steps", all.max_timed_steps, unit::steps,
       "short steps would take millions for the budget");
-  row("steady_window", all.steady_window, unit::steps, "a mean of three forgives one odd step");
-  row("steady_change", all.steady_change, unit::share, "warm-up changes steps by more");
+  row("steady_window", all.steady_window, unit::steps,
+      "by hand: steps that are compared with as many before");
+  row("steady_change", all.steady_change, unit::share,
+      "by hand: steps that differ by less are steady");
   row("max_extra_warmup_steps", all.max_extra_warmup_steps, unit::steps,
-      "what is not steady by then never is");
+      "by hand: warm-up ends whatever steps do");
   row("warmup_share_of_slice", all.warmup_share_of_slice, unit::share,
-      "warming up is to cost less than measuring");
+      "by hand: likewise, of a slice's time");
   row("half_width", all.half_width, unit::share, "what is told apart is a gain of 1 %");
   row("half_width_of_few", all.half_width_of_few, unit::share,
       "a lucky streak is short: four times as narrow");
   row("look_growth", all.look_growth, unit::ratio,
-      "a look at every step stops at the first lucky streak");
+      "by hand: looks are few: one at every step stops at the first lucky streak");
   row("max_skipped_in_a_row", all.max_skipped_in_a_row, unit::steps,
       "a dynamic loss scale from 2^63 down has found its place by then");
   return row;
@@ -109,23 +110,26 @@ Rows rows_of(const Policy::Measuring& all) {
 Rows rows_of(const Policy::Answering& all) {
   Rows row("docs/measuring.md, One model of all runs");
   row("relevant_gain", all.relevant_gain, unit::share,
-      "what is better by less is not worth another run");
+      "by hand: what is better by less is not worth another run");
   row("as_likely", all.as_likely, unit::chance,
       "of members as likely the one with less memory is taken");
-  row("as_good", all.as_good, unit::logarithm, "likewise of members as fast");
+  row("as_good", all.as_good, unit::logarithm,
+      "by hand: members as fast, of which the one with less memory is taken");
   row("clearly", all.clearly, unit::chance, "below it the baseline stays the answer");
   row("steps_of_interrupted", all.steps_of_interrupted, unit::steps,
-      "fewer do not tell a mean from a median");
+      "by hand: fewer are not looked at");
   row("runs_of_interrupted", all.runs_of_interrupted, unit::runs,
-      "fewer do not tell what is usual");
+      "by hand: fewer do not tell what is usual");
   row("interrupted_ratio", all.interrupted_ratio, unit::ratio,
-      "a mean so far above the median has steps that something else made longer");
+      "by hand: a mean so far above the median is interrupted");
   row("interrupted_share", all.interrupted_share, unit::share, "interruptions are usual above it");
-  row("failures_of_finalist", all.failures_of_finalist, unit::runs, "one may be the machine's");
-  row("max_verified", all.max_verified, unit::members, "a job of verification is to be short");
-  row("max_undecided", all.max_undecided, unit::members, "a report names no more");
-  row("max_names_of_reason", all.max_names_of_reason, unit::members, "likewise");
-  row("undecided_chance", all.undecided_chance, unit::chance, "less is not worth a line");
+  row("failures_of_finalist", all.failures_of_finalist, unit::runs,
+      "by hand: a finalist that failed each time is passed over");
+  row("max_verified", all.max_verified, unit::members, "by hand: run by a job of verification");
+  row("max_undecided", all.max_undecided, unit::members, "by hand: a report names no more");
+  row("max_names_of_reason", all.max_names_of_reason, unit::members,
+      "by hand: a report names no more");
+  row("undecided_chance", all.undecided_chance, unit::chance, "by hand: less is not named");
   return row;
 }
 
@@ -136,34 +140,41 @@ Rows rows_of(const Policy::Runs& all) {
       "some milliseconds, for a best-so-far answer");
   row("num_draws", all.num_draws, unit::draws, "chances are known to 1.5 points");
   row("num_draws_quick", all.num_draws_quick, unit::draws, "chances are known to 3 points");
-  row("num_forgotten", all.num_forgotten, unit::draws, "the chain forgets where it began");
-  row("unknown_error", all.unknown_error, unit::share, "one step says nothing of its own error");
-  row("largest_error", all.largest_error, unit::share,
-      "a run with a larger one would count for nothing");
+  row("num_forgotten", all.num_forgotten, unit::draws, "by hand: the chain forgets where it began");
+  row("unknown_error", all.unknown_error, unit::share,
+      "by hand: a single step says nothing of its error");
+  row("largest_error", all.largest_error, unit::share, "by hand: a bound on what steps say");
   row("usual_error_degrees", all.usual_error_degrees, unit::degrees,
       "few steps may be alike by luck: so many say what is usual");
   row("run_deviation", all.run_deviation, unit::share,
       "runs of one configuration differ by so much");
-  row("run_freedom", all.run_freedom, unit::logarithm, "machines differ in it by a factor of e");
-  row("drift_deviation", all.drift_deviation, unit::share, "a machine drifts by so much");
-  row("drift_freedom", all.drift_freedom, unit::logarithm, "machines differ in it by more");
+  row("run_freedom", all.run_freedom, unit::logarithm, "by hand: how freely machines differ in it");
+  row("drift_deviation", all.drift_deviation, unit::share, "by hand: believed before anything ran");
+  row("drift_freedom", all.drift_freedom, unit::logarithm,
+      "by hand: how freely machines differ in it");
   row("prediction_deviation", all.prediction_deviation, unit::share,
-      "predictions are off by so much (docs/fidelity.md)");
-  row("prediction_freedom", all.prediction_freedom, unit::logarithm, "by half to twice of that");
+      "by hand: believed where too little was measured");
+  row("prediction_freedom", all.prediction_freedom, unit::logarithm,
+      "by hand: how freely it differs");
   row("enough_predictions", all.enough_predictions, unit::members,
-      "fewer do not tell how far they are off");
+      "by hand: fewer do not tell how far they are off");
   row("tails", all.tails, unit::degrees,
-      "a few predictions are off by more than others (Student's t)");
+      "by hand: a few predictions are off by more than others (Student's t)");
   row("predictions_seen_before", all.predictions_seen_before, unit::members,
-      "one of so many says nothing of its member");
-  row("wrong_deviation", all.wrong_deviation, unit::logarithm, "such a one is off by so much");
-  row("unknown_deviation", all.unknown_deviation, unit::logarithm, "where nothing is predicted");
-  row("slowdowns", all.slowdowns, unit::logarithm, "a disturbed run is slower by one of them");
-  row("runs_seen_before", all.runs_seen_before, unit::runs, "one of so many was disturbed");
+      "by hand: one of so many says nothing of its member");
+  row("wrong_deviation", all.wrong_deviation, unit::logarithm,
+      "by hand: such a one is off by so much");
+  row("unknown_deviation", all.unknown_deviation, unit::logarithm,
+      "by hand: where nothing is predicted");
+  row("slowdowns", all.slowdowns, unit::logarithm,
+      "by hand: a disturbed run is slower by one of them");
+  row("runs_seen_before", all.runs_seen_before, unit::runs,
+      "by hand: one of so many was disturbed");
   row("neighbour_deviation", all.neighbour_deviation, unit::logarithm,
-      "a neighbour may cost so much");
-  row("most_disturbed", all.most_disturbed, unit::share, "with more nothing would be undisturbed");
-  row("drift_lengths", all.drift_lengths, "times between two runs", "drift lasts one of them");
+      "by hand: a neighbour may cost so much");
+  row("most_disturbed", all.most_disturbed, unit::share, "by hand: a bound on the share");
+  row("drift_lengths", all.drift_lengths, "times between two runs",
+      "by hand: drift lasts one of them");
   row("lowest_deviation", all.lowest_deviation, unit::share,
       "the grid that deviations are drawn from");
   row("highest_deviation", all.highest_deviation, unit::share, "likewise");
@@ -173,38 +184,43 @@ Rows rows_of(const Policy::Runs& all) {
 Rows rows_of(const Policy::Repeating& all) {
   Rows row("docs/measuring.md, The finalists");
   row("results_before_repeats", all.results_before_repeats, "results",
-      "the best is not known before");
-  row("results_a_repeat", all.results_a_repeat, "results", "repeats take a tenth of the search");
-  row("repeats_of_best", all.repeats_of_best, unit::runs, "three runs show how they differ");
-  row("repeats_at_first", all.repeats_at_first, unit::runs, "likewise");
-  row("runs_left", all.runs_left, unit::runs, "the search needs the time that is left first");
+      "by hand: the best is not repeated before");
+  row("results_a_repeat", all.results_a_repeat, "results", "by hand: one repeat for so many");
+  row("repeats_of_best", all.repeats_of_best, unit::runs, "by hand: of the best during the search");
+  row("repeats_at_first", all.repeats_at_first, unit::runs,
+      "by hand: of all, beside one for so many results");
+  row("runs_left", all.runs_left, unit::runs, "by hand: so many are to fit the time that is left");
   row("rerun_within", all.rerun_within, unit::share, "a neighbour may have cost so much");
-  row("deaths_until_left_out", all.deaths_until_left_out, "jobs", "one death may be the machine's");
+  row("deaths_until_left_out", all.deaths_until_left_out, "jobs",
+      "by hand: of jobs, in the same finalist");
   row("little_chance", all.little_chance, unit::chance,
-      "what is the best with less is no finalist");
-  row("enough_chance", all.enough_chance, unit::chance, "the answer is settled");
+      "by hand: what is the best with less is no finalist");
+  row("enough_chance", all.enough_chance, unit::chance, "by hand: the answer is settled");
   row("min_finalists", all.min_finalists, unit::members, "finals compare");
-  row("max_finalists", all.max_finalists, unit::members, "more make rounds long");
-  row("rounds", all.rounds, "rounds", "run in any case where the best is in doubt");
+  row("max_finalists", all.max_finalists, unit::members, "by hand: in a round");
+  row("rounds", all.rounds, "rounds", "by hand: run in any case where the best is in doubt");
   row("rounds_of_engine", all.rounds_of_engine, "rounds",
       "searches of the engine are short, and its runs differ more");
-  row("rounds_s", all.rounds_s, unit::seconds, "long runs have fewer rounds");
-  row("longest_finals_s", all.longest_finals_s, unit::seconds, "finals end whatever is in doubt");
-  row("share_of_search", all.share_of_search, unit::share, "finals cost less than the search");
+  row("rounds_s", all.rounds_s, unit::seconds, "by hand: long runs have fewer rounds");
+  row("longest_finals_s", all.longest_finals_s, unit::seconds,
+      "by hand: finals end whatever is in doubt");
+  row("share_of_search", all.share_of_search, unit::share,
+      "by hand: finals take no more beyond the rounds");
   return row;
 }
 
 Rows rows_of(const Policy::Flags& all) {
   Rows row("docs/measuring.md, What is flagged");
-  row("min_steps", all.min_steps, unit::steps, "fewer say nothing of outliers");
-  row("min_for_trend", all.min_for_trend, unit::steps, "thirds of eight");
+  row("min_steps", all.min_steps, unit::steps, "by hand: fewer are not looked at");
+  row("min_for_trend", all.min_for_trend, unit::steps, "by hand: fewer are not looked at");
   row("outlying_deviations", all.outlying_deviations, unit::deviations,
-      "no normal step is so far off");
-  row("outlying_share", all.outlying_share, unit::share, "less costs nothing");
-  row("slower_share", all.slower_share, unit::share, "less is drift");
-  row("clear_errors", all.clear_errors, "standard errors", "95 % of means are within");
-  row("min_groups", all.min_groups, "groups", "one or two may be chance");
-  row("slow_share", all.slow_share, unit::share, "hosts differ by less");
+      "by hand: farther above the median is an outlier");
+  row("outlying_share", all.outlying_share, unit::share, "by hand: likewise, of the median");
+  row("slower_share", all.slower_share, unit::share, "by hand: the last third is slower by more");
+  row("clear_errors", all.clear_errors, "standard errors",
+      "by hand: likewise, in errors of the difference");
+  row("min_groups", all.min_groups, "groups", "by hand: fewer say nothing of a host");
+  row("slow_share", all.slow_share, unit::share, "by hand: a slow host is slower by more");
   row("usual_clock_share", all.usual_clock_share, unit::share, "GPUs at their power cap reach it");
   return row;
 }
@@ -213,37 +229,37 @@ Rows rows_of(const Policy::Calibrating& all) {
   Rows row("docs/trust.md; docs/fidelity.md");
   row("likely_costs_s", all.likely_costs_s, "s each",
       "orders of magnitude, in the order of Overhead");
-  row("doubt", all.doubt, unit::share, "constants may be off by so much of themselves");
-  row("noise_of_runs", all.noise_of_runs, unit::share,
-      "runs of the user's training differ by so much");
-  row("noise_of_tiny", all.noise_of_tiny, unit::share, "steps of tiny engines differ by so much");
-  row("before_tiny_engines", all.before_tiny_engines, unit::share, "another machine");
+  row("doubt", all.doubt, unit::share, "by hand: constants may be off by so much of themselves");
+  row("noise_of_runs", all.noise_of_runs, unit::share, "by hand: one run's time over another's");
+  row("noise_of_tiny", all.noise_of_tiny, unit::share,
+      "by hand: likewise, of a tiny engine's step");
+  row("before_tiny_engines", all.before_tiny_engines, unit::share, "by hand: another machine");
   row("before_own_runs", all.before_own_runs, unit::share,
       "what makes the recorded spaces' runs likeliest, in any order");
-  row("without_constants", all.without_constants, unit::share, "nothing but the order is known");
-  row("least_scale", all.least_scale, unit::share, "a step is never overheads alone");
+  row("without_constants", all.without_constants, unit::share,
+      "by hand: nothing but the order is known");
+  row("least_scale", all.least_scale, unit::share, "by hand: a step is never overheads alone");
   row("error_of_believed_time", all.error_of_believed_time, unit::share,
-      "a run is so far from the best of fits on the recorded spaces");
+      "by hand: a run is so far from the best of fits");
   return row;
 }
 
 Rows rows_of(const Policy::Planning& all) {
   Rows row("docs/search.md");
-  row("max_members", all.max_members, unit::members, "above it not every one is listed");
-  row("listed", all.listed, unit::members, "of a larger space");
+  row("max_members", all.max_members, unit::members, "by hand: above it not every one is listed");
+  row("listed", all.listed, unit::members, "by hand: of a larger space");
   row("share_of_selecting", all.share_of_selecting, unit::share,
-      "a plan that is only shown keeps the rest for the memory of some");
+      "by hand: a plan that is only shown keeps the rest for the memory of some");
   return row;
 }
 
 Rows rows_of(const Policy::Race& all) {
   Rows row("docs/search.md, race; search_bench");
-  row("max_candidates", all.max_candidates, unit::members,
-      "more are not told apart: beliefs cost time");
+  row("max_candidates", all.max_candidates, unit::members, "by hand: more are not told apart");
   row("num_explored", all.num_explored, unit::runs,
       "every second of them is run to learn of the space");
   row("hopeless_factor", all.hopeless_factor, unit::ratio,
-      "what is predicted to be so much slower teaches nothing of the best");
+      "by hand: what is predicted to be so much slower is run for what it promises alone");
   row("hopeless_size_factor", all.hopeless_size_factor, unit::ratio,
       "likewise, where predictions were made of this search's own measurements of sizes");
   row("as_different", all.as_different, unit::share,
@@ -254,11 +270,11 @@ Rows rows_of(const Policy::Race& all) {
   row("excluded_chance_of_others", all.excluded_chance_of_others, unit::chance,
       "likewise one of memory, or a pair of values");
   row("cost_of_limit", all.cost_of_limit, unit::logarithm,
-      "what is short of memory takes so much longer");
+      "by hand: what is short of memory takes so much longer");
   row("min_cap", all.min_cap, unit::runs, "without beliefs that hold so many are run");
   row("cap_share", all.cap_share, unit::share, "likewise, of the members");
-  row("no_precision", all.no_precision, unit::logarithm, "where an interval has no end");
-  row("run_error", all.run_error, unit::share, "placements and moments differ by so much");
+  row("no_precision", all.no_precision, unit::logarithm, "by hand: where an interval has no end");
+  row("run_error", all.run_error, unit::share, "by hand: placements and moments differ by so much");
   row("small_chance", all.small_chance, unit::chance, "a search that believes may end below it");
   row("few_measured", all.few_measured, unit::runs,
       "beliefs say little of each member after so few");
@@ -268,14 +284,15 @@ Rows rows_of(const Policy::Race& all) {
       "without predictions the first says nothing of others");
   row("max_challengers", all.max_challengers, unit::members, "joint draws are among so many");
   row("few_challengers", all.few_challengers, unit::members, "likewise far from the search's end");
-  row("num_draws", all.num_draws, unit::draws, "a chance of 5 % is known to half a point");
+  row("num_draws", all.num_draws, unit::draws, "by hand: of the joint chance");
   row("few_draws", all.few_draws, unit::draws,
-      "far from the search's end the chance decides nothing");
+      "by hand: far from the search's end the chance decides nothing");
   row("relearnt_after", all.relearnt_after, "parts",
       "learning takes cubic time: once for each part");
   row("enough_failures", all.enough_failures, unit::runs,
       "one failure may be the machine's, several with one value are the value's");
-  row("num_memory_classes", all.num_memory_classes, "classes", "of the logarithm of a memory");
+  row("num_memory_classes", all.num_memory_classes, "classes",
+      "by hand: of the logarithm of a memory");
   return row;
 }
 
@@ -290,11 +307,13 @@ Rows rows_of(const Policy::Surrogate& all) {
   row("recent_errors", all.recent_errors, unit::runs, "older beliefs say little of now");
   row("most_squares", all.most_squares, "squared deviations",
       "eight normal numbers exceed it with a chance of 5 % (chi-squared)");
-  row("narrowest", all.narrowest, unit::share, "beliefs are never taken for better");
-  row("favourable_share", all.favourable_share, unit::share, "of errors unlike all before");
+  row("narrowest", all.narrowest, unit::share, "by hand: beliefs are never taken for better");
+  row("favourable_share", all.favourable_share, unit::share,
+      "by hand: of errors unlike all before");
   row("heavy_ratio", all.heavy_ratio, unit::ratio,
-      "a normal error is no larger beside the median one");
-  row("least_median", all.least_median, unit::deviations, "a smaller median is luck");
+      "by hand: a normal error is no larger beside the median one");
+  row("least_median", all.least_median, unit::deviations,
+      "by hand: a smaller median is taken for luck");
   row("linear", all.linear, unit::logarithm, "a feature is worth 3 % from end to end");
   row("smooth", all.smooth, unit::logarithm, "3 %");
   row("length", all.length, unit::logarithm, "of the smooth part, in ranges of a feature");
@@ -338,36 +357,37 @@ Rows rows_of(const Policy::Sizes& all) {
   row("max_failing", all.max_failing, unit::sizes,
       "with one sample a norm over the batch fails, say");
   row("relevant_stage", all.relevant_stage, unit::share,
-      "a stage predicted to be worse is not searched");
-  row("tells_growth", all.tells_growth, unit::ratio, "sizes nearer to each other do not tell");
+      "by hand: a stage predicted to be worse is not searched");
+  row("tells_growth", all.tells_growth, unit::ratio,
+      "by hand: sizes nearer to each other do not tell");
   row("least_share_of_step", all.least_share_of_step, unit::share,
-      "lines that fall would come to nothing");
-  row("enough_told", all.enough_told, unit::sizes, "fewer do not tell how long steps are");
+      "by hand: lines that fall would come to nothing");
+  row("enough_told", all.enough_told, unit::sizes, "by hand: fewer do not tell how long steps are");
   return row;
 }
 
 Rows rows_of(const Policy::ModelBased& all) {
   Rows row("DeepSpeed's autotuner and its cost model");
-  row("num_initial", all.num_initial, unit::runs, "DeepSpeed's INIT_NUM");
-  row("exploration", all.exploration, unit::chance, "DeepSpeed's one in five");
-  row("early_stopping", all.early_stopping, unit::runs, "DeepSpeed's default");
-  row("num_trials", all.num_trials, unit::runs, "DeepSpeed's default");
-  row("num_rounds", all.num_rounds, "trees", "DeepSpeed's cost model");
-  row("max_depth", all.max_depth, "nodes", "DeepSpeed's cost model");
-  row("learning_rate", all.learning_rate, unit::share, "DeepSpeed's cost model");
-  row("leaf_penalty", all.leaf_penalty, "gain", "DeepSpeed's cost model");
-  row("value_penalty", all.value_penalty, "curvature", "DeepSpeed's cost model");
-  row("min_curvature", all.min_curvature, "curvature", "XGBoost's default");
+  row("num_initial", all.num_initial, unit::runs, "DeepSpeed's setting");
+  row("exploration", all.exploration, unit::chance, "DeepSpeed's setting");
+  row("early_stopping", all.early_stopping, unit::runs, "DeepSpeed's setting");
+  row("num_trials", all.num_trials, unit::runs, "DeepSpeed's setting");
+  row("num_rounds", all.num_rounds, "trees", "DeepSpeed's setting");
+  row("max_depth", all.max_depth, "nodes", "DeepSpeed's setting");
+  row("learning_rate", all.learning_rate, unit::share, "DeepSpeed's setting");
+  row("leaf_penalty", all.leaf_penalty, "gain", "DeepSpeed's setting");
+  row("value_penalty", all.value_penalty, "curvature", "DeepSpeed's setting");
+  row("min_curvature", all.min_curvature, "curvature", "DeepSpeed's setting");
   return row;
 }
 
 Rows rows_of(const Policy::Verifying& all) {
   Rows row("docs/trust.md; verify_bench");
-  row("max_anchors", all.max_anchors, unit::members,
-      "beside the baseline: what the space varies is seen");
-  row("between_runs", all.between_runs, unit::share, "runs of the engine differ by so much");
+  row("max_anchors", all.max_anchors, unit::members, "by hand: beside the baseline");
+  row("between_runs", all.between_runs, unit::share,
+      "by hand: runs of the engine differ by so much");
   row("unknown_error", all.unknown_error, unit::share,
-      "beliefs are off by so much where nobody has judged");
+      "by hand: beliefs are off by so much where nobody has judged");
   return row;
 }
 
@@ -387,28 +407,30 @@ Rows rows_of(const Policy::Predicting& all) {
 
 Rows rows_of(const Policy::Profiling& all) {
   Rows row("docs/search.md, race; docs/fidelity.md");
-  row("budget_s", all.budget_s, unit::seconds, "all groups together");
-  row("max_bytes", all.max_bytes, unit::bytes, "runs of profiling fit everywhere");
+  row("budget_s", all.budget_s, unit::seconds, "by hand: for all groups together");
+  row("max_bytes", all.max_bytes, unit::bytes, "by hand: of a run's arenas");
   row("min_parameters", all.min_parameters, "parameters",
       "what does not fit caches then did not before");
-  row("min_layers", all.min_layers, "layers", "a layer follows another");
-  row("max_members", all.max_members, unit::members, "looked at, evenly over the space");
-  row("max_runs", all.max_runs, unit::runs, "of a group's shape");
+  row("min_layers", all.min_layers, "layers", "by hand: of the cut model");
+  row("max_members", all.max_members, unit::members, "by hand: looked at, evenly over the space");
+  row("max_runs", all.max_runs, unit::runs, "by hand: of a group's shape");
   row("enough_is_known", all.enough_is_known, unit::share, "less to learn is not worth a run");
   row("operations_a_second", all.operations_a_second, "1/s",
       "weighs kinds of work: an order of magnitude");
   row("bytes_a_second", all.bytes_a_second, "bytes/s", "likewise");
-  row("unknown_beyond", all.unknown_beyond, unit::share, "of a size beyond those that are known");
+  row("unknown_beyond", all.unknown_beyond, unit::share,
+      "by hand: of a size beyond those that are known");
   row("unknown_a_doubling", all.unknown_a_doubling, unit::share,
-      "of a size between two, by their distance");
-  row("most_unknown_between", all.most_unknown_between, unit::share, "likewise, at most");
-  row("sizes_a_collective", all.sizes_a_collective, unit::sizes, "a curve's points");
-  row("sizes_of_transfers", all.sizes_of_transfers, unit::sizes, "disks are slow");
+      "by hand: of a size between two, by their distance");
+  row("most_unknown_between", all.most_unknown_between, unit::share, "by hand: likewise, at most");
+  row("sizes_a_collective", all.sizes_a_collective, unit::sizes, "by hand: a curve's points");
+  row("sizes_of_transfers", all.sizes_of_transfers, unit::sizes, "by hand: a curve's points");
   row("smallest_collective_bytes", all.smallest_collective_bytes, unit::bytes,
-      "below it latency is all");
+      "by hand: the first point of a curve");
   row("largest_collective_bytes", all.largest_collective_bytes, unit::bytes,
-      "above it bandwidth is all");
-  row("largest_transfer_bytes", all.largest_transfer_bytes, unit::bytes, "likewise of a disk");
+      "by hand: the last point of a curve");
+  row("largest_transfer_bytes", all.largest_transfer_bytes, unit::bytes,
+      "by hand: likewise of a disk");
   return row;
 }
 

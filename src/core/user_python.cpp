@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "dstune/base/file.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/core/deepspeed_version.hpp"
 
@@ -15,10 +16,6 @@ namespace dstune {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string absolute_path(const fs::path& path) {
-  return fs::absolute(path).lexically_normal().string();
-}
 
 /// "python3.12" of bin/python -> python3 -> python3.12: the first name with a minor version.
 std::string program_name(const RootedFiles& files, fs::path path) {

@@ -62,10 +62,6 @@ json::Value without_tuning(json::Value ds_config) {
   return ds_config;
 }
 
-std::string absolute_path(const std::string& path) {
-  return fs::absolute(path).lexically_normal().string();
-}
-
 std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
   std::error_code cause;
   std::vector<fs::directory_entry> found;

@@ -16,7 +16,7 @@ namespace dstune {
 
 namespace {
 
-/// Where such amounts stand in a DeepSpeed config.
+/// Places of amounts in a DeepSpeed config of which more needs no less memory.
 const std::vector<json::Value::json_pointer>& amounts_of_configs() {
   static const auto all = [] {
     std::vector<json::Value::json_pointer> places;
@@ -82,7 +82,7 @@ bool holds_no_less(const Experiment& one, const Experiment& other) {
   return more == less && config_without_amounts(one) == config_without_amounts(other);
 }
 
-/// What decides how much of a sample is kept, beside TrainingConfig's members.
+/// The keys that decide how much of a sample is kept, beside TrainingConfig's members.
 json::Value rest_outside_zero(const Experiment& experiment) {
   json::Value rest = config_without_amounts(experiment);
   if (rest.is_object()) rest.erase("zero_optimization");
@@ -217,7 +217,7 @@ std::int64_t MeasuredMemory::known_limit_bytes() const {
       if (is_own && (least == 0 || bytes < least)) least = bytes;
     }
   if (least == 0) return 0;
-  // What ran had room.
+  // A member that ran had room.
   for (const Ladder& ladder : ladders_)
     least = std::max(least, static_cast<double>(ladder.back().bytes));
   return static_cast<std::int64_t>(least);

@@ -75,7 +75,7 @@ bool is_time_over(const PlannerOptions& options, double share = 1) {
   return options.used_time && options.used_time() >= share;
 }
 
-/// Selecting ends then. A plan that is only shown keeps time for showing the memory of some members;
+/// Selecting ends then. A plan that is only shown keeps time to show the memory of some members;
 /// one that is run is of no use before it is whole.
 bool is_selecting_over(const PlannerOptions& options) {
   return is_time_over(options, options.lists_pruned ? options.share_of_selecting : 1);

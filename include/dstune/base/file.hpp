@@ -31,6 +31,9 @@ void write_file_atomically(const std::string& path, std::string_view content,
                            Durability durability = Durability::synced,
                            Readers readers = Readers::by_umask);
 
+/// The path from the root on, without "." and "..". Nothing needs to be there.
+[[nodiscard]] std::string absolute_path(const std::string& path);
+
 /// Inputs that people write are smaller.
 inline constexpr std::size_t max_input_bytes = std::size_t{64} << 20;
 /// Reads a whole file, of `max_bytes` at most. Refuses what is no file at once: a fifo would wait

@@ -24,7 +24,7 @@ namespace dstune {
 
 enum class KnobType { boolean, integer, number, text, object, list };
 
-/// What a key does to the step that is measured here.
+/// The effect of a key on the step that is measured here.
 enum class KnobEffect {
   measured,   ///< acts on our step as on DeepSpeed's, at the stages of its row
   inert,      ///< changes nothing that is measured (logging, checkpoints, legacy paths)
@@ -34,7 +34,7 @@ enum class KnobEffect {
 
 using KnobValue = std::variant<std::monostate, bool, std::int64_t, double, std::string>;
 
-/// What a row was in the releases before one; an empty text or no number: as it is now.
+/// The row's form in the releases before one; an empty text or no number: as it is now.
 struct FormerRow {
   Version before{};
   std::string_view fallback{};
@@ -149,8 +149,8 @@ struct Reading {
   KnobValue value;
 };
 
-/// What a document says of a row. Objects and lists have values without content, lists of texts a
-/// text with a line for each.
+/// The words of a document on a row. Objects and lists have values without content, lists of texts
+/// a text with a line for each.
 struct KeyReading {
   std::size_t row = 0;
   Presence presence = Presence::absent;
@@ -180,9 +180,9 @@ class KeyTable {
   [[nodiscard]] const std::vector<std::size_t>& aliases(std::size_t row) const {
     return aliases_[row];
   }
-  /// What is wrong with a key that only other releases know, with a hint; empty where none does.
+  /// The problem of a key that only other releases know, with a hint; empty where none does.
   [[nodiscard]] std::string words_of_other_release(std::string_view pointer) const;
-  /// Whether earlier releases knew it.
+  /// Earlier releases knew it.
   [[nodiscard]] bool was_removed(std::string_view pointer) const;
   /// The row's default as a value of its type; nothing where it has none.
   [[nodiscard]] const KnobValue& default_value(std::size_t row) const { return defaults_[row]; }
@@ -195,7 +195,7 @@ class KeyTable {
   [[nodiscard]] bool takes_auto(const Key& key) const;
   [[nodiscard]] bool stands_for_default(const json::Node& node, const Key& key) const;
 
-  /// What `node` says as a value of the row, or nothing after adding a problem.
+  /// The node as a value of the row, or nothing after adding a problem.
   std::optional<KnobValue> read_value(const json::Node& node, const Key& key,
                                       json::Problems& problems) const;
 

@@ -19,7 +19,7 @@ namespace dstune {
 
 /// A row of the table: a key of a DeepSpeed config.
 struct Knob : Key {
-  /// What a value of it does; only where it is measured.
+  /// The effect of a value; only where it is measured.
   std::function<void(TrainingConfig&, const KnobValue&)> apply{};
 };
 
@@ -61,7 +61,7 @@ class KnobTable : public KeyTable {
 /// The keys of all releases, as they are in the last one that knows them.
 [[nodiscard]] const KnobTable& every_knob();
 
-/// What a config says of one row.
+/// The value that a config has for one row.
 struct Setting {
   std::size_t row = 0;  ///< of the release's table
   KnobValue value;      ///< the default where it is not given; objects, most lists: none
@@ -69,7 +69,7 @@ struct Setting {
   bool operator==(const Setting&) const = default;
 };
 
-/// What a config's JSON says, typed. Between JSON and TrainingConfig, so that members of a large
+/// A config's JSON, typed. It is between JSON and TrainingConfig, so that members of a large
 /// space differ by a few assignments and are checked without reading JSON again.
 class Settings {
  public:
@@ -83,8 +83,9 @@ class Settings {
   [[nodiscard]] const KnobValue& value(std::size_t row) const { return values_[row]; }
   [[nodiscard]] bool is_given(std::size_t row) const { return presence_[row] == Presence::given; }
 
-  // By pointer; where a key has several names, of the one that is written. What only other releases
-  // know is not written, and has their default. Throws LogicError where none knows it.
+  // Values by pointer; where a key has several names, that of the one that is written. A key that
+  // only other releases know is not written, and has their default. Throws LogicError where none
+  // knows it.
   [[nodiscard]] const KnobValue& value(std::string_view pointer) const;
   [[nodiscard]] bool is_given(std::string_view pointer) const;
   /// Given or "auto".
@@ -114,7 +115,7 @@ class Settings {
   std::vector<Presence> presence_;
 };
 
-/// What the user's training writes in the place of "auto", by pointer. Other keys take their
+/// Values that the user's training writes in the place of "auto", by pointer. Other keys take their
 /// default.
 using AutoValues = std::map<std::string, KnobValue, std::less<>>;
 

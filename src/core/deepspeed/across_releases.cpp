@@ -39,7 +39,7 @@ bool is_written_out(const Knob& knob, Version version) {
   });
 }
 
-/// Where offloading and precisions are on, or may be.
+/// Offloading or a precision is on, or may be.
 bool is_in_use(const Value& section) {
   const auto device = section.find("device");
   const auto enabled = section.find("enabled");

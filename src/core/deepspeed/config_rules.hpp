@@ -1,5 +1,5 @@
 #pragma once
-/// What releases of DeepSpeed refuse in combination, as data: one row a rule.
+/// Combinations that releases of DeepSpeed refuse, as data: one row a rule.
 
 #include <span>
 #include <string>
@@ -33,7 +33,7 @@ struct ConfigRule {
 
 /// Whoever's it is.
 [[nodiscard]] bool has_adam(const Settings& settings);
-/// Of these settings, at any stage: the optimizer is then one for the host.
+/// The settings say so at any stage: the optimizer is then one for the host.
 [[nodiscard]] bool offloads_optimizer(const Settings& settings);
 
 /// fp32, bf16 or fp16: which section is enabled.

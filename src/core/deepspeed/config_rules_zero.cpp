@@ -38,7 +38,8 @@ bool swaps_parameters(const Settings& settings) {
          settings.word("/zero_optimization/offload_param/device") == "nvme";
 }
 
-/// Of a sub-group: master copy, moments and gradients. DeepSpeed's Lion has two moments there.
+/// The states of a sub-group: master copy, moments and gradients. DeepSpeed's Lion has two moments
+/// there.
 int min_swap_buffers(const Settings& settings) {
   const std::string type = settings.word("/optimizer/type");
   if (type == "adagrad") return 3;
@@ -171,7 +172,7 @@ constexpr ConfigRule rules_of_zero[] = {
        return offloads_in_part(s) && s.is_on("/optimizer/params/torch_adam");
      },
      "below 1 fails in DeepSpeed with torch_adam: write 1.0, or torch_adam false", true},
-    // What stays on the device is updated by AdamW there, whatever the optimizer.
+    // AdamW updates there what stays on the device, whatever the optimizer.
     {"/zero_optimization/offload_optimizer/ratio",
      [](const Settings& s, Pointer) {
        return offloads_in_part(s) && s.word("/optimizer/type") == "adam" &&

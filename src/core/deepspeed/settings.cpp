@@ -86,7 +86,7 @@ bool is_among(std::string_view pointer, const std::vector<Knob>& rows) {
   return std::ranges::find(rows, pointer, &Knob::pointer) != rows.end();
 }
 
-/// Of several forms the last, which is known since the first of them.
+/// The last of several forms, which is known since the first of them.
 std::vector<Knob> last_forms(const std::vector<Knob>& rows) {
   std::vector<Knob> last;
   for (const Knob& knob : std::ranges::reverse_view(rows)) {

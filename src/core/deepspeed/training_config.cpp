@@ -1,4 +1,4 @@
-/// What a step is, decided from the settings of a config.
+/// The configuration of a step, decided from the settings of a config.
 
 #include "deepspeed/config_rules.hpp"
 
@@ -27,7 +27,7 @@ OptimizerConfig optimizer_config(const Settings& settings, OptimizerConfig optim
   return optimizer;
 }
 
-/// Whether 16-bit gradients are added up in fp32.
+/// Gradients of 16 bits are added up in fp32.
 bool sums_in_fp32(const TrainingConfig& config, const Settings& settings) {
   const bool is_given = settings.is_given("/data_types/grad_accum_dtype");
   const bool asked = is_given && element_type(settings, "/data_types/grad_accum_dtype") == "fp32";
@@ -42,7 +42,7 @@ bool sums_in_fp32(const TrainingConfig& config, const Settings& settings) {
   }
 }
 
-/// Where they say something.
+/// Types are set where they say something.
 void add_types_of_states(TrainingConfig& config, const Settings& settings) {
   const bool is_bf16 = config.precision == Precision::bf16;
   if (config.precision == Precision::fp32) return;
@@ -91,7 +91,8 @@ TrainingConfig training_config(const Settings& settings) {
   // DeepSpeed's stages 1 and 2 need contiguous gradients for offloading and turn them on.
   if (config.offload_optimizer != OffloadDevice::none && config.zero_stage < 3)
     config.contiguous_gradients = true;
-  // What says nothing to the step is left out, so that configurations are equal where steps are.
+  // Values without a say in the step are left out, so that configurations are equal where steps
+  // are.
   if (config.offload_optimizer == OffloadDevice::none) config.offload_ratio = 1;
   leave_out_unused(config.disk, config);
   if (is_mics(config)) {

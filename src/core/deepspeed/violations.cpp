@@ -42,7 +42,7 @@ void check_arguments(const Settings& settings, std::string_view section, std::st
                      std::string_view words, std::vector<Violation>& violations) {
   for (const std::size_t row : settings.table().below(section)) {
     const std::string_view pointer = settings.table().knobs()[row].pointer;
-    // What DeepSpeed refuses everywhere says so itself.
+    // DeepSpeed refuses it everywhere, and says so itself.
     if (pointer == "/optimizer/params/max_grad_norm") continue;
     if (settings.is_written(pointer) && !find_choice(words, last_key(pointer), false))
       violations.push_back(

@@ -229,7 +229,7 @@ class KeyReader {
     return std::nullopt;
   }
 
-  /// Whether the section at `pointer` has one of the companion's words.
+  /// The section at `pointer` has one of the companion's words.
   [[nodiscard]] bool has_word(const json::Node& section, std::string_view pointer,
                               const Prerequisite& prerequisite) const {
     if (prerequisite.key.empty()) return false;

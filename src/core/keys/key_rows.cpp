@@ -86,7 +86,7 @@ void set_former(Key& key, const Value& releases) {
   }
 }
 
-/// What stands alone or can not be absent is not null either.
+/// A key that stands alone or can not be absent is not null either.
 template <auto column>
 void set_needed(Key& key, const Value& value) {
   key.*column = value.get<bool>();

@@ -50,7 +50,7 @@ std::optional<Number> parse_all(std::string_view text) {
   return number;
 }
 
-/// As pydantic reads numbers in texts: "7_000" and, for integers, "7.0" too.
+/// Pydantic's reading of numbers in texts: "7_000" and, for integers, "7.0" too.
 std::string plain_number_text(std::string_view text, bool is_integer) {
   std::string plain;
   for (std::size_t at = 0; at < text.size(); ++at) {
@@ -76,7 +76,7 @@ std::optional<bool> lenient_boolean(const json::Value& value) {
   return std::nullopt;
 }
 
-/// What the row's type makes of a text; the text itself where it makes nothing of it.
+/// A text as a value of the row's type; the text itself where it makes nothing of it.
 json::Value from_text(const json::Value& value, const Key& key) {
   const std::string text = plain_number_text(value.get_ref<const std::string&>(),
                                              key.type == KnobType::integer && key.takes_flag);
@@ -91,8 +91,8 @@ json::Value from_text(const json::Value& value, const Key& key) {
   return value;
 }
 
-/// What a row of a model makes of a value that it does not take as it is; the value itself where it
-/// makes nothing of it.
+/// A value that a row of a model does not take as it is, as the row converts it; the value itself
+/// where it makes nothing of it.
 json::Value converted(const json::Value& value, const Key& key) {
   const bool is_numeric = key.type == KnobType::integer || key.type == KnobType::number;
   if (key.type == KnobType::boolean) {

@@ -265,7 +265,7 @@ class SectionSchema {
     return row.open_with.empty() ? made : opened(row, std::move(made));
   }
 
-  /// With the word that opens a section its own keys are those of that word, and any others.
+  /// A section that is open by a word has the keys of that word, and any others.
   [[nodiscard]] Value opened(const SectionRow& section, Value closed) const {
     const Prerequisite opener = prerequisite_in(section.open_with);
     Value properties = Value::object();
@@ -291,7 +291,7 @@ class SectionSchema {
             {"required", {std::string(prerequisite.key)}}};
   }
 
-  /// What a section can not do without, and what belongs to a word of another key.
+  /// Keys that a section can not do without, and those that belong to a word of another key.
   void add_conditions(const SectionRow& section, Value& made) const {
     Value required = Value::array();
     Value conditions = Value::array();

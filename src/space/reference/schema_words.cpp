@@ -18,7 +18,7 @@ using json::Value;
 
 constexpr std::string_view blanks = R"([ \t\r\n]*)";
 
-/// As a JSON integer where it is one.
+/// A JSON integer where it is one.
 Value bound(double value) {
   if (std::trunc(value) == value && std::abs(value) < 0x1p62)
     return static_cast<std::int64_t>(value);
@@ -38,7 +38,7 @@ Value numeric_text(const char* digits) {
   return {{"type", "string"}, {"pattern", fmt::format("^{}\\+?-?{}{}$", blanks, digits, blanks)}};
 }
 
-/// What pydantic takes for true, or for false.
+/// Values that pydantic takes for true, or for false.
 std::vector<Value> lenient_boolean(bool value) {
   const std::vector<std::string_view> words =
       value ? std::vector<std::string_view>{"1", "on", "t", "true", "y", "yes"}
@@ -82,9 +82,9 @@ Value only_default(const Key& knob) {
   return any_of(std::move(forms));
 }
 
-// What is there several times.
+// Schemas that are there several times.
 
-/// What a schema takes, without what a place says of it.
+/// The schema without what a place says of it.
 Value core_of(const Value& schema) {
   Value core = schema;
   core.erase("description");
@@ -162,7 +162,7 @@ class Sharing {
   }
 
  private:
-  /// What stands inside something repeated is there once.
+  /// Parts of something repeated are there once.
   void count(Value& schema) {
     if (++counts_[core_of(schema).dump()] == 1)
       for_each_inside(schema, [&](Value& inside) { count(inside); });

@@ -17,7 +17,7 @@ namespace dstune::schema {
 [[nodiscard]] json::Value list_of(json::Value element);
 /// A text that is one of these words, in any case of letters where that is said.
 [[nodiscard]] json::Value word(const std::vector<std::string_view>& words, bool any_case);
-/// What the schemas of keys refer to, by name.
+/// The definitions that schemas of keys refer to, by name.
 [[nodiscard]] json::Value shared_definitions();
 /// Fields of an annotated schema: description and, unless it is null, default.
 void annotate(json::Value& schema, std::string description, std::string_view fallback);
@@ -29,12 +29,12 @@ void share_repeated(json::Value& schema);
 /// Values that fit into a line of 100 columns stand in one. `indent`: where the value begins.
 [[nodiscard]] std::string text_of(const json::Value& value, std::size_t indent);
 
-/// What stands for the default of a row, and a variable.
+/// Values that stand for the default of a row, and a variable.
 [[nodiscard]] json::Value placeholder_schema(const Key& knob);
-/// What alone can be run of a key that is refused at every stage: its default.
+/// The only value that runs of a key which is refused at every stage: its default.
 [[nodiscard]] std::optional<json::Value> built_value_of(const Key& knob);
-/// What the row takes: no null, no "auto", no candidates. May refer to shared definitions. Objects:
-/// any; the caller knows the rest.
+/// The values of the row: no null, no "auto", no candidates. May refer to shared definitions.
+/// Objects: any; the caller knows the rest.
 [[nodiscard]] json::Value value_of(const Key& knob);
 
 }  // namespace dstune::schema

@@ -22,7 +22,7 @@ std::vector<std::string> sections_of(Precision precision) {
 
 constexpr std::array low_precisions{Precision::bf16, Precision::fp16};
 
-/// What the section of a precision says of `enabled`, whatever else it offers.
+/// The section of a precision on `enabled`, whatever else it offers.
 struct Switch {
   bool is_automatic = false;
   bool is_on = false;  ///< or may be
@@ -47,7 +47,7 @@ Switch switch_of(const json::Value& config, Precision precision) {
   return found;
 }
 
-/// Whether a list of candidates or an object at any depth holds one of the words.
+/// A list of candidates or an object at any depth holds one of the words.
 bool mentions(const json::Value& value, std::string_view word) {
   if (value.is_structured())
     return std::any_of(value.begin(), value.end(),
@@ -55,7 +55,7 @@ bool mentions(const json::Value& value, std::string_view word) {
   return value.is_string() && lower_case(value.get<std::string>()) == word;
 }
 
-/// Whether a member of the space may keep the optimizer's states on the host or on a disk.
+/// A member of the space may keep the optimizer's states on the host or on a disk.
 bool may_offload_optimizer(const json::Value& zero) {
   if (zero.is_array()) return std::any_of(zero.begin(), zero.end(), may_offload_optimizer);
   if (!zero.is_object()) return false;

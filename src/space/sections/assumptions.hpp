@@ -1,5 +1,5 @@
 #pragma once
-/// What the document leaves open: the precision behind "auto", and what is taken for granted.
+/// The document leaves open: the precision behind "auto", and what is taken for granted.
 /// Local.
 
 #include <optional>

@@ -75,7 +75,7 @@ void keep_plugin_options(SectionTarget& target, const Readings& readings) {
   if (target.job->instruments.front().kind == WorkloadKind::plugin)
     target.job->instruments.front().options = readings.front().node.value();
 }
-/// Of the object that the node is a member of: the workload, or an engine beside it.
+/// The object that the node is a member of: the workload, or an engine beside it.
 WorkloadSpec& engine_of(SectionTarget& target, const json::Node& node) {
   const bool measures = node.pointer().starts_with("/dstune/target");
   if (!measures && !node.pointer().starts_with("/dstune/verify")) return target.job->instruments.front();
@@ -103,7 +103,7 @@ void set_script(SectionTarget& target, const Readings& readings) {
 /// The library of a plug-in: its file is looked at, and nothing of it runs.
 void set_library(SectionTarget& target, const Readings& readings) {
   WorkloadSpec& workload = target.job->instruments.front();
-  // With a slash in it, so that the loader searches nowhere else.
+  // A slash is in it, so that the loader searches nowhere else.
   workload.library_path =
       std::filesystem::absolute(path_from(target.job->folder, text_of(readings)))
           .lexically_normal();

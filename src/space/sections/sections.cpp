@@ -36,7 +36,7 @@ void read_section(const json::Node& section, const KeyTable& table,
   });
 }
 
-/// What no key is wrong for by itself. Said at the key that the document has.
+/// Each key is right by itself. The problem stands at the key that the document has.
 void add_order_problem(const json::Node& section, const char* upper, const char* lower,
                        json::Problems& problems) {
   auto place = section.find(upper);

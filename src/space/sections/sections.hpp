@@ -15,7 +15,7 @@
 
 namespace dstune {
 
-/// What the rows fill. Values that are decided only beside others keep their place.
+/// The rows fill this. Values that are decided only beside others keep their place.
 struct SectionTarget {
   JobSpec* job;
   json::Problems* problems;
@@ -42,7 +42,7 @@ struct SectionRow : Key {
 [[nodiscard]] std::span<const SectionRow> autotuning_rows();
 [[nodiscard]] std::span<const SectionRow> dstune_rows();
 
-/// By pointer; where a value may be an object, too, that form's has a '/' at its end.
+/// Setters by pointer; that of a form which is an object has a '/' at its end.
 using SectionSetters = std::unordered_map<std::string_view, SectionRow::Apply>;
 /// The rows of a table of keys.json with what their values do.
 [[nodiscard]] std::vector<SectionRow> section_rows(const std::string& table,
