@@ -12,6 +12,10 @@ namespace dstune::kernels::DSTUNE_ISA {
 template <class Pointer>
 using Function = std::remove_pointer_t<Pointer>;
 
+Function<decltype(Table::matmul_activation_forward)> matmul_activation_forward;
+Function<decltype(Table::matmul_activation_backward)> matmul_activation_backward;
+Function<decltype(Table::matmul_bias_backward)> matmul_bias_backward;
+
 Function<decltype(Table::embedding_forward)> embedding_forward;
 Function<decltype(Table::embedding_backward)> embedding_backward;
 

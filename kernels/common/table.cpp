@@ -8,26 +8,6 @@
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
 
-void matmul_activation_forward(const MatmulShape& shape, Activation activation, const void* a,
-                               const void* b, const void* bias, void* c, void* activated,
-                               void* workspace) {
-  matmul(shape, a, b, bias, c, workspace);
-  activation_forward(shape.out_type, activation, activated, c, shape.m * shape.n);
-}
-
-void matmul_activation_backward(const MatmulShape& shape, Activation activation, const void* a,
-                                const void* b, const void* x, void* c, void* workspace) {
-  matmul(shape, a, b, nullptr, c, workspace);
-  activation_backward(shape.out_type, activation, c, c, x, shape.m * shape.n);
-}
-
-void matmul_bias_backward(const MatmulShape& shape, const void* a, const void* b, void* c,
-                          void* d_bias, void* workspace) {
-  matmul(shape, a, b, nullptr, c, workspace);
-  bias_backward(shape.type, d_bias, a, shape.k, shape.m, shape.row_of_a(), shape.accumulate,
-                workspace);
-}
-
 void rmsnorm_forward(DType type, void* out, void* residual_out, float* rstd, const void* residual,
                      const void* x, const void* weight, std::int64_t rows, std::int64_t width,
                      float epsilon) {
@@ -48,6 +28,7 @@ extern const Table table;
 const Table table = {
     .name = DSTUNE_NAME_TEXT(DSTUNE_ISA),
     .row_alignment_bytes = row_alignment_bytes,
+    .fp32_attention_note = fp32_attention_note,
     .matmul_workspace_bytes = matmul_workspace_bytes,
     .matmul = matmul,
     .matmul_activation_forward = matmul_activation_forward,

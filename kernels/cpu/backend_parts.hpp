@@ -12,6 +12,7 @@ namespace dstune::kernels {
 /// Rows may begin anywhere, and sums are done when a call returns.
 constexpr std::int64_t row_alignment_bytes = 1;
 constexpr std::int64_t sum_doubles = 1;
+constexpr const char* fp32_attention_note = "";
 
 /// Matrix products through oneDNN.
 std::size_t matmul_workspace_bytes(const MatmulShape& shape);

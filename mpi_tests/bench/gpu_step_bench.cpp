@@ -155,8 +155,6 @@ int run(const Arguments& arguments) {
     if (is_first) print_memory(plan, device, bench.taken_bytes());
   }
   if (is_first) print_timing(timing);
-  for (const std::string& refusal : kernels::take_cuda_refusals())
-    if (is_first) std::printf("without tensor cores: %s\n", refusal.c_str());
   const Peaks peaks = peaks_of(arguments);
   if (const double budget_s = std::stod(arguments.at("trace-seconds")); budget_s > 0) {
     const std::optional<TracedSteps> traced =

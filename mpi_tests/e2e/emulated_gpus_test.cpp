@@ -94,17 +94,23 @@ TEST_F(EmulatedGpusTest, WhereNcclCanNotBeCapturedTrainingsGoOnWithoutGraphsAndS
   }
 }
 
-// Nobody asks for GPUs to measure kernels without tensor cores, or copies through the host.
-TEST_F(EmulatedGpusTest, ALibraryThatIsMissingIsNamedWhereGpusAreAskedFor) {
+// Nobody asks for GPUs to measure copies through the host.
+TEST_F(EmulatedGpusTest, ALibraryThatIsMissingIsNamed) {
   const auto refused = [&](int ranks, const std::string& variable, const std::string& value) {
     const Ended ended = run(ranks, transformer_space({1}), {{variable, value}});
     expect_exit(job_, ended, 6);
     EXPECT_FALSE(job_.exists(results + "journal.jsonl"));
     return ended.err;
   };
-  EXPECT_EQ(count_of(refused(1, "DSTUNE_EMULATED_NO_CUDNN", "1"),
-                     "--backend cuda: cuDNN: it is not there (rank 0, "),
-            1);
+  const std::string words = "a training step on GPUs needs cuDNN: it is not there (rank 0, ";
+  EXPECT_EQ(count_of(refused(1, "DSTUNE_EMULATED_NO_CUDNN", "1"), words), 1);
+  const Ended automatic =
+      job_.run({.ranks = 1,
+                .args = {"space.json"},
+                .environment = {{"DSTUNE_EMULATED_GPUS", "1"}, {"DSTUNE_EMULATED_NO_CUDNN", "1"}},
+                .limit_s = 120});
+  expect_exit(job_, automatic, 6);
+  EXPECT_EQ(count_of(automatic.err, words), 1) << automatic.err;
   const std::string old = refused(2, "DSTUNE_EMULATED_NCCL_VERSION", "21403");
   EXPECT_EQ(count_of(old, "--backend cuda: NCCL: "), 1) << old;
   EXPECT_EQ(count_of(old, "is NCCL 2.14.3, and 2.19.1 or newer is needed"), 1) << old;

@@ -1,38 +1,15 @@
 #pragma once
-/// Records, rows, scoreboards and folders that the tests of ranking and the reports share.
+/// Records, rows and scoreboards that the tests of ranking and the reports share.
 
-#include <cstdlib>
-#include <filesystem>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "dstune/base/text.hpp"
 #include "dstune/ranking/answer.hpp"
+#include "folder_test.hpp"
 
 namespace dstune::test {
-
-/// A folder of its own that is gone after the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "dstune-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    path_ = pattern;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  [[nodiscard]] std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 inline Experiment sample_experiment(const std::string& name, int stage = 1) {
   Experiment experiment;

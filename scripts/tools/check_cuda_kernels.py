@@ -36,7 +36,7 @@ SYSTEM_SHARED_BYTES = 1024  # of each block
 EXCEPTIONS = [
     ("RotationBy<.*>", "local memory", "the toolkit's cosine keeps digits of 2/pi there, for large angles"),
     ("(AttentionForward|QueryGradients|KeyGradients)<.*>", "occupancy",
-     "tiles of fp32 fill the shared memory; only shapes that cuDNN refuses come here"),
+     "tiles of fp32 fill the shared memory"),
 ]
 
 Kernel = collections.namedtuple("Kernel", "name architecture registers stack_bytes spill_bytes static_bytes")
@@ -56,8 +56,6 @@ def dynamic_bytes(name):
         return 4 * 2 * WARPS * 32 * arguments[0]
     if "Scattering" in name:
         return 4 * (2 * 2048 + WARPS)
-    if name == "MatrixProduct":
-        return 2 * 4 * 16 * 65
     return 1024  # sums over a block; a position's angles
 
 

@@ -47,6 +47,12 @@ std::int64_t kibibytes(const char* path, const std::string& key) {
 
 }  // namespace
 
+const EnumTexts& texts_of(BackendKind) {
+  static constexpr auto rows = numbered<2>({"cpu", "cuda"});
+  static constexpr EnumTexts texts{rows};
+  return texts;
+}
+
 CpuDevice::CpuDevice(std::int64_t memory_limit_bytes, int threads)
     : Device({.kernels = &kernels::cpu_table(),
               .memory = std::make_unique<SystemMemory>(),

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "dstune/base/text.hpp"
+#include "dstune/device/nvml.hpp"
 
 namespace dstune {
 namespace {
@@ -64,7 +65,7 @@ std::string name_of_process(std::uint32_t number) {
 
 }  // namespace
 
-GpuFacts facts_of_gpu(const std::shared_ptr<nvml::Library>& library, const std::string& uuid) {
+GpuFacts facts_of_gpu(const std::shared_ptr<GpuDriver>& library, const std::string& uuid) {
   GpuFacts facts{.uuid = uuid};
   if (!library) return facts;
   int version = 0;
@@ -96,7 +97,7 @@ GpuFacts facts_of_gpu(const std::shared_ptr<nvml::Library>& library, const std::
   return facts;
 }
 
-void add_speeds(const std::shared_ptr<nvml::Library>& library, GpuFacts& facts) {
+void add_speeds(const std::shared_ptr<GpuDriver>& library, GpuFacts& facts) {
   const auto handles = library ? find_handles(*library, facts.uuid) : std::nullopt;
   if (!handles) return;
   const nvml::Device gpu = handles->whole;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "dstune/base/error.hpp"
-
 namespace dstune::nvml {
 namespace {
 
@@ -41,55 +39,6 @@ class GpuMeter : public EnergyMeter {
 };
 
 }  // namespace
-
-std::string throttle_text(std::uint64_t reasons) {
-  // Idle (1), set clocks (2), boost in step with others (16) and display clocks (256) are no fault.
-  constexpr std::pair<std::uint64_t, const char*> names[] = {
-      {4, "power cap"},     {8, "hardware slowdown"}, {32, "heat"}, {64, "heat, by the hardware"},
-      {128, "power brake"},
-  };
-  std::string text;
-  for (const auto& [bit, name] : names) {
-    if ((reasons & bit) == 0) continue;
-    if (!text.empty()) text += ", ";
-    text += name;
-  }
-  return text;
-}
-
-GpuState sample_gpu(Library& library, const std::string& uuid) {
-  Device device = nullptr;
-  if (const int result = library.find_device(uuid, device); result != 0)
-    throw DeviceError("NVML: " + uuid + ": " + library.error_text(result));
-  using Clock = Library::Clock;
-  const auto ask = [&](double unit, auto function, auto... of) -> std::optional<double> {
-    std::uint32_t number = 0;
-    if ((library.*function)(device, of..., number) != 0) return std::nullopt;
-    return unit * number;
-  };
-  GpuState state;
-  state.sm_clock_mhz = ask(1, &Library::clock_mhz, Clock::sm);
-  state.max_sm_clock_mhz = ask(1, &Library::max_clock_mhz, Clock::sm);
-  state.memory_clock_mhz = ask(1, &Library::clock_mhz, Clock::memory);
-  state.power_w = ask(1e-3, &Library::power_mw);
-  state.temperature_c = ask(1, &Library::temperature_c);
-  Library::Count reasons = 0;
-  if (library.throttle_reasons(device, reasons) == 0) {
-    state.throttle_reasons = reasons;
-    state.throttled_by = throttle_text(reasons);
-  }
-  return state;
-}
-
-std::optional<GpuState> try_sample(const std::shared_ptr<Library>& library,
-                                   const std::string& uuid) {
-  if (!library) return std::nullopt;
-  try {
-    return sample_gpu(*library, uuid);
-  } catch (const DeviceError&) {
-    return std::nullopt;
-  }
-}
 
 std::optional<std::int64_t> free_bytes(const std::shared_ptr<Library>& library,
                                        const std::string& uuid) {

@@ -44,7 +44,7 @@ struct GpuSamples {
   double power_w = 0;
   double reasons = 0;  ///< few bits, which a double has all of
 
-  void add(const nvml::GpuState& state) {
+  void add(const GpuState& state) {
     const double clock_mhz = state.sm_clock_mhz.value_or(0);
     if (clock_mhz > 0 && (sm_clock_mhz == 0 || clock_mhz < sm_clock_mhz)) sm_clock_mhz = clock_mhz;
     max_sm_clock_mhz = std::max<double>(max_sm_clock_mhz, state.max_sm_clock_mhz.value_or(0));
@@ -73,7 +73,7 @@ std::optional<GpuCondition> condition_of(const std::vector<GpuSamples>& all) {
     reasons |= static_cast<std::uint64_t>(one.reasons);
   }
   if (!has_seen) return std::nullopt;
-  worst.throttled_by = nvml::throttle_text(reasons);
+  worst.throttled_by = throttle_text(reasons);
   return worst;
 }
 

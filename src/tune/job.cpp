@@ -16,7 +16,7 @@
 #include "dstune/comm/nodes.hpp"
 #include "dstune/device/device.hpp"
 #include "dstune/device/energy.hpp"
-#include "dstune/device/nvml.hpp"
+#include "dstune/device/gpu_state.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/instrument/instrument.hpp"
 #include "dstune/instrument/workloads.hpp"
@@ -66,11 +66,9 @@ void write_end(const OpenJob& job, ExitCode code, const std::string& reason) {
 }
 
 /// How the rank's GPU is; empty where it has none.
-std::function<std::optional<nvml::GpuState>()> gpu_samples(const FoundDevice& found) {
+std::function<std::optional<GpuState>()> gpu_samples(const FoundDevice& found) {
   if (found.gpu.name.empty()) return nullptr;
-  return [library = nvml::find_library().library, uuid = found.gpu.uuid] {
-    return nvml::try_sample(library, uuid);
-  };
+  return [driver = find_gpu_driver(), uuid = found.gpu.uuid] { return sample_gpu(driver, uuid); };
 }
 
 /// This rank's place on its node.
@@ -160,16 +158,6 @@ JobOptions with_coordinator(JobOptions options, const JobRanks& ranks) {
   return options;
 }
 
-/// Throws DeviceError, UsageError where the ranks are not what was asked for.
-void check_ranks(const PlannedJob& job, const JobOptions& options, const JobRanks& ranks) {
-  // Kernels in their place are slower: nobody asks for GPUs to measure those. PyTorch and plug-ins
-  // bring their own.
-  if (options.backend == Backend::cuda && job.job.has_own_step() &&
-      !ranks.found.missing_library.empty())
-    throw DeviceError("--backend cuda: " + ranks.found.missing_library +
-                      "; --backend auto goes on without it, slower, and says so");
-}
-
 /// Rank 0's. Local.
 Planning plan_here(const JobOptions& options, const JobRanks& ranks) {
   Planning planning;
@@ -179,7 +167,8 @@ Planning plan_here(const JobOptions& options, const JobRanks& ranks) {
         const JobOptions decided = with_coordinator(options, ranks);
         planning.job =
             plan_of_job(decided, ranks.topology(), ranks.devices, ranks.found.device->kernels());
-        check_ranks(*planning.job, options, ranks);
+        // PyTorch and plug-ins bring their own.
+        if (planning.job->job.has_own_step()) require_libraries(ranks.found, options.backend);
         planning.folders = choose_job_folders(*planning.job, options);
         if (planning.job->space.is_cut_short) return end_while_planning(planning.folders);
         if (options.profile_path && !is_predictable(*planning.job))

@@ -44,7 +44,7 @@ struct GpuCondition {
   double max_sm_clock_mhz = 0;  ///< that GPU's highest
   double temperature_c = 0;     ///< the highest
   double power_w = 0;           ///< likewise
-  std::string throttled_by;     ///< as nvml::throttle_text says it: at any look, on any of them
+  std::string throttled_by;     ///< as throttle_text says it: at any look, on any of them
 };
 
 /// One experiment on one group, as its leader saw it. Times are the slowest rank's.
@@ -72,8 +72,8 @@ struct Measurement {
   std::optional<double> energy_j;
   std::map<std::string, double> overhead_s;  ///< by phase, beside the steps
   std::optional<GpuCondition> gpu;           ///< nothing on processors, and where nobody told
-  /// Slower ways than usual that any rank took: kernels of our own in a library's place,
-  /// micro-steps without graphs, transfers through the system's cache. Empty as a rule.
+  /// Slower ways than usual that any rank took: attention in fp32 on GPUs, micro-steps without
+  /// graphs, transfers through the system's cache. Empty as a rule.
   std::vector<std::string> fallbacks;
   /// Why its times say nothing of a GPU for each rank, or of a training there; empty as a rule.
   std::string not_comparable;

@@ -15,6 +15,10 @@ namespace dstune {
 /// Empty where one can.
 std::string cuda_unavailable_reason();
 
+/// The first library that a training step on a GPU needs and that is missing, with the reason:
+/// "cuDNN: …". Empty where all are there.
+std::string missing_gpu_library();
+
 /// Which of the GPUs that its process sees a rank takes: all ranks of a node take them in turn, or
 /// the only one that each sees (CUDA_VISIBLE_DEVICES, a part of a GPU that it was given).
 [[nodiscard]] constexpr int choose_cuda_device(int visible, int rank_of_node) {

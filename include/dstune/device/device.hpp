@@ -7,11 +7,16 @@
 #include <optional>
 #include <string>
 
+#include "dstune/base/text.hpp"
 #include "dstune/device/memory.hpp"
 #include "dstune/device/queues.hpp"
 #include "dstune/kernels/kernels.hpp"
 
 namespace dstune {
+
+/// What a rank trains on.
+enum class BackendKind { cpu, cuda };
+[[nodiscard]] const EnumTexts& texts_of(BackendKind);
 
 /// How a device is after a failure.
 enum class DeviceState {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "dstune/device/nvml.hpp"
+#include "dstune/device/gpu_state.hpp"
 
 namespace dstune {
 
@@ -33,7 +33,7 @@ struct GpuFacts {
   std::optional<bool> repair_failed{};   ///< a row could not be remapped
   std::optional<std::vector<GpuProcess>> processes{};
   std::optional<int> sm_clock_mhz{}, max_sm_clock_mhz{}, memory_clock_mhz{}, max_memory_clock_mhz{};
-  std::optional<std::int64_t> throttle_reasons{};  ///< as nvml::throttle_text() reads them
+  std::optional<std::int64_t> throttle_reasons{};  ///< as throttle_text() reads them
   std::optional<int> pcie_width{}, max_pcie_width{}, pcie_generation{}, max_pcie_generation{};
   std::optional<int> nvlinks{};         ///< that are active
   std::map<std::string, bool> peers{};  ///< UUID of each other GPU it sees → peer access
@@ -42,12 +42,12 @@ struct GpuFacts {
 };
 
 /// Facts that do not change while it works, and who computes there. `uuid` is as CUDA has it, of a
-/// whole GPU or of a part. Nothing is known without a library.
-[[nodiscard]] GpuFacts facts_of_gpu(const std::shared_ptr<nvml::Library>& library,
+/// whole GPU or of a part. Nothing is known without a driver.
+[[nodiscard]] GpuFacts facts_of_gpu(const std::shared_ptr<GpuDriver>& driver,
                                     const std::string& uuid);
 /// Clocks, what lowers them, and the PCIe link: a GPU that is idle lowers all three, so it has to
 /// be asked right behind work.
-void add_speeds(const std::shared_ptr<nvml::Library>& library, GpuFacts& facts);
+void add_speeds(const std::shared_ptr<GpuDriver>& driver, GpuFacts& facts);
 
 /// Whether MPS has its control pipe there; null stands for its usual folder.
 [[nodiscard]] bool has_mps_pipe(const char* folder);

@@ -80,22 +80,7 @@ struct FoundLibrary {
 };
 FoundLibrary find_library(const std::string& file = "libnvidia-ml.so.1");
 
-/// What keeps a GPU from its highest clock, "" where nothing does: "power cap, heat". An idle GPU
-/// and clocks that were set on purpose are none of it.
-[[nodiscard]] std::string throttle_text(std::uint64_t reasons);
-
-/// How a GPU is now; what it does not tell is missing.
-struct GpuState {
-  std::optional<double> sm_clock_mhz, max_sm_clock_mhz, memory_clock_mhz, power_w, temperature_c;
-  std::uint64_t throttle_reasons = 0;  ///< bits
-  std::string throttled_by;            ///< the same in words
-};
-/// Throws DeviceError where there is no such GPU.
-[[nodiscard]] GpuState sample_gpu(Library& library, const std::string& uuid);
-/// Nothing where there is no library or no such GPU, as with a part of one (MIG).
-[[nodiscard]] std::optional<GpuState> try_sample(const std::shared_ptr<Library>& library,
-                                                 const std::string& uuid);
-/// Bytes of a GPU's memory that nobody uses; likewise.
+/// Bytes of a GPU's memory that nobody uses; nothing where there is no library or no such GPU.
 [[nodiscard]] std::optional<std::int64_t> free_bytes(const std::shared_ptr<Library>& library,
                                                      const std::string& uuid);
 

@@ -16,15 +16,15 @@
 /// and of their rows, are multiples of 16 bytes, memory is read and written in wider pieces; the
 /// results are the same but for sums over a row.
 ///
-/// Libraries: cuBLASLt for matrix products and cuDNN for attention are looked for when the program
-/// runs; where one is absent or refuses, kernels of our own serve. The first use of a shape asks
-/// the library: it runs the candidates for a product, or up to three plans of attention, several
-/// times, waits for them and keeps the fastest for the process (adopt_cuda_choices()); a plan takes
-/// some tenths of a second to make. So warm-up steps run a plan's operations once before they are
-/// timed or recorded as a graph, where nothing is waited for; later uses neither wait nor allocate
-/// on the device. Attention's backward by cuDNN keeps something of the heads that it does at a time
-/// in its workspace, 256 MiB at most or one key head's. fp32 is fp32, not TF32. Sizes of workspaces
-/// are of the shape alone, the same on every GPU and rank, with the libraries or without.
+/// Libraries: cuBLASLt does matrix products and cuDNN attention in 16 bits. They are looked for
+/// when the program runs. The first use of a shape asks the library: it runs the candidates for a
+/// product, or up to three plans of attention, several times, waits for them and keeps the fastest
+/// for the process (adopt_cuda_choices()); a plan takes some tenths of a second to make. So warm-up
+/// steps run a plan's operations once before they are timed or recorded as a graph, where nothing
+/// is waited for; later uses neither wait nor allocate on the device. Attention's backward by cuDNN
+/// keeps something of the heads that it does at a time in its workspace, 256 MiB at most or one key
+/// head's. fp32 is fp32, not TF32. Sizes of workspaces are of the shape alone, the same on every
+/// GPU and rank.
 ///
 /// DSTUNE_CUDA_ALGORITHMS in the environment says what may serve: `fastest` (the default) whatever
 /// is, also a backward of attention whose gradient of the queries is added up in another order in
@@ -33,8 +33,9 @@
 /// processes agree in every bit.
 ///
 /// Errors: CudaOutOfMemory where a call lacks memory of the GPU; std::runtime_error with CUDA's
-/// words where a launch is refused otherwise; what fails on the device later shows at the next call
-/// or wait. std::invalid_argument: a head of attention above 256 elements, or another word in
+/// words where a launch is refused otherwise, with the library's name where that is absent, and
+/// with the shape where it refuses that; what fails on the device later shows at the next call or
+/// wait. std::invalid_argument: a head of attention in fp32 above 256 elements, or another word in
 /// DSTUNE_CUDA_ALGORITHMS.
 
 #include <map>
@@ -62,8 +63,7 @@ int num_cuda_devices();
 /// Null where no GPU answers.
 const Table* cuda_table();
 
-/// "cuBLASLt 13.1.0", or "none: " and why it could not be loaded, where kernels of our own serve,
-/// which have no tensor cores. Empty without CUDA.
+/// "cuBLASLt 13.1.0", or "none: " and why it could not be loaded. Empty without CUDA.
 struct CudaLibraries {
   std::string matmul, attention;
 };
@@ -72,10 +72,6 @@ CudaLibraries cuda_libraries();
 /// Folders in which libraries are looked for: behind the dynamic linker, before the toolkit's.
 /// Before their first use, which is cuda_table() at the earliest.
 void set_cuda_library_folders(std::vector<std::string> folders);
-
-/// What libraries were to do since the last call, and kernels of our own did, without tensor cores:
-/// a library that is absent, a shape that it refused. Each stands there once, in order.
-std::vector<std::string> take_cuda_refusals();
 
 /// Choices of a library's candidates by their time: by library, GPU and operation, in words,
 /// the place in the library's order: "3 of 24".

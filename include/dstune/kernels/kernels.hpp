@@ -106,6 +106,8 @@ struct Table {
   /// products to be fast. A GPU's read and write wide pieces only where all rows begin at multiples
   /// of 16 bytes; oneDNN's fast ones want rows that follow each other.
   std::int64_t row_alignment_bytes = 1;
+  /// What whoever reads times of attention in fp32 is to be told; empty: nothing.
+  const char* fp32_attention_note = "";
   /// Bytes of scratch that a product of this shape needs. Building the primitive may take ms.
   std::size_t (*matmul_workspace_bytes)(const MatmulShape&);
   void (*matmul)(const MatmulShape&, const void* a, const void* b, const void* bias, void* c,

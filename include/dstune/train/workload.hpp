@@ -18,7 +18,7 @@
 #include "dstune/core/measurement.hpp"
 #include "dstune/core/training_config.hpp"
 #include "dstune/device/device.hpp"
-#include "dstune/device/nvml.hpp"
+#include "dstune/device/gpu_state.hpp"
 #include "dstune/group/process_group.hpp"
 #include "dstune/model/model_spec.hpp"
 
@@ -126,7 +126,7 @@ struct MeasureHooks {
   std::function<std::optional<double>()> joules;
   /// How this rank's GPU is now; asked when timing begins, about once a second, and when it ends.
   /// On every rank of a group or on none.
-  std::function<std::optional<nvml::GpuState>()> sample_gpu;
+  std::function<std::optional<GpuState>()> sample_gpu;
   /// Whether this rank's device is lost. Asked after a failure: there is nothing to agree on then,
   /// because the rank leaves its group for good. Empty: never.
   std::function<bool()> has_lost_device;

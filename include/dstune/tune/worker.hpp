@@ -16,7 +16,7 @@
 #include "dstune/core/job.hpp"
 #include "dstune/device/device.hpp"
 #include "dstune/device/energy.hpp"
-#include "dstune/device/nvml.hpp"
+#include "dstune/device/gpu_state.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/instrument/instrument.hpp"
 #include "dstune/model/model_spec.hpp"
@@ -36,7 +36,7 @@ struct WorkerContext {
   Mailbox* mailbox;
   EnergyMeter* energy = nullptr;  ///< of this rank's node; null: there is none
   /// How this rank's GPU is now; empty on processors, on all ranks or on none.
-  std::function<std::optional<nvml::GpuState>()> sample_gpu{};
+  std::function<std::optional<GpuState>()> sample_gpu{};
   int controller_rank = 0;
   /// While an experiment runs a thread of its own listens, too: a rank that is stuck in a workload
   /// or in CUDA still hears that its attempt is aborted, and leaves with the job. Needs

@@ -1,11 +1,12 @@
-// Attention without a stored score matrix, in fp32 and without tensor cores: what is used where the
-// library's kernels are not.
+// Attention in fp32 without a stored score matrix, and without tensor cores, which would round to
+// TF32.
 //
 // Forward is the running softmax of Milakov and Gimelshein (2018), backward recomputes the
 // probabilities from log_sum_exp, as in Dao et al. (2022): once for the queries' gradients and once
 // for those of keys and values, so that every gradient has one writer and sums have one order.
 #include <stdexcept>
 
+#include "backend_parts.hpp"
 #include "common/formulas.hpp"
 #include "common/functions.hpp"
 #include "isa/attention_tiles.hpp"
@@ -327,24 +328,24 @@ bool is_empty(const AttentionShape& shape) {
 
 }  // namespace
 
-std::size_t attention_workspace_bytes(const AttentionShape& shape) {
+std::size_t fp32_attention_workspace_bytes(const AttentionShape& shape) {
   return sizeof(float) * static_cast<std::size_t>(shape.batch * shape.heads * shape.sequence);
 }
 
-void attention_forward(const AttentionShape& shape, void* out, float* log_sum_exp, const void* qkv,
-                       void* /*workspace*/) {
+void fp32_attention_forward(const AttentionShape& shape, void* out, float* log_sum_exp,
+                            const void* qkv, void* /*workspace*/) {
   if (is_empty(shape)) return;
   with_chunks(shape.head_size, [&](auto chunks) {
     launch_tiles(AttentionForward<chunks>{
-        AttentionGeometry(shape), {out, shape.type}, log_sum_exp, {qkv, shape.type}});
+        AttentionGeometry(shape), {out, DType::f32}, log_sum_exp, {qkv, DType::f32}});
   });
 }
 
-void attention_backward(const AttentionShape& shape, void* d_qkv, const void* d_out,
-                        const void* qkv, const void* out, const float* log_sum_exp,
-                        void* workspace) {
+void fp32_attention_backward(const AttentionShape& shape, void* d_qkv, const void* d_out,
+                             const void* qkv, const void* out, const float* log_sum_exp,
+                             void* workspace) {
   if (is_empty(shape)) return;
-  const DType type = shape.type;
+  constexpr DType type = DType::f32;
   const AttentionGeometry g(shape);
   auto* delta = static_cast<float*>(workspace);
   launch({.blocks = divide_up(shape.batch * shape.sequence * shape.heads, max_warps),

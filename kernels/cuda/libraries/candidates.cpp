@@ -1,24 +1,9 @@
 #include "candidates.hpp"
 
-#include <algorithm>
-#include <mutex>
-#include <utility>
-
 #include "dstune/kernels/cuda.hpp"
 
 namespace dstune::kernels::cuda {
 namespace {
-
-struct Refusals {
-  std::mutex mutex;
-  std::vector<std::string> untaken;
-};
-
-/// Never destroyed: others live as long as the process, too.
-Refusals& refusals() {
-  static auto& all = *new Refusals;
-  return all;
-}
 
 void throw_if_lacking(Gpu& gpu, bool is_out_of_memory, bool has_failed, const char* library) {
   // The code of some kernels, and what the driver takes at once.
@@ -31,18 +16,6 @@ void throw_if_lacking(Gpu& gpu, bool is_out_of_memory, bool has_failed, const ch
 }
 
 }  // namespace
-
-void note_refusal(const std::string& what) {
-  Refusals& all = refusals();
-  const std::lock_guard lock(all.mutex);
-  if (std::ranges::find(all.untaken, what) == all.untaken.end()) all.untaken.push_back(what);
-}
-
-std::vector<std::string> take_refusals() {
-  Refusals& all = refusals();
-  const std::lock_guard lock(all.mutex);
-  return std::exchange(all.untaken, {});
-}
 
 void throw_if_out_of_memory(Gpu& gpu, cublasStatus_t status) {
   const bool has_failed =

@@ -1,6 +1,5 @@
 #pragma once
-/// Which of a library's candidates serves, by its time on the GPU, and what is noted where none
-/// does.
+/// Which of a library's candidates serves, by its time on the GPU.
 
 #include <algorithm>
 #include <cstddef>
@@ -116,18 +115,9 @@ double sort_by_time(Gpu& gpu, std::vector<Candidate>& candidates, Execute&& exec
   return timed.empty() ? std::numeric_limits<double>::infinity() : timed.front().first;
 }
 
-// What a library was to do and did not, so that kernels of our own served it: without tensor cores,
-// which whoever reads the times has to know.
-
-/// Notes it, each time that it happens.
-void note_refusal(const std::string& what);
-/// The notes since the last call, each once, in order.
-std::vector<std::string> take_refusals();
-
-/// Throws CudaOutOfMemory where a status says, or may hide, that the GPU's memory is used up. Our
-/// own kernel, which serves what a library refuses, would only hide that, and serve the shape for
-/// as long as the process lives. A library that fails may have found no memory for the code that
-/// its kernel loads at the first launch: its manual does not say with which status it reports that.
+/// Throws CudaOutOfMemory where a status says, or may hide, that the GPU's memory is used up: that
+/// is no refusal. A library that fails may have found no memory for the code that its kernel loads
+/// at the first launch: its manual does not say with which status it reports that.
 void throw_if_out_of_memory(Gpu& gpu, cublasStatus_t status);
 void throw_if_out_of_memory(Gpu& gpu, cudnnStatus_t status);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 #include <string>
 
 namespace dstune::kernels::cuda {
@@ -92,14 +93,21 @@ bool are_aligned(Pointers... pointers) {
   return (... && (reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0));
 }
 
-/// Attention in fp32 is not what the library is for.
-void note_refusal_of(const AttentionShape& shape, const char* direction, cudnnStatus_t status) {
-  if (shape.type == DType::f32) return;
-  note_refusal("cuDNN does not do attention's " + std::string(direction) + " of " +
-               std::to_string(shape.batch) + " x " + std::to_string(shape.sequence) +
-               " tokens with " + std::to_string(shape.heads) + " heads of " +
-               std::to_string(shape.head_size) + " elements, " + std::to_string(shape.kv_heads) +
-               " of keys (its status " + std::to_string(status) + ")");
+std::string words_for(const AttentionShape& shape, const char* direction, cudnnStatus_t status) {
+  return "cuDNN does not do attention's " + std::string(direction) + " of " +
+         std::to_string(shape.batch) + " x " + std::to_string(shape.sequence) + " tokens with " +
+         std::to_string(shape.heads) + " heads of " + std::to_string(shape.head_size) +
+         " elements, " + std::to_string(shape.kv_heads) + " of keys (its status " +
+         std::to_string(status) + ")";
+}
+
+/// Equal pieces, so that one plan does them all.
+AttentionPiece backward_piece(const AttentionShape& shape, BackwardForm form,
+                              std::int64_t max_scratch_bytes) {
+  const std::int64_t heads = max_scratch_bytes / scratch_bytes(shape, form);
+  if (heads >= shape.heads)
+    return {shape, largest_divisor(shape.batch, heads / shape.heads), shape.kv_heads};
+  return {shape, 1, largest_divisor(shape.kv_heads, heads * shape.kv_heads / shape.heads)};
 }
 
 /// `elements` of 16 bits further on.
@@ -109,35 +117,22 @@ const void* at(const void* data, std::int64_t elements) {
 
 }  // namespace
 
-LibraryAttention::LibraryAttention(const DnnLibrary* library, Gpu& gpu, OwnKernels own,
-                                   Choice choice, std::string why_none,
+LibraryAttention::LibraryAttention(const DnnLibrary* library, Gpu& gpu, Choice choice,
                                    std::int64_t max_scratch_bytes, KeptChoices* kept)
     : library_(library),
       gpu_(gpu),
-      own_(own),
       choice_(choice),
-      why_none_(std::move(why_none)),
       max_scratch_bytes_(max_scratch_bytes),
       kept_(kept) {}
 
-/// Equal pieces, so that one plan does them all.
-AttentionPiece LibraryAttention::backward_piece(const AttentionShape& shape,
-                                                BackwardForm form) const {
-  const std::int64_t heads = max_scratch_bytes_ / scratch_bytes(shape, form);
-  if (heads >= shape.heads)
-    return {shape, largest_divisor(shape.batch, heads / shape.heads), shape.kv_heads};
-  return {shape, 1, largest_divisor(shape.kv_heads, heads * shape.kv_heads / shape.heads)};
-}
-
-std::size_t LibraryAttention::workspace_bytes(const AttentionShape& given) const {
+std::size_t LibraryAttention::workspace_bytes(const AttentionShape& given,
+                                              std::int64_t max_scratch_bytes) {
   const AttentionShape shape = simplest(given);
-  std::size_t bytes = own_.workspace_bytes(shape);
-  if (!may_serve(shape)) return bytes;
-  for (const BackwardForm form : {BackwardForm::stored_scores, BackwardForm::added_up}) {
-    const std::int64_t needed = backward_bytes(backward_piece(shape, form), form);
-    bytes = std::max(bytes, static_cast<std::size_t>(needed + workspace_alignment));
-  }
-  return bytes;
+  if (!may_serve(shape)) return 0;
+  std::int64_t bytes = 0;
+  for (const BackwardForm form : {BackwardForm::stored_scores, BackwardForm::added_up})
+    bytes = std::max(bytes, backward_bytes(backward_piece(shape, form, max_scratch_bytes), form));
+  return static_cast<std::size_t>(bytes + workspace_alignment);
 }
 
 cudnnHandle_t LibraryAttention::context_of(int device) {
@@ -160,11 +155,12 @@ LibraryAttention::Candidates& LibraryAttention::candidates_of(const AttentionSha
   Candidates candidates;
   const std::size_t most = choice_ == Choice::first ? 1 : max_candidates;
   const auto add_backward = [&](BackwardForm form, std::size_t max_plans) {
-    const AttentionPiece piece = backward_piece(s, form);
+    const AttentionPiece piece = backward_piece(s, form, max_scratch_bytes_);
     add_plans(candidates, piece, form, plan_bytes(piece, form), max_plans);
   };
   if (direction == Direction::forward) {
-    const auto bytes = static_cast<std::int64_t>(workspace_bytes(s)) - workspace_alignment;
+    const auto bytes =
+        static_cast<std::int64_t>(workspace_bytes(s, max_scratch_bytes_)) - workspace_alignment;
     add_plans(candidates, {s, s.batch, s.kv_heads}, {}, bytes, most);
   } else if (choice_ == Choice::fastest) {
     add_backward(BackwardForm::added_up, most - 1);
@@ -189,7 +185,7 @@ void LibraryAttention::add_plans(Candidates& to, const AttentionPiece& piece,
     to.all.push_back({std::move(plan), piece, form, to.all.size()});
 } catch (const DnnRefusal& refusal) {
   throw_if_out_of_memory(gpu_, refusal.status);
-  to.refusal = refusal.status;  // the other form or our own kernel serves
+  to.refusal = refusal.status;  // the other form may serve
 }
 
 void LibraryAttention::settle(Candidates& candidates,
@@ -214,12 +210,9 @@ void LibraryAttention::time(Candidates& candidates,
     kept_->keep(candidates.words, candidates.all.front().place, candidates.offered);
 }
 
-bool LibraryAttention::serve(const AttentionShape& shape, Direction direction, bool is_aligned,
+void LibraryAttention::serve(const AttentionShape& shape, Direction direction, bool is_aligned,
                              const std::function<bool(const Candidate&)>& execute) {
-  if (library_ == nullptr) {
-    if (shape.type != DType::f32) note_refusal("no cuDNN: " + why_none_);
-    return false;
-  }
+  if (shape.batch <= 0 || shape.sequence <= 0) return;
   const std::size_t version = library_->get_version();
   const bool takes_tiles = direction == Direction::forward || version > last_of_whole_tiles ||
                            shape.sequence % score_tile == 0;
@@ -237,7 +230,7 @@ bool LibraryAttention::serve(const AttentionShape& shape, Direction direction, b
       candidates.is_settled = true;
     }
     while (!candidates.all.empty()) {
-      if (execute(candidates.all.front())) return true;
+      if (execute(candidates.all.front())) return;
       candidates.all.erase(candidates.all.begin());
       // The next best is not known.
       if (candidates.is_kept && !gpu_.is_recording()) time(candidates, execute);
@@ -245,8 +238,8 @@ bool LibraryAttention::serve(const AttentionShape& shape, Direction direction, b
     if (failure_ != CUDNN_STATUS_SUCCESS) candidates.refusal = failure_;
     refusal = candidates.refusal;
   }
-  note_refusal_of(shape, direction == Direction::forward ? "forward" : "backward", refusal);
-  return false;
+  throw std::runtime_error(
+      words_for(shape, direction == Direction::forward ? "forward" : "backward", refusal));
 }
 
 bool LibraryAttention::execute(const Descriptor& plan, const AttentionShape& shape,
@@ -295,8 +288,7 @@ void LibraryAttention::forward(const AttentionShape& given, void* out, float* lo
                     {uid_log_sum_exp, log_sum_exp}},
                    aligned(workspace));
   };
-  if (!serve(shape, Direction::forward, are_aligned(out, qkv, log_sum_exp), execute_plan))
-    own_.forward(shape, out, log_sum_exp, qkv, workspace);
+  serve(shape, Direction::forward, are_aligned(out, qkv, log_sum_exp), execute_plan);
 }
 
 void LibraryAttention::backward(const AttentionShape& given, void* d_qkv, const void* d_out,
@@ -338,9 +330,8 @@ void LibraryAttention::backward(const AttentionShape& given, void* d_qkv, const 
         if (!execute_piece(candidate, batch, kv_head)) return false;
     return true;
   };
-  const bool is_aligned = are_aligned(d_qkv, d_out, qkv, out, log_sum_exp);
-  if (!serve(shape, Direction::backward, is_aligned, execute_pieces))
-    own_.backward(shape, d_qkv, d_out, qkv, out, log_sum_exp, workspace);
+  serve(shape, Direction::backward, are_aligned(d_qkv, d_out, qkv, out, log_sum_exp),
+        execute_pieces);
 }
 
 }  // namespace dstune::kernels::cuda

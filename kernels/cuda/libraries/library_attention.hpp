@@ -32,30 +32,23 @@ namespace dstune::kernels::cuda {
 
 class LibraryAttention {
  public:
-  /// What serves where the library does not.
-  struct OwnKernels {
-    decltype(Table::attention_forward) forward;
-    decltype(Table::attention_backward) backward;
-    decltype(Table::attention_workspace_bytes) workspace_bytes;
-  };
-
   static constexpr std::int64_t default_scratch_bytes = std::int64_t{256} << 20;
 
-  /// `library` may be null; `why_none` says why. Every rank gives the same max_scratch_bytes.
-  /// `kept` may be null, and outlives it.
-  LibraryAttention(const DnnLibrary* library, Gpu& gpu, OwnKernels own, Choice choice,
-                   std::string why_none = {},
+  /// Every rank gives the same max_scratch_bytes. `kept` may be null. What is pointed to outlives
+  /// it.
+  LibraryAttention(const DnnLibrary* library, Gpu& gpu, Choice choice,
                    std::int64_t max_scratch_bytes = default_scratch_bytes,
                    KeptChoices* kept = nullptr);
 
-  /// The functions of the table.
+  /// The functions of the table, in 16 bits. std::runtime_error with the shape where the library
+  /// does not do it.
   void forward(const AttentionShape& shape, void* out, float* log_sum_exp, const void* qkv,
                void* workspace);
   void backward(const AttentionShape& shape, void* d_qkv, const void* d_out, const void* qkv,
                 const void* out, const float* log_sum_exp, void* workspace);
-  /// Of the shape alone, the same on every GPU and rank, with the library or without: a plan that
-  /// needs more is not used.
-  [[nodiscard]] std::size_t workspace_bytes(const AttentionShape& shape) const;
+  /// Of the shape alone, the same on every GPU and rank: a plan that needs more is not used.
+  [[nodiscard]] static std::size_t workspace_bytes(
+      const AttentionShape& shape, std::int64_t max_scratch_bytes = default_scratch_bytes);
 
  private:
   /// A pair each of a tensor or number, and where it is.
@@ -72,7 +65,7 @@ class LibraryAttention {
     std::optional<BackwardForm> form;  ///< of backward
     std::size_t place = 0;             ///< in the order in which they were offered
   };
-  /// Best first; none: our own kernel.
+  /// Best first.
   struct Candidates {
     std::vector<Candidate> all;
     bool is_settled = false;
@@ -82,7 +75,6 @@ class LibraryAttention {
     cudnnStatus_t refusal = CUDNN_STATUS_NOT_SUPPORTED;  ///< the last
   };
 
-  [[nodiscard]] AttentionPiece backward_piece(const AttentionShape& shape, BackwardForm form) const;
   Candidates& candidates_of(const AttentionShape& shape, Direction direction);
   /// Forward without a form.
   void add_plans(Candidates& to, const AttentionPiece& piece, std::optional<BackwardForm> form,
@@ -90,9 +82,9 @@ class LibraryAttention {
   /// A kept choice decides, else time.
   void settle(Candidates& candidates, const std::function<bool(const Candidate&)>& execute);
   void time(Candidates& candidates, const std::function<bool(const Candidate&)>& execute);
-  /// Whether one of the candidates did it; one that fails is never used again. execute(candidate)
-  /// does all pieces and gives whether it works. Where none did, that is noted.
-  bool serve(const AttentionShape& shape, Direction direction, bool is_aligned,
+  /// By the first of the candidates that does it; one that fails is never used again.
+  /// execute(candidate) does all pieces and gives whether it works.
+  void serve(const AttentionShape& shape, Direction direction, bool is_aligned,
              const std::function<bool(const Candidate&)>& execute);
   cudnnHandle_t context_of(int device);
   [[nodiscard]] bool execute(const Descriptor& plan, const AttentionShape& shape,
@@ -100,9 +92,7 @@ class LibraryAttention {
 
   const DnnLibrary* library_;
   Gpu& gpu_;
-  OwnKernels own_;
   Choice choice_;
-  std::string why_none_;
   std::int64_t max_scratch_bytes_;
   KeptChoices* kept_;
   std::uint64_t revision_ = 0;  ///< of the kept ones

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <stdexcept>
 #include <string>
 
 namespace dstune::kernels::cuda {
@@ -12,7 +13,7 @@ namespace {
 constexpr std::uintptr_t max_alignment = 16;
 constexpr int max_candidates = 24;
 
-/// The library refused: there are kernels of our own.
+/// The library refused an epilogue, or all of the product.
 struct Refusal {
   cublasStatus_t status;
 };
@@ -90,13 +91,8 @@ std::size_t MatrixProducts::KeyHash::operator()(const Key& key) const {
 }
 
 MatrixProducts::MatrixProducts(const BlasLibrary* library, Gpu& gpu, OwnKernels own, Choice choice,
-                               std::string why_none, KeptChoices* kept)
-    : library_(library),
-      gpu_(gpu),
-      own_(own),
-      choice_(choice),
-      why_none_(std::move(why_none)),
-      kept_(kept) {}
+                               KeptChoices* kept)
+    : library_(library), gpu_(gpu), own_(own), choice_(choice), kept_(kept) {}
 
 void MatrixProducts::run(const MatmulShape& shape, const void* a, const void* b, const void* bias,
                          void* c, void* workspace) {
@@ -145,7 +141,7 @@ std::optional<MatrixProducts::Parts> MatrixProducts::parts_of(const Call& call) 
   const Operation& operation = call.operation;
   const MatmulShape& shape = operation.shape;
   const std::int64_t whole = max_alignment / static_cast<std::int64_t>(bytes_of(shape.type, 1));
-  if (library_ == nullptr || operation.then != Then::nothing) return std::nullopt;
+  if (operation.then != Then::nothing) return std::nullopt;
   const auto at = [&](const void* data, std::int64_t elements) -> const void* {
     return static_cast<const char*>(data) + bytes_of(shape.type, elements);
   };
@@ -209,23 +205,19 @@ double MatrixProducts::seconds_of(const Call& call) {
 
 void MatrixProducts::serve_whole(const Call& call) {
   const MatmulShape& shape = call.operation.shape;
-  if (library_ == nullptr) note_refusal("no cuBLASLt: " + why_none_);
-  if (library_ != nullptr && shape.m > 0 && shape.n > 0 && shape.k > 0) {
-    Product& product = product_of(call);
-    if (!product.is_settled && !gpu_.is_recording()) {
-      settle(call, product);
-      product.is_settled = true;
-    }
-    while (!product.candidates.empty()) {
-      if (execute(call, product, product.candidates.front())) return;
-      product.candidates.erase(product.candidates.begin());
-      // The next best is not known.
-      if (product.is_kept && !gpu_.is_recording()) time(call, product, false);
-    }
-    note_refusal(words_for(shape, product.refusal));
+  if (shape.m <= 0 || shape.n <= 0) return;
+  Product& product = product_of(call);
+  if (!product.is_settled && !gpu_.is_recording()) {
+    settle(call, product);
+    product.is_settled = true;
   }
-  own_.matmul(shape, call.a, call.b, call.bias, call.c, call.workspace);
-  finish(call, {.adds_bias = true});
+  while (!product.candidates.empty()) {
+    if (execute(call, product, product.candidates.front())) return;
+    product.candidates.erase(product.candidates.begin());
+    // The next best is not known.
+    if (product.is_kept && !gpu_.is_recording()) time(call, product, false);
+  }
+  throw std::runtime_error(words_for(shape, product.refusal));
 }
 
 MatrixProducts::Key MatrixProducts::key_of(const Call& call) const {

@@ -32,9 +32,8 @@ namespace dstune::kernels::cuda {
 
 class MatrixProducts {
  public:
-  /// What serves where the library does not.
+  /// What comes after a product where no epilogue does it.
   struct OwnKernels {
-    decltype(Table::matmul) matmul;
     void (*add_bias)(const MatmulShape&, const void* bias, void* c);
     decltype(Table::activation_forward) activation_forward;
     decltype(Table::activation_backward) activation_backward;
@@ -42,14 +41,15 @@ class MatrixProducts {
     decltype(Table::add) add;
   };
 
-  /// `library` may be null; `why_none` says why. `kept` may be null, and outlives it.
+  /// `kept` may be null. What is pointed to outlives it.
   MatrixProducts(const BlasLibrary* library, Gpu& gpu, OwnKernels own, Choice choice,
-                 std::string why_none = {}, KeptChoices* kept = nullptr);
+                 KeptChoices* kept = nullptr);
 
   /// matmul(), matmul_activation_forward(), matmul_activation_backward() and
   /// matmul_bias_backward() of the table. A shape's first use, unless its stream records a graph,
   /// runs the product several times and waits for it; where it adds to its results it takes memory
-  /// of their size for so long, and does without the timing where there is none.
+  /// of their size for so long, and does without the timing where there is none. std::runtime_error
+  /// with the product's sizes where the library does not do it.
   void run(const MatmulShape& shape, const void* a, const void* b, const void* bias, void* c,
            void* workspace);
   void run_activation_forward(const MatmulShape& shape, Activation activation, const void* a,
@@ -135,8 +135,8 @@ class MatrixProducts {
     bool is_kept = false;                                      ///< what serves was not timed here
     std::size_t offered = 0;                                   ///< candidates
     double seconds = std::numeric_limits<double>::infinity();  ///< of the best, where it was timed
-    std::vector<Candidate> candidates;                     ///< best first; none: our own kernels
-    cublasStatus_t refusal = CUBLAS_STATUS_NOT_SUPPORTED;  ///< the last
+    std::vector<Candidate> candidates;                         ///< best first
+    cublasStatus_t refusal = CUBLAS_STATUS_NOT_SUPPORTED;      ///< the last
   };
 
   /// A product as two, of which the larger has dimensions that the library's fast kernels take.
@@ -188,7 +188,6 @@ class MatrixProducts {
   Gpu& gpu_;
   OwnKernels own_;
   Choice choice_;
-  std::string why_none_;
   KeptChoices* kept_;
   std::uint64_t revision_ = 0;  ///< of the kept ones
   std::mutex mutex_;

@@ -7,6 +7,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "common/functions.hpp"
+#include "cuda/backend_parts.hpp"
 #include "dstune/kernels/cuda.hpp"
 #include "libraries/candidates.hpp"
 #include "libraries/kept_choices.hpp"
@@ -17,8 +19,7 @@
 namespace dstune::kernels {
 namespace cuda {
 
-extern const Table table;  ///< our own kernels alone
-void add_bias(const MatmulShape& shape, const void* bias, void* c);
+extern const Table table;
 
 namespace {
 
@@ -44,53 +45,39 @@ KeptChoices& kept_choices() {
   return all;
 }
 
-/// What the libraries made lives as long as the process: when it ends, CUDA may be gone first.
-struct Libraries {
-  std::string blas_unavailable_reason;
-  const BlasLibrary* blas = blas_library(blas_unavailable_reason);
-  MatrixProducts products{blas,
-                          real_gpu(),
-                          {table.matmul, add_bias, table.activation_forward,
-                           table.activation_backward, table.bias_backward, table.add},
-                          choice(),
-                          blas_unavailable_reason,
-                          &kept_choices()};
-  std::string dnn_unavailable_reason;
-  const DnnLibrary* dnn = dnn_library(dnn_unavailable_reason);
-  LibraryAttention attention{
-      dnn,
-      real_gpu(),
-      {table.attention_forward, table.attention_backward, table.attention_workspace_bytes},
-      choice(),
-      dnn_unavailable_reason,
-      LibraryAttention::default_scratch_bytes,
-      &kept_choices()};
-};
-
-Libraries& libraries() {
-  static auto& all = *new Libraries;
-  return all;
+/// std::runtime_error with the name and the linker's words where there is none.
+template <class Library>
+const Library* loaded(const char* name, const Library* (*load)(std::string&)) {
+  std::string why_not;
+  const Library* const library = load(why_not);
+  if (library == nullptr) throw std::runtime_error(std::string(name) + ": " + why_not);
+  return library;
 }
 
-Table table_with_libraries() {
-  Table with = table;
-  with.matmul_workspace_bytes = [](const MatmulShape&) { return MatrixProducts::workspace_bytes; };
-  with.matmul = [](auto... arguments) { libraries().products.run(arguments...); };
-  with.matmul_activation_forward = [](auto... arguments) {
-    libraries().products.run_activation_forward(arguments...);
-  };
-  with.matmul_activation_backward = [](auto... arguments) {
-    libraries().products.run_activation_backward(arguments...);
-  };
-  with.matmul_bias_backward = [](auto... arguments) {
-    libraries().products.run_bias_backward(arguments...);
-  };
-  with.attention_forward = [](auto... arguments) { libraries().attention.forward(arguments...); };
-  with.attention_backward = [](auto... arguments) { libraries().attention.backward(arguments...); };
-  with.attention_workspace_bytes = [](const AttentionShape& shape) {
-    return libraries().attention.workspace_bytes(shape);
-  };
-  return with;
+// What the libraries made lives as long as the process: when it ends, CUDA may be gone first.
+MatrixProducts& products() {
+  static auto& made =
+      *new MatrixProducts(loaded("cuBLASLt", blas_library), real_gpu(),
+                          {add_bias, table.activation_forward, table.activation_backward,
+                           table.bias_backward, table.add},
+                          choice(), &kept_choices());
+  return made;
+}
+LibraryAttention& attention() {
+  static auto& made =
+      *new LibraryAttention(loaded("cuDNN", dnn_library), real_gpu(), choice(),
+                            LibraryAttention::default_scratch_bytes, &kept_choices());
+  return made;
+}
+
+template <class Library>
+std::string described(const char* name, const Library* (*load)(std::string&)) {
+  std::string why_not;
+  const Library* const library = load(why_not);
+  if (library == nullptr) return "none: " + why_not;
+  const std::size_t version = library->get_version();
+  return std::string(name) + " " + std::to_string(version / 10000) + "." +
+         std::to_string(version % 10000 / 100) + "." + std::to_string(version % 100);
 }
 
 /// Not a global itself: others are initialized with it.
@@ -100,6 +87,51 @@ std::vector<const void*>& known_kernels() {
 }
 
 }  // namespace
+
+std::size_t matmul_workspace_bytes(const MatmulShape& /*shape*/) {
+  return MatrixProducts::workspace_bytes;
+}
+
+void matmul(const MatmulShape& shape, const void* a, const void* b, const void* bias, void* c,
+            void* workspace) {
+  products().run(shape, a, b, bias, c, workspace);
+}
+
+void matmul_activation_forward(const MatmulShape& shape, Activation activation, const void* a,
+                               const void* b, const void* bias, void* c, void* activated,
+                               void* workspace) {
+  products().run_activation_forward(shape, activation, a, b, bias, c, activated, workspace);
+}
+
+void matmul_activation_backward(const MatmulShape& shape, Activation activation, const void* a,
+                                const void* b, const void* x, void* c, void* workspace) {
+  products().run_activation_backward(shape, activation, a, b, x, c, workspace);
+}
+
+void matmul_bias_backward(const MatmulShape& shape, const void* a, const void* b, void* c,
+                          void* d_bias, void* workspace) {
+  products().run_bias_backward(shape, a, b, c, d_bias, workspace);
+}
+
+std::size_t attention_workspace_bytes(const AttentionShape& shape) {
+  return shape.type == DType::f32 ? fp32_attention_workspace_bytes(shape)
+                                  : LibraryAttention::workspace_bytes(shape);
+}
+
+void attention_forward(const AttentionShape& shape, void* out, float* log_sum_exp, const void* qkv,
+                       void* workspace) {
+  if (shape.type == DType::f32)
+    return fp32_attention_forward(shape, out, log_sum_exp, qkv, workspace);
+  attention().forward(shape, out, log_sum_exp, qkv, workspace);
+}
+
+void attention_backward(const AttentionShape& shape, void* d_qkv, const void* d_out,
+                        const void* qkv, const void* out, const float* log_sum_exp,
+                        void* workspace) {
+  if (shape.type == DType::f32)
+    return fp32_attention_backward(shape, d_qkv, d_out, qkv, out, log_sum_exp, workspace);
+  attention().backward(shape, d_qkv, d_out, qkv, out, log_sum_exp, workspace);
+}
 
 const std::vector<std::string>& library_folders() {
   return folders();
@@ -139,29 +171,17 @@ int num_cuda_devices() {
 }
 
 const Table* cuda_table() {
-  static const Table table = cuda::table_with_libraries();
-  return num_cuda_devices() > 0 ? &table : nullptr;
+  return num_cuda_devices() > 0 ? &cuda::table : nullptr;
 }
 
 CudaLibraries cuda_libraries() {
   if (num_cuda_devices() == 0) return {"none: no GPU answers", "none: no GPU answers"};
-  const cuda::Libraries& all = cuda::libraries();
-  const auto described = [](const char* name, const auto* library, const std::string& why_not) {
-    if (library == nullptr) return "none: " + why_not;
-    const std::size_t version = library->get_version();
-    return std::string(name) + " " + std::to_string(version / 10000) + "." +
-           std::to_string(version % 10000 / 100) + "." + std::to_string(version % 100);
-  };
-  return {described("cuBLASLt", all.blas, all.blas_unavailable_reason),
-          described("cuDNN", all.dnn, all.dnn_unavailable_reason)};
+  return {cuda::described("cuBLASLt", cuda::blas_library),
+          cuda::described("cuDNN", cuda::dnn_library)};
 }
 
 void set_cuda_library_folders(std::vector<std::string> folders) {
   cuda::folders() = std::move(folders);
-}
-
-std::vector<std::string> take_cuda_refusals() {
-  return cuda::take_refusals();
 }
 
 CudaChoices take_new_cuda_choices() {

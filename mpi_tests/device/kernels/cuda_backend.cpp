@@ -60,6 +60,10 @@ bool is_emulated() {
   return false;
 }
 
+bool has_library_attention() {
+  return true;
+}
+
 void run_in_way(int way) {
   if (num_cuda_devices() == 0) return;
   finish_kernels();

@@ -51,10 +51,6 @@ CudaLibraries cuda_libraries() {
 
 void set_cuda_library_folders(std::vector<std::string> /*folders*/) {}
 
-std::vector<std::string> take_cuda_refusals() {
-  return {};
-}
-
 CudaChoices take_new_cuda_choices() {
   return {};
 }

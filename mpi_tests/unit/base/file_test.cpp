@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "dstune/base/error.hpp"
+#include "folder_test.hpp"
 
 namespace dstune {
 namespace {
@@ -20,22 +21,12 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-/// A folder of its own for each test.
-class FileTest : public testing::Test {
+class FileTest : public test::FolderTest {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "dstune_file_test_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  [[nodiscard]] std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  [[nodiscard]] std::string path(const std::string& name) const { return folder_ / name; }
   [[nodiscard]] std::ptrdiff_t entries() const {
     return std::distance(fs::directory_iterator(folder_), fs::directory_iterator());
   }
-
-  std::string folder_;
 };
 
 /// No file grows beyond `bytes` while this lives: a disk that is full, without one.
@@ -117,8 +108,7 @@ TEST_F(FileTest, AMissingFolderOrFileIsNamed) {
 TEST_F(FileTest, StaleTemporariesOfADeadProcessAreNoObstacle) {
   for (int i = 0; i < 2000; ++i)
     ::close(::creat(
-        (folder_ + "/.dstune-" + std::to_string(::getpid()) + "-" + std::to_string(i) + ".tmp")
-            .c_str(),
+        path(".dstune-" + std::to_string(::getpid()) + "-" + std::to_string(i) + ".tmp").c_str(),
         0600));
   write_file_atomically(path("f"), "new");
   EXPECT_EQ(read_file(path("f")), "new");

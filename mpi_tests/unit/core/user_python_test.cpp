@@ -8,30 +8,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "folder_test.hpp"
+
 namespace dstune {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-class UserPythonTest : public testing::Test {
+class UserPythonTest : public test::FolderTest {
  protected:
-  UserPythonTest() {
-    std::string path = (fs::temp_directory_path() / "dstune_python_XXXXXX").string();
-    if (::mkdtemp(path.data()) == nullptr) std::abort();
-    folder_ = path;
-    environment_.variables = {{"PATH", "/nowhere"}};
-  }
-  ~UserPythonTest() override {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
+  UserPythonTest() { environment_.variables = {{"PATH", "/nowhere"}}; }
 
   [[nodiscard]] std::string in_folder(const std::string& name) const { return folder_ / name; }
   std::string program(const std::string& name, const std::string& content = "#!/bin/sh\n") {
-    const fs::path path = folder_ / name;
-    fs::create_directories(path.parent_path());
-    std::ofstream(path) << content;
+    const std::string path = write(name, content);
     fs::permissions(path, fs::perms::owner_all);
     return path;
   }
@@ -44,7 +35,6 @@ class UserPythonTest : public testing::Test {
     return find_python(environment_);
   }
 
-  fs::path folder_;
   PythonEnvironment environment_;
 };
 

@@ -27,7 +27,7 @@ class BiasGradientProductsTest : public MatrixProductsFixture {
     products.run_bias_backward(shape, ones.at(), ones.at(), c.at(), d_bias.at(offset),
                                workspace_.data());
     const float product = c.value(shape.m * shape.n);
-    EXPECT_TRUE(product == (accumulate ? 103.0F : 3.0F) || product == -7.0F) << product;
+    EXPECT_EQ(product, accumulate ? 103.0F : 3.0F);
     EXPECT_EQ(d_bias.value(1, offset + static_cast<int>(columns)), 100.0F);
     return d_bias.value(shape.m, offset);
   }
@@ -61,10 +61,6 @@ TEST_F(BiasGradientProductsTest, ABiassGradientIsOurKernelsWhereNoAlgorithmHasIt
   EXPECT_EQ(run_bias_backward(products), 3.0F);
   EXPECT_THAT(blas_.epilogues, ElementsAre(CUBLASLT_EPILOGUE_DEFAULT));
   EXPECT_EQ(own_sums, 1);
-  MatrixProducts without(nullptr, gpu_, own_kernels, Choice::fastest);
-  EXPECT_EQ(run_bias_backward(without), 3.0F);
-  EXPECT_EQ(own_products, 1);
-  EXPECT_EQ(own_sums, 2);
 }
 
 TEST_F(BiasGradientProductsTest, TheFirstChoiceTakesTheEpilogue) {
@@ -119,7 +115,7 @@ TEST_F(BiasGradientProductsTest, WhatABiassGradientIsAddedToIsAddedToOnce) {
   EXPECT_EQ(blas_.epilogues.back(), CUBLASLT_EPILOGUE_BGRADB);
 }
 
-TEST_F(BiasGradientProductsTest, AFailureAtAnyCallLeadsToOurOwnKernelsAndLeavesNothingBehind) {
+TEST_F(BiasGradientProductsTest, AFailureAtAnyCallLeavesNothingBehind) {
   int calls = 0;
   for (blas_.failing_call = -1; blas_.failing_call < std::max(calls, 1); ++blas_.failing_call) {
     blas_.calls = 0;

@@ -53,7 +53,7 @@ class KeptProductsTest : public MatrixProductsFixture {
   /// The choices of a process of its own, so to say.
   struct Process {
     explicit Process(KeptProductsTest& test)
-        : products(&FakeBlas::functions(), test.gpu_, own_kernels, Choice::fastest, "", &kept) {}
+        : products(&FakeBlas::functions(), test.gpu_, own_kernels, Choice::fastest, &kept) {}
     KeptChoices kept;
     MatrixProducts products;
   };
@@ -189,11 +189,8 @@ class KeptPlansTest : public testing::Test {
   int served_by(const CudaChoices& known, Choice choice = Choice::fastest) {
     KeptChoices kept;
     kept.adopt(known);
-    const Table& own = *cpu_table("portable");
-    LibraryAttention attention(
-        &FakeDnn::functions(), gpu_,
-        {own.attention_forward, own.attention_backward, own.attention_workspace_bytes}, choice, "",
-        LibraryAttention::default_scratch_bytes, &kept);
+    LibraryAttention attention(&FakeDnn::functions(), gpu_, choice,
+                               LibraryAttention::default_scratch_bytes, &kept);
     const AttentionShape shape{
         .batch = 1, .sequence = 16, .heads = 1, .kv_heads = 1, .head_size = 8, .type = DType::bf16};
     std::vector<char> workspace(attention.workspace_bytes(shape));

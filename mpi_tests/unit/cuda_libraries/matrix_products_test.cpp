@@ -1,7 +1,8 @@
-// How cuBLASLt is used: what is timed, kept, left out, and done without it. That what it is asked
+// How cuBLASLt is used: what is timed, kept, left out, and refused. That what it is asked
 // for is the product of each shape is shown by the kernels' own tests, which run on it here, too.
 #include <algorithm>
 #include <cstdint>
+#include <stdexcept>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -14,7 +15,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 class MatrixProductsTest : public MatrixProductsFixture {
  protected:
@@ -111,47 +111,27 @@ TEST_F(MatrixProductsTest, CandidatesThatFailAreLeftOut) {
   blas_.failing = {0, 1};
   EXPECT_EQ(run(products), 3.0F);
   EXPECT_EQ(blas_.runs.back(), 2);
-  EXPECT_EQ(own_products, 0);
   blas_.failing = {0, 1, 2};
-  EXPECT_EQ(run(products), -7.0F);
+  EXPECT_THROW(run(products), std::runtime_error);
   blas_.failing = {};
-  EXPECT_EQ(run(products), -7.0F);
-  EXPECT_EQ(own_products, 2);
+  EXPECT_THROW(run(products), std::runtime_error) << "once and for all";
 }
 
-TEST_F(MatrixProductsTest, OurOwnKernelServesWhereThereIsNone) {
+TEST_F(MatrixProductsTest, AProductThatTheLibraryDoesNotDoIsNamed) {
   blas_.algorithms = 0;
   MatrixProducts products = made();
-  EXPECT_EQ(run(products), -7.0F);
-  EXPECT_EQ(run(products), -7.0F);
+  for (const char* const time : {"first", "second"}) {
+    try {
+      run(products, {.k = 5});
+      FAIL() << time;
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(),
+                   "cuBLASLt does not multiply 2 x 5 by 5 x 2 in fp32 (its status 15)");
+    }
+  }
   EXPECT_EQ(blas_.searches, 1);
-
-  MatrixProducts without(nullptr, gpu_, own_kernels, Choice::fastest, "not found");
-  cuda::take_refusals();
-  EXPECT_EQ(run(without), -7.0F);
-  EXPECT_EQ(blas_.searches, 1);
-  EXPECT_THAT(cuda::take_refusals(), ElementsAre("no cuBLASLt: not found"));
-}
-
-// Or nobody knew that the times are those of kernels without tensor cores.
-TEST_F(MatrixProductsTest, WhatOurOwnKernelServesInItsPlaceIsToldEachTimeThatItIsAsked) {
-  cuda::take_refusals();
-  MatrixProducts products = made();
-  blas_.algorithms = 0;
-  run(products, {.k = 5});
-  run(products, {.k = 5});
-  EXPECT_THAT(cuda::take_refusals(),
-              ElementsAre("cuBLASLt does not multiply 2 x 5 by 5 x 2 in fp32 (its status 15)"));
-  EXPECT_THAT(cuda::take_refusals(), IsEmpty());
-  // The next experiment has the same product.
-  run(products, {.k = 5});
-  EXPECT_THAT(cuda::take_refusals(), ElementsAre(HasSubstr("2 x 5 by 5 x 2")));
   blas_.algorithms = 1;
-  run(products, {.k = 4});
-  EXPECT_THAT(cuda::take_refusals(), IsEmpty());
-  blas_.failing = {0};
-  run(products, {.k = 4});
-  EXPECT_THAT(cuda::take_refusals(), ElementsAre(HasSubstr("2 x 4 by 4 x 2")));
+  EXPECT_EQ(run(products, {.k = 4}), 4.0F);
 }
 
 TEST_F(MatrixProductsTest, ABiasIsAddedWhereNoAlgorithmDoes) {
@@ -191,20 +171,21 @@ TEST_F(MatrixProductsTest, ABiasBetweenMultiplesOf16BytesIsAddedByOurKernel) {
   EXPECT_EQ(own_additions, 1);
 }
 
-TEST_F(MatrixProductsTest, AFailureAtAnyCallLeadsToOurOwnKernelAndLeavesNothingBehind) {
+TEST_F(MatrixProductsTest, AFailureAtAnyCallLeavesNothingBehind) {
   set_algorithms({2.0, 1.0});
   int calls = 0;
   for (blas_.failing_call = -1; blas_.failing_call < std::max(calls, 1); ++blas_.failing_call) {
     blas_.calls = 0;
     {
       MatrixProducts products = made();
-      // Without the fused bias there is a second way before our own kernel.
+      // Without the fused bias there is a second way.
       try {
-        const float result = run(products, {.has_bias = true});
-        EXPECT_TRUE(result == 13.0F || result == -7.0F) << result << blas_.failing_call;
+        EXPECT_EQ(run(products, {.has_bias = true}), 13.0F) << blas_.failing_call;
       } catch (const CudaOutOfMemory&) {
-        // … unless memory is what it lacked: that passes.
+        // Memory may be there the next time.
         EXPECT_EQ(run(products, {.has_bias = true}), 13.0F);
+      } catch (const std::runtime_error& error) {
+        EXPECT_THAT(error.what(), HasSubstr("cuBLASLt does not multiply"));
       }
     }
     if (blas_.failing_call < 0) calls = blas_.calls;
@@ -268,7 +249,6 @@ TEST_F(RaggedProductsTest, AreInPartsWhereThatIsFaster) {
   }
 }
 
-// Our own kernel would serve the shape from then on, and hide it.
 TEST_F(MatrixProductsTest, AFailureForWantOfMemoryIsNoRefusal) {
   set_algorithms({2.0, 1.0});
   int calls = 0, lacks = 0;
@@ -282,6 +262,8 @@ TEST_F(MatrixProductsTest, AFailureForWantOfMemoryIsNoRefusal) {
     } catch (const CudaOutOfMemory& error) {
       lacks_memory = true;
       EXPECT_THAT(error.what(), testing::HasSubstr("1 MiB"));
+    } catch (const std::runtime_error&) {
+      // A call that needs none is refused.
     }
     if (blas_.failing_call < 0) calls = blas_.calls;
     lacks += lacks_memory ? 1 : 0;

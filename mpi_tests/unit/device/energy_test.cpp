@@ -6,21 +6,17 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "folder_test.hpp"
+
 namespace dstune {
 namespace {
 
 namespace fs = std::filesystem;
 
 /// A made-up /sys/class/powercap.
-class PowercapTest : public testing::Test {
+class PowercapTest : public test::FolderTest {
  protected:
-  PowercapTest() : folder_(fs::temp_directory_path() / ("powercap" + std::to_string(getpid()))) {
-    fs::create_directories(folder_);
-  }
-  ~PowercapTest() override { fs::remove_all(folder_); }
-
   void add_zone(const std::string& zone, const std::string& name, std::int64_t range_uj) {
-    fs::create_directories(folder_ / zone);
     write(zone, "name", name);
     write(zone, "max_energy_range_uj", std::to_string(range_uj));
     count(zone, 0);
@@ -29,11 +25,9 @@ class PowercapTest : public testing::Test {
     write(zone, "energy_uj", std::to_string(energy_uj));
   }
   void write(const std::string& zone, const std::string& file, const std::string& text) {
-    std::ofstream(folder_ / zone / file) << text << '\n';
+    FolderTest::write(zone + "/" + file, text + "\n");
   }
   [[nodiscard]] FoundEnergyMeter find() const { return find_powercap_meter(folder_.string()); }
-
-  fs::path folder_;
 };
 
 TEST_F(PowercapTest, AddsPackagesAndTheirMemory) {

@@ -22,17 +22,20 @@ using nvml::Fact;
 
 class GpuFactsTest : public testing::Test {
  protected:
-  std::shared_ptr<nvml::FakeNvml> fake_ = std::make_shared<nvml::FakeNvml>();
+  GpuFactsTest() { fake_ = {}; }
+
+  nvml::FakeNvml& fake_ = nvml::fake_nvml();
+  std::shared_ptr<GpuDriver> driver_ = nvml::find_library(DSTUNE_FAKE_NVML).library;
 };
 
 TEST_F(GpuFactsTest, TellsHowAGpuIsSetUp) {
-  fake_->supported_cuda = 12040;
-  nvml::Opaque& gpu = fake_->gpus["GPU-a"];
+  fake_.supported_cuda = 12040;
+  nvml::Opaque& gpu = fake_.gpus["GPU-a"];
   gpu.facts = {{Fact::is_instance, 0},      {Fact::mig_mode, 0},           {Fact::compute_mode, 3},
                {Fact::ecc_mode, 1},         {Fact::rows_pending, 0},       {Fact::pages_pending, 1},
                {Fact::remapping_failed, 1}, {Fact::uncorrected_errors, 2}, {Fact::nvlinks, 18}};
   gpu.processes = {{.number = static_cast<std::uint32_t>(::getpid()), .bytes = 3 << 20}, {1}};
-  const GpuFacts facts = facts_of_gpu(fake_, "GPU-a");
+  const GpuFacts facts = facts_of_gpu(driver_, "GPU-a");
   EXPECT_EQ(facts.driver_cuda, 12040);
   EXPECT_EQ(facts.is_instance, false);
   EXPECT_EQ(facts.has_mig, false);
@@ -50,39 +53,39 @@ TEST_F(GpuFactsTest, TellsHowAGpuIsSetUp) {
 }
 
 TEST_F(GpuFactsTest, WhatIsNotToldIsNotKnown) {
-  fake_->gpus["GPU-a"] = {};
-  GpuFacts facts = facts_of_gpu(fake_, "GPU-a");
-  add_speeds(fake_, facts);
+  fake_.gpus["GPU-a"] = {};
+  GpuFacts facts = facts_of_gpu(driver_, "GPU-a");
+  add_speeds(driver_, facts);
   EXPECT_EQ(facts.uuid, "GPU-a");
   EXPECT_FALSE(facts.is_instance || facts.has_mig || facts.compute_mode || facts.has_ecc ||
                facts.uncorrected_errors || facts.repair_pending || facts.repair_failed ||
                facts.processes || facts.nvlinks || facts.driver_cuda || facts.sm_clock_mhz ||
                facts.throttle_reasons || facts.pcie_width || facts.max_pcie_generation);
-  EXPECT_FALSE(facts_of_gpu(fake_, "GPU-b").has_ecc);
+  EXPECT_FALSE(facts_of_gpu(driver_, "GPU-b").has_ecc);
   EXPECT_FALSE(facts_of_gpu(nullptr, "GPU-a").driver_cuda);
 }
 
 // CUDA's UUID of a part says nothing of what it is.
 TEST_F(GpuFactsTest, OfAPartItAsksTheWholeGpu) {
-  nvml::Opaque& whole = fake_->gpus["GPU-a"];
+  nvml::Opaque& whole = fake_.gpus["GPU-a"];
   whole.facts = {{Fact::mig_mode, 1}, {Fact::ecc_mode, 1}, {Fact::pcie_width, 8}};
   whole.processes = {{1}, {2}, {3}};
-  nvml::Opaque& part = fake_->gpus["MIG-b"];
+  nvml::Opaque& part = fake_.gpus["MIG-b"];
   part.facts = {{Fact::is_instance, 1}};
   part.processes = std::vector<nvml::Process>{{.number = 4}};
   part.whole = &whole;
-  GpuFacts facts = facts_of_gpu(fake_, "GPU-b");
+  GpuFacts facts = facts_of_gpu(driver_, "GPU-b");
   EXPECT_EQ(facts.is_instance, true);
   EXPECT_EQ(facts.has_mig, true);
   EXPECT_EQ(facts.has_ecc, true);
   ASSERT_EQ(facts.processes->size(), 1U);
   EXPECT_EQ(facts.processes->front().number, 4);
-  add_speeds(fake_, facts);
+  add_speeds(driver_, facts);
   EXPECT_EQ(facts.pcie_width, 8);
 }
 
 TEST_F(GpuFactsTest, TellsSpeedsWhenAsked) {
-  nvml::Opaque& gpu = fake_->gpus["GPU-a"];
+  nvml::Opaque& gpu = fake_.gpus["GPU-a"];
   gpu.sm_mhz = 1410;
   gpu.max_sm_mhz = 1980;
   gpu.memory_mhz = 2619;
@@ -91,9 +94,9 @@ TEST_F(GpuFactsTest, TellsSpeedsWhenAsked) {
                {Fact::max_pcie_width, 16},
                {Fact::pcie_generation, 4},
                {Fact::max_pcie_generation, 5}};
-  GpuFacts facts = facts_of_gpu(fake_, "GPU-a");
+  GpuFacts facts = facts_of_gpu(driver_, "GPU-a");
   EXPECT_FALSE(facts.sm_clock_mhz);
-  add_speeds(fake_, facts);
+  add_speeds(driver_, facts);
   EXPECT_EQ(facts.sm_clock_mhz, 1410);
   EXPECT_EQ(facts.max_sm_clock_mhz, 1980);
   EXPECT_EQ(facts.memory_clock_mhz, 2619);
@@ -120,92 +123,6 @@ TEST(NvmlFunctionsTest, AFunctionThatAnOlderLibraryLacksIsNotSupported) {
                facts.uncorrected_errors || facts.repair_pending || facts.repair_failed ||
                facts.processes || facts.nvlinks || facts.driver_cuda || facts.throttle_reasons ||
                facts.pcie_width || facts.max_pcie_width || facts.pcie_generation);
-}
-
-TEST(NvmlFunctionsTest, EachQuestionHasItsFunction) {
-  nvml::Functions functions{};
-  functions.shutdown = [] { return 0; };
-  functions.handle_by_uuid = [](const char*, nvml::Device*) { return 0; };
-  functions.is_instance = [](nvml::Device, unsigned int* is) {
-    *is = 0;
-    return 0;
-  };
-  functions.mig_mode = [](nvml::Device, unsigned int* now, unsigned int* pending) {
-    *now = 1;
-    *pending = 0;
-    return 0;
-  };
-  functions.compute_mode = [](nvml::Device, int* mode) {
-    *mode = 2;
-    return 0;
-  };
-  functions.ecc_mode = [](nvml::Device, int* now, int* pending) {
-    *now = 0;
-    *pending = 1;
-    return 0;
-  };
-  functions.ecc_errors = [](nvml::Device, int kind, int counter, unsigned long long* errors) {
-    *errors = kind == 1 && counter == 0 ? 7 : 99;
-    return 0;
-  };
-  functions.pages_pending = [](nvml::Device, int* pending) {
-    *pending = 0;
-    return 0;
-  };
-  functions.remapped_rows = [](nvml::Device, unsigned int* corrected, unsigned int* uncorrected,
-                               unsigned int* pending, unsigned int* failed) {
-    *corrected = *uncorrected = 5;
-    *pending = 1;
-    *failed = 0;
-    return 0;
-  };
-  functions.nvlink_state = [](nvml::Device, unsigned int link, int* is_active) {
-    constexpr unsigned links = 4;
-    *is_active = link == 2 ? 0 : 1;
-    return link < links ? 0 : 2;
-  };
-  // The list has no place at first for one that came while it was asked for.
-  functions.processes = [](nvml::Device, unsigned int* count, nvml::ProcessInfo* infos) {
-    static unsigned int there = 0;
-    const unsigned int places = *count;
-    *count = ++there > 2 ? 2 : there;
-    if (places < *count) return 7;
-    for (unsigned int i = 0; i < *count; ++i) infos[i] = {10 + i, i == 0 ? 1000ULL : ~0ULL, 0, 0};
-    return 0;
-  };
-  functions.cuda_version = [](int* version) {
-    *version = 13000;
-    return 0;
-  };
-  functions.clock_info =
-      functions.max_clock_info = [](nvml::Device, int, unsigned int*) { return 3; };
-  functions.pcie_width = functions.pcie_generation = [](nvml::Device, unsigned int* number) {
-    *number = 4;
-    return 0;
-  };
-  functions.max_pcie_width =
-      functions.max_pcie_generation = [](nvml::Device, unsigned int* number) {
-        *number = 5;
-        return 0;
-      };
-  const auto library = library_of(functions);
-  GpuFacts facts = facts_of_gpu(library, "GPU-a");
-  EXPECT_EQ(facts.has_mig, true);
-  EXPECT_EQ(facts.compute_mode, "prohibited");
-  EXPECT_EQ(facts.has_ecc, false);
-  EXPECT_EQ(facts.uncorrected_errors, 7);
-  EXPECT_EQ(facts.repair_pending, true);
-  EXPECT_EQ(facts.repair_failed, false);
-  EXPECT_EQ(facts.nvlinks, 3);
-  EXPECT_EQ(facts.driver_cuda, 13000);
-  ASSERT_EQ(facts.processes->size(), 2U);
-  EXPECT_EQ(facts.processes->at(0).bytes, 1000);
-  EXPECT_EQ(facts.processes->at(1).number, 11);
-  EXPECT_FALSE(facts.processes->at(1).bytes);
-  add_speeds(library, facts);
-  EXPECT_FALSE(facts.sm_clock_mhz);
-  EXPECT_EQ(facts.pcie_width, 4);
-  EXPECT_EQ(facts.max_pcie_generation, 5);
 }
 
 TEST(MpsTest, ServesWhereItsControlPipeIs) {

@@ -10,6 +10,7 @@
 #include "dstune/base/cgroup.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/device/device.hpp"
+#include "folder_test.hpp"
 
 namespace dstune {
 namespace {
@@ -19,20 +20,11 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 /// A made-up file system under which control groups are looked for.
-class CgroupTest : public testing::Test {
+class CgroupTest : public test::FolderTest {
  protected:
-  CgroupTest() : root_(fs::temp_directory_path() / ("cgroup" + std::to_string(getpid()))) {}
-  ~CgroupTest() override { fs::remove_all(root_); }
-
-  void write(const std::string& path, const std::string& content) {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << content;
-  }
   std::vector<std::string> read() const {
-    return read_cgroup_files({"memory", "memory.limit_in_bytes", "memory.max"}, root_.string());
+    return read_cgroup_files({"memory", "memory.limit_in_bytes", "memory.max"}, folder_.string());
   }
-
-  fs::path root_;
 };
 
 TEST_F(CgroupTest, ReadsVersion2UpToTheMount) {

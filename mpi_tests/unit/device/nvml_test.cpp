@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "dstune/base/error.hpp"
+#include "dstune/device/gpu_state.hpp"
 #include "fake_nvml.hpp"
 
 namespace dstune::nvml {
@@ -10,38 +10,40 @@ namespace {
 
 class NvmlTest : public testing::Test {
  protected:
+  NvmlTest() { fake_ = {}; }
   [[nodiscard]] FoundEnergyMeter find(const std::vector<std::string>& uuids) const {
-    return find_meter({fake_, ""}, uuids);
+    return find_meter({driver_, ""}, uuids);
   }
-  std::shared_ptr<FakeNvml> fake_ = std::make_shared<FakeNvml>();
+  FakeNvml& fake_ = fake_nvml();
+  std::shared_ptr<GpuDriver> driver_ = find_library(DSTUNE_FAKE_NVML).library;
 };
 
 TEST_F(NvmlTest, CountsEachGpuOnceFromWhereItBegan) {
-  fake_->gpus["GPU-a"].energy_mj = 5'000'000;
-  fake_->gpus["GPU-b"].energy_mj = 100;
-  fake_->gpus["GPU-c"].energy_mj = 0;
+  fake_.gpus["GPU-a"].energy_mj = 5'000'000;
+  fake_.gpus["GPU-b"].energy_mj = 100;
+  fake_.gpus["GPU-c"].energy_mj = 0;
   const auto [meter, reason] = find({"GPU-b", "GPU-a", "GPU-b"});
   ASSERT_TRUE(meter) << reason;
   EXPECT_EQ(meter->description(), "2 GPUs");
   EXPECT_EQ(meter->joules(), 0.0);
-  fake_->gpus["GPU-a"].energy_mj = 5'002'500;
-  fake_->gpus["GPU-b"].energy_mj = 1'100;
-  fake_->gpus["GPU-c"].energy_mj = 1'000'000;
+  fake_.gpus["GPU-a"].energy_mj = 5'002'500;
+  fake_.gpus["GPU-b"].energy_mj = 1'100;
+  fake_.gpus["GPU-c"].energy_mj = 1'000'000;
   EXPECT_EQ(meter->joules(), 3.5);
   EXPECT_EQ(find({"GPU-c"}).meter->description(), "1 GPU");
 }
 
 TEST_F(NvmlTest, WhatCanNotBeReadAnyMoreIsNoFigure) {
-  fake_->gpus["GPU-a"].energy_mj = 1'000;
+  fake_.gpus["GPU-a"].energy_mj = 1'000;
   const auto meter = find({"GPU-a"}).meter;
-  fake_->gpus["GPU-a"].energy_mj = 10;  // reset
+  fake_.gpus["GPU-a"].energy_mj = 10;  // reset
   EXPECT_FALSE(meter->joules());
-  fake_->gpus["GPU-a"].energy_mj = 2'000;
+  fake_.gpus["GPU-a"].energy_mj = 2'000;
   EXPECT_FALSE(meter->joules()) << "what was used meanwhile is not known";
 }
 
 TEST_F(NvmlTest, SaysWhyThereIsNone) {
-  fake_->gpus["GPU-old"].power_mw = 100;
+  fake_.gpus["GPU-old"].power_mw = 100;
   EXPECT_EQ(find({"GPU-old"}).reason, "the energy of GPU-old: Not Supported");
   EXPECT_EQ(find({"GPU-gone"}).reason, "the energy of GPU-gone: Not Found");
   EXPECT_EQ(find({}).reason, "no GPU");
@@ -49,30 +51,30 @@ TEST_F(NvmlTest, SaysWhyThereIsNone) {
 }
 
 TEST_F(NvmlTest, LooksAtAGpu) {
-  fake_->gpus["GPU-a"] = {.power_mw = 412'500,
-                          .temperature_c = 61,
-                          .sm_mhz = 1'410,
-                          .max_sm_mhz = 1'980,
-                          .throttle_reasons = 0x4 | 0x20 | 0x2};
-  const GpuState state = sample_gpu(*fake_, "GPU-a");
-  EXPECT_EQ(state.power_w, 412.5);
-  EXPECT_EQ(state.temperature_c, 61.0);
-  EXPECT_EQ(state.sm_clock_mhz, 1410.0);
-  EXPECT_EQ(state.max_sm_clock_mhz, 1980.0);
-  EXPECT_FALSE(state.memory_clock_mhz);
-  EXPECT_EQ(state.throttled_by, "power cap, heat");
-  EXPECT_EQ(state.throttle_reasons, 0x26U);
-  EXPECT_THROW(static_cast<void>(sample_gpu(*fake_, "GPU-b")), DeviceError);
+  fake_.gpus["GPU-a"] = {.power_mw = 412'500,
+                         .temperature_c = 61,
+                         .sm_mhz = 1'410,
+                         .max_sm_mhz = 1'980,
+                         .throttle_reasons = 0x4 | 0x20 | 0x2};
+  const std::optional<GpuState> state = sample_gpu(driver_, "GPU-a");
+  ASSERT_TRUE(state);
+  EXPECT_EQ(state->power_w, 412.5);
+  EXPECT_EQ(state->temperature_c, 61.0);
+  EXPECT_EQ(state->sm_clock_mhz, 1410.0);
+  EXPECT_EQ(state->max_sm_clock_mhz, 1980.0);
+  EXPECT_FALSE(state->memory_clock_mhz);
+  EXPECT_EQ(throttle_text(state->throttle_reasons), "power cap, heat");
+  EXPECT_EQ(state->throttle_reasons, 0x26U);
 }
 
 TEST_F(NvmlTest, WhatIsNotToldIsNoFailure) {
-  fake_->gpus["GPU-a"].free_bytes = 3 << 20;
-  EXPECT_EQ(free_bytes(fake_, "GPU-a"), 3 << 20);
-  EXPECT_FALSE(free_bytes(fake_, "GPU-b"));
+  fake_.gpus["GPU-a"].free_bytes = 3 << 20;
+  EXPECT_EQ(free_bytes(driver_, "GPU-a"), 3 << 20);
+  EXPECT_FALSE(free_bytes(driver_, "GPU-b"));
   EXPECT_FALSE(free_bytes(nullptr, "GPU-a"));
-  EXPECT_TRUE(try_sample(fake_, "GPU-a"));
-  EXPECT_FALSE(try_sample(fake_, "MIG-a"));
-  EXPECT_FALSE(try_sample(nullptr, "GPU-a"));
+  EXPECT_TRUE(sample_gpu(driver_, "GPU-a"));
+  EXPECT_FALSE(sample_gpu(driver_, "MIG-a"));
+  EXPECT_FALSE(sample_gpu(nullptr, "GPU-a"));
 }
 
 TEST(ThrottleTextTest, NamesFaultsAlone) {

@@ -151,6 +151,11 @@ class AttentionTest : public KernelTest {
     bool operator==(const Results&) const = default;
   };
 
+  /// Heads of more than 128 elements have a backward on some GPUs.
+  bool does(const AttentionShape& shape) const {
+    if (type() == DType::f32 || !has_library_attention()) return true;
+    return shape.sequence > 1 && shape.head_size % 8 == 0 && shape.head_size <= 128;
+  }
   Results run(AttentionShape shape, const Values& qkv, const Values& d_out) {
     shape.type = type();
     Results r{poisoned(out_count(shape)),
@@ -168,7 +173,7 @@ class AttentionTest : public KernelTest {
 
 TEST_P(AttentionTest, EqualsTheFormula) {
   for (AttentionShape shape : shapes) {
-    if (is_emulated() && shape.sequence == 200) continue;
+    if (!does(shape) || (is_emulated() && shape.sequence == 200)) continue;
     for (const bool causal : {true, false}) {
       shape.causal = causal;
       const Values qkv = random_values(qkv_count(shape), 1, 2.0);
@@ -186,6 +191,7 @@ TEST_P(AttentionTest, EqualsTheFormula) {
 TEST_P(AttentionTest, SeesItsWindowAlone) {
   std::size_t number = 0;
   for (AttentionShape shape : shapes) {
+    if (!does(shape)) continue;
     for (const std::int64_t window : windows) {
       // Every shape with some windows, every window with some shape.
       ++number;

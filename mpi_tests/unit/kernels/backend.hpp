@@ -24,6 +24,9 @@ void finish_kernels();
 /// part of them.
 bool is_emulated();
 
+/// Whether attention in 16 bits is a library's, which does not do all shapes.
+bool has_library_attention();
+
 /// 1, 2, 3: ways to run that must give the same bits.
 void run_in_way(int way);
 

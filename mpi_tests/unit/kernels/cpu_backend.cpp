@@ -28,6 +28,10 @@ bool is_emulated() {
   return false;
 }
 
+bool has_library_attention() {
+  return false;
+}
+
 void run_in_way(int way) {
   set_cpu_threads(way);
 }

@@ -34,6 +34,10 @@ bool is_emulated() {
   return true;
 }
 
+bool has_library_attention() {
+  return false;
+}
+
 void run_in_way(int way) {
   dstune::test::set_emulated_order(way - 1);
 }

@@ -2,9 +2,6 @@
 /// What tests of the search share: observations, sizes, and jobs from documents in a folder of
 /// their own.
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -14,6 +11,7 @@
 
 #include "dstune/search/planner.hpp"
 #include "dstune/search/tuner.hpp"
+#include "folder_test.hpp"
 
 namespace dstune {
 
@@ -45,24 +43,8 @@ class NoWorkspaces : public WorkspaceSizes {
 
 inline constexpr std::int64_t plenty_bytes = std::int64_t{1} << 50;
 
-class SearchTest : public testing::Test {
+class SearchTest : public test::FolderTest {
  protected:
-  SearchTest() {
-    auto path = (std::filesystem::temp_directory_path() / "dstune_search_XXXXXX").string();
-    if (::mkdtemp(path.data()) == nullptr) std::abort();
-    folder_ = path;
-  }
-  ~SearchTest() override {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
-
-  std::string write(const std::string& name, const std::string& text) {
-    const auto path = (folder_ / name).string();
-    std::ofstream(path) << text;
-    return path;
-  }
-
   /// A job with a tiny model; `dstune` and `rest` are members of the section and of the document.
   JobSpec job(const std::string& rest, const std::string& dstune = "") {
     const std::string model = R"({"family": "gpt2", "hidden_size": 64, "num_layers": 2,
@@ -85,7 +67,6 @@ class SearchTest : public testing::Test {
     return plan_space(read, SearchSpace(read), workspaces_, options);
   }
 
-  std::filesystem::path folder_;
   Overrides overrides_;
   std::optional<Machine> machine_;
   NoWorkspaces workspaces_;

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "dstune/base/error.hpp"
+#include "folder_test.hpp"
 
 namespace dstune {
 namespace {
@@ -15,24 +16,14 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-class InstallationTest : public testing::Test {
+class InstallationTest : public test::FolderTest {
  protected:
   InstallationTest() {
-    auto path = (fs::temp_directory_path() / "dstune_python_XXXXXX").string();
-    if (::mkdtemp(path.data()) == nullptr) std::abort();
-    python_.root = path;
+    python_.root = folder_;
     python_.variables = {{"PATH", "/opt/bin:/usr/bin"}, {"HOME", "/home/one"}};
   }
-  ~InstallationTest() override {
-    std::error_code ignored;
-    fs::remove_all(python_.root, ignored);
-  }
-
   void write(const std::string& path, const std::string& text = "") const {
-    const std::string place = python_.root + path;
-    fs::create_directories(fs::path(place).parent_path());
-    std::ofstream(place) << text;
-    fs::permissions(place, fs::perms::owner_all);
+    fs::permissions(FolderTest::write(path.substr(1), text), fs::perms::owner_all);
   }
   /// A package as pip leaves it.
   void install(const std::string& folder, const std::string& version) const {

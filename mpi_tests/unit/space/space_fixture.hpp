@@ -1,9 +1,6 @@
 #pragma once
 /// Documents in a folder of the test's own, and what is wrong with them.
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "dstune/space/search_space.hpp"
+#include "folder_test.hpp"
 
 namespace dstune {
 
@@ -19,24 +17,8 @@ struct FoundMember : Member {
   Experiment experiment;
 };
 
-class SpaceTest : public testing::Test {
+class SpaceTest : public test::FolderTest {
  protected:
-  SpaceTest() {
-    auto path = (std::filesystem::temp_directory_path() / "dstune_space_XXXXXX").string();
-    if (::mkdtemp(path.data()) == nullptr) std::abort();
-    folder_ = path;
-  }
-  ~SpaceTest() override {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
-
-  std::string write(const std::string& name, const std::string& text) {
-    const auto path = (folder_ / name).string();
-    std::ofstream(path) << text;
-    return path;
-  }
-
   /// The job of a document; a model is given unless the document has one.
   JobSpec job(const std::string& text) {
     Overrides overrides = overrides_;
@@ -77,7 +59,6 @@ class SpaceTest : public testing::Test {
     return {};
   }
 
-  std::filesystem::path folder_;
   Overrides overrides_;
   std::optional<Version> version_ = Version{0, 19, 6};
   std::optional<Machine> machine_;

@@ -379,11 +379,11 @@ TEST(MeasureTest, GpusAreLookedAtWhileStepsAreTimed) {
   const auto results = measure_on(3, [](int rank, ScriptedWorkload& workload, MeasureHooks& hooks) {
     workload.peak.gpu_bytes = 100 * (rank + 1);
     int looks = 0;
-    hooks.sample_gpu = [rank, looks]() mutable -> std::optional<nvml::GpuState> {
+    hooks.sample_gpu = [rank, looks]() mutable -> std::optional<GpuState> {
       if (rank == 2) return std::nullopt;  // its library does not tell
       ++looks;
       // Rank 1 is the slower one, and hot when timing ends.
-      nvml::GpuState state;
+      GpuState state;
       state.sm_clock_mhz = 1900.0 - 300 * rank - 10 * looks;
       state.max_sm_clock_mhz = 1980;
       state.power_w = 500.0 + rank;
@@ -405,7 +405,7 @@ TEST(MeasureTest, GpusAreLookedAtWhileStepsAreTimed) {
 
 TEST(MeasureTest, WhereNoGpuTellsNothingIsSaid) {
   const auto results = measure_on(2, [](int rank, ScriptedWorkload&, MeasureHooks& hooks) {
-    hooks.sample_gpu = [] { return std::optional<nvml::GpuState>(); };
+    hooks.sample_gpu = [] { return std::optional<GpuState>(); };
     EXPECT_LT(rank, 2);
   });
   for (const Measurement& result : results) EXPECT_FALSE(result.gpu);

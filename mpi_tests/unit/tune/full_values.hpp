@@ -178,7 +178,7 @@ inline RankDevice full_device() {
           .threads = 4,
           .memory_bytes = 100,
           .host_bytes = 200,
-          .backend = "cuda",
+          .backend = BackendKind::cuda,
           .gpu = "GPU-0123",
           .context_bytes = 3,
           .library_bytes = 4,

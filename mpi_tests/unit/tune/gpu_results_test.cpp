@@ -24,14 +24,15 @@ class IdleBackoff : public Workload {
 };
 
 TEST(GpuResultsTest, ThrottlingIsFlaggedInTheSummary) {
-  const auto library = std::make_shared<nvml::FakeNvml>();
-  library->gpus["GPU-a"] = {.temperature_c = 91, .sm_mhz = 1200, .max_sm_mhz = 1980};
+  nvml::FakeNvml& fake = nvml::fake_nvml();
+  const auto driver = nvml::find_library(DSTUNE_FAKE_NVML).library;
+  fake.gpus["GPU-a"] = {.temperature_c = 91, .sm_mhz = 1200, .max_sm_mhz = 1980};
   for (const bool is_throttled : {false, true}) {
-    library->gpus["GPU-a"].throttle_reasons = is_throttled ? 0x20 | 0x1 : 0x1;
+    fake.gpus["GPU-a"].throttle_reasons = is_throttled ? 0x20 | 0x1 : 0x1;
     SelfGroup group(0);
     IdleBackoff workload;
     MeasureHooks hooks;
-    hooks.sample_gpu = [&] { return nvml::try_sample(library, "GPU-a"); };
+    hooks.sample_gpu = [&] { return sample_gpu(driver, "GPU-a"); };
     Record record;
     record.experiment.name = "hot";
     record.measurement = measure(workload, group, {}, hooks);

@@ -6,7 +6,10 @@ namespace dstune {
 namespace {
 
 RankDevice gpu(const std::string& uuid) {
-  return {.description = "cuda (a GPU)", .memory_bytes = 600, .backend = "cuda", .gpu = uuid};
+  return {.description = "cuda (a GPU)",
+          .memory_bytes = 600,
+          .backend = BackendKind::cuda,
+          .gpu = uuid};
 }
 
 TEST(RankDevicesTest, RanksOfOneGpuShareItsMemoryAndSaySo) {

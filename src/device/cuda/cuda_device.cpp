@@ -272,6 +272,15 @@ std::string cuda_unavailable_reason() {
   return {};
 }
 
+std::string missing_gpu_library() {
+  const kernels::CudaLibraries libraries = kernels::cuda_libraries();
+  constexpr std::string_view none = "none: ";
+  for (const auto& [name, found] :
+       {std::pair("cuBLASLt", libraries.matmul), std::pair("cuDNN", libraries.attention)})
+    if (found.starts_with(none)) return std::string(name) + ": " + found.substr(none.size());
+  return {};
+}
+
 std::unique_ptr<Device> make_device_like_cuda(int rank_of_node, std::int64_t host_limit_bytes,
                                               int threads, CudaGpu* gpu) {
   if (const std::string violation = cuda_unavailable_reason(); !violation.empty())
@@ -300,6 +309,7 @@ std::unique_ptr<Device> make_cuda_device(int rank_of_node, std::int64_t host_lim
           .use_libraries =
               [&runtime, &table] {
                 kernels::load_cuda_kernels();
+                if (!missing_gpu_library().empty()) return;
                 const auto deadline = Waiter::Clock::now() + cuda::longest_first_use;
                 cuda::use_libraries(runtime, table, Waiter().with_deadline(deadline));
               }},

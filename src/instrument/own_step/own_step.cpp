@@ -8,7 +8,7 @@
 
 #include "dstune/base/log.hpp"
 #include "dstune/instrument/workloads.hpp"
-#include "dstune/kernels/cuda.hpp"
+#include "dstune/kernels/kernels.hpp"
 #include "dstune/train/executor.hpp"
 #include "instruments.hpp"
 
@@ -35,13 +35,14 @@ class TransformerWorkload : public Workload {
 
   void build() override {
     executor_.reset();
-    // Fallbacks of earlier experiments are not this one's.
-    kernels::take_cuda_refusals();
     const CpuWorkspaces workspaces(context_.device->kernels());
     plan_ = build_step_plan(*context_.model, *context_.config, context_.group->size(),
                             context_.group->group_rank(), workspaces);
     executor_ = std::make_unique<Executor>(plan_, *context_.device, *context_.group, context_.seed,
                                            Guard::none, *context_.waiter);
+    const std::string attention_note = context_.device->kernels().fp32_attention_note;
+    if (context_.config->precision == Precision::fp32 && !attention_note.empty())
+      note({attention_note, true});
     if (executor_->disk_is_buffered()) {
       note({fmt::format("the file system of {} does not take direct transfers: what is offloaded "
                         "there goes through the system's cache",
@@ -55,8 +56,6 @@ class TransformerWorkload : public Workload {
   StepSample step(std::int64_t step) override {
     const auto began = std::chrono::steady_clock::now();
     const StepOutcome outcome = executor_->step(step);
-    for (const std::string& refusal : kernels::take_cuda_refusals())
-      note({refusal + "; kernels without tensor cores serve"});
     if (const std::string& why_not = executor_->why_not_recorded(); !why_not.empty())
       note({"micro-steps are not launched as CUDA graphs: " + why_not});
     const auto phase_s = [&](Phase phase) {

@@ -105,7 +105,7 @@ std::string cuda_version_text(int version) {
 
 std::string throttled_by(const RankReport& report) {
   if (!report.gpu || !report.gpu->throttle_reasons) return "";
-  return nvml::throttle_text(static_cast<std::uint64_t>(*report.gpu->throttle_reasons));
+  return throttle_text(static_cast<std::uint64_t>(*report.gpu->throttle_reasons));
 }
 
 std::vector<std::string> failures_of_gpu(const RankReport& report,
@@ -172,7 +172,7 @@ std::vector<std::string> notes_of_gpu(const RankReport& report,
   std::ranges::for_each(strangers_of(report, all), add);
   if (gpu.throttle_reasons)
     if (const std::string reasons =
-            nvml::throttle_text(static_cast<std::uint64_t>(*gpu.throttle_reasons & ~power_cap));
+            throttle_text(static_cast<std::uint64_t>(*gpu.throttle_reasons & ~power_cap));
         !reasons.empty())
       add(fmt::format("its GPU lowers its clock ({}): look at its cooling and its power supply",
                       reasons));

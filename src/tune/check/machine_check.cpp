@@ -25,7 +25,6 @@
 #include "dstune/comm/environment.hpp"
 #include "dstune/comm/nodes.hpp"
 #include "dstune/device/gpu_facts.hpp"
-#include "dstune/device/nvml.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/tune/check.hpp"
 #include "dstune/tune/watchdog.hpp"
@@ -201,9 +200,9 @@ ExitCode check_machine(const JobOptions& options, bool thread_multiple, Watchdog
   const Topology& topology = here.topology;
 
   known->set_phase("at the start of the devices");
-  const std::shared_ptr<nvml::Library> library =
-      options.backend == Backend::cpu ? nullptr : nvml::find_library().library;
-  RankReport report = facts_of(topology, options, thread_multiple, library);
+  const std::shared_ptr<GpuDriver> driver =
+      options.backend == Backend::cpu ? nullptr : find_gpu_driver();
+  RankReport report = facts_of(topology, options, thread_multiple, driver);
   // No rank has a context on a GPU before this.
   const std::vector<RankReport> facts = gather(world, report);
   if (is_first) std::ranges::for_each(facts, [&](const RankReport& each) { known->keep(each); });
@@ -227,7 +226,7 @@ ExitCode check_machine(const JobOptions& options, bool thread_multiple, Watchdog
   const Waiter waiter(SteadyClock::now() + to_duration(wait_limit_s), nullptr, topology.share_core);
   probe_device(
       *found.device, room_bytes, waiter, [&] { world.barrier(); }, report);
-  if (report.gpu) add_speeds(library, *report.gpu);
+  if (report.gpu) add_speeds(driver, *report.gpu);
   known->keep(report);
 
   known->set_phase("in collectives");

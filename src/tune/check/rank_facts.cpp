@@ -51,12 +51,12 @@ std::int64_t free_shared_bytes() {
 }
 
 /// Nothing where there is neither a GPU nor a driver that could have one.
-std::optional<GpuFacts> gpu_of(int place_on_node, const std::shared_ptr<nvml::Library>& library) {
+std::optional<GpuFacts> gpu_of(int place_on_node, const std::shared_ptr<GpuDriver>& driver) {
   const auto version = cuda_runtime_version();
   if (!version) return std::nullopt;
   const auto gpu = find_cuda_gpu(place_on_node);
-  if (!gpu && !library) return std::nullopt;
-  GpuFacts facts = facts_of_gpu(library, gpu ? gpu->uuid : "");
+  if (!gpu && !driver) return std::nullopt;
+  GpuFacts facts = facts_of_gpu(driver, gpu ? gpu->uuid : "");
   facts.runtime_cuda = version;
   facts.has_mps = has_mps_pipe(std::getenv("CUDA_MPS_PIPE_DIRECTORY"));
   if (gpu) facts.peers = cuda_peers(gpu->number);
@@ -66,7 +66,7 @@ std::optional<GpuFacts> gpu_of(int place_on_node, const std::shared_ptr<nvml::Li
 }  // namespace
 
 RankReport facts_of(const Topology& topology, const JobOptions& options, bool thread_multiple,
-                    const std::shared_ptr<nvml::Library>& library) {
+                    const std::shared_ptr<GpuDriver>& driver) {
   const auto node = static_cast<std::size_t>(
       topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)]);
   RankReport report{.rank = topology.world_rank,
@@ -89,23 +89,23 @@ RankReport facts_of(const Topology& topology, const JobOptions& options, bool th
   if (options.backend == Backend::cpu) return report;
   const std::vector<int>& neighbours = topology.ranks_of_node[node];
   const auto place = std::ranges::find(neighbours, topology.world_rank) - neighbours.begin();
-  report.gpu = gpu_of(static_cast<int>(place), library);
+  report.gpu = gpu_of(static_cast<int>(place), driver);
   return report;
 }
 
 void add_device(const Topology& topology, const FoundDevice& found, RankReport& report) {
   const RankDevice device = describe(topology, found);
   report.device = device.description;
-  report.backend = device.backend;
+  report.backend = to_text(device.backend);
   report.threads = device.threads;
   if (found.gpu.name.empty()) return;
   const kernels::CudaLibraries libraries = kernels::cuda_libraries();
   report.libraries["CUDA toolkit"] = kernels::cuda_toolkit();
   report.libraries["GPU products"] = libraries.matmul;
   report.libraries["GPU attention"] = libraries.attention;
-  // Kernels in its place are slower: nobody trains so.
-  if (topology.world_rank == 0 && !found.missing_library.empty())
-    report.failures.push_back(found.missing_library);
+  if (topology.world_rank > 0) return;
+  for (const std::string& missing : {found.missing_library, found.missing_nccl})
+    if (!missing.empty()) report.failures.push_back(missing);
 }
 
 }  // namespace dstune

@@ -82,7 +82,7 @@ ProcessMemoryPredictor memory_predictor(const OpenJob& ready,
   if (std::ranges::all_of(ready.training_ranks | std::views::join,
                           [&](int rank) { return bytes.gpu[static_cast<std::size_t>(rank)] > 0; }))
     gpus.emplace(bytes.gpu, true);
-  return {NonArenaMemory(bytes.resident), std::move(gpus), devices.front().backend == "cuda"};
+  return {NonArenaMemory(bytes.resident), std::move(gpus), devices.front().is_gpu()};
 }
 
 void print_answer(const JobOptions& options, const OpenJob& ready, const SearchResult& result) {

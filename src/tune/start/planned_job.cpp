@@ -79,7 +79,7 @@ std::int64_t min_bytes(std::int64_t RankDevice::*bytes, const RanksOfNode& nodes
 std::int64_t host_memory_beside(std::int64_t device_memory_bytes, const RanksOfNode& nodes,
                                 const std::vector<RankDevice>& devices) {
   const std::int64_t of_host = min_bytes(&RankDevice::host_bytes, nodes, devices);
-  if (devices.front().backend != "cpu") return of_host;
+  if (devices.front().is_gpu()) return of_host;
   return std::max<std::int64_t>(0, of_host - device_memory_bytes);
 }
 
@@ -227,7 +227,7 @@ PlannedJob plan_of_job(const JobOptions& options, const Topology& topology,
   ready.time = time_budget(options);
   if (options.profile_path) check_output_file(*options.profile_path);
   const std::optional<Machine> machine = decide_ranks(ready, options, topology);
-  ready.job = read_input(options, machine, ready, devices.back().backend == "cuda");
+  ready.job = read_input(options, machine, ready, devices.back().is_gpu());
   decide_memory(ready, devices);
   const std::vector<DeepSpeedRun> user_runs = read_user_runs(options.calibration_files, ready.job);
   ready.memory_offset_bytes = memory_offset(user_runs, ready.job);

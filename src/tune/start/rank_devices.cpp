@@ -69,17 +69,6 @@ std::string find_gpu(const Topology& topology, const JobOptions& options, const 
   return {};
 }
 
-/// Empty, or which library of those that every training on a GPU uses is missing. Kernels of ours
-/// would serve, without tensor cores: nobody trains so.
-std::string missing_library() {
-  const kernels::CudaLibraries libraries = kernels::cuda_libraries();
-  constexpr std::string_view none = "none: ";
-  for (const auto& [name, found] :
-       {std::pair("cuBLASLt", libraries.matmul), std::pair("cuDNN", libraries.attention)})
-    if (found.starts_with(none)) return fmt::format("{}: {}", name, found.substr(none.size()));
-  return "";
-}
-
 /// Folders in which the user's PyTorch keeps libraries; the kernels look there, too.
 std::vector<std::string> folders_of_python() {
   std::vector<std::string> folders = nvidia_library_folders(own_python_environment());
@@ -87,15 +76,9 @@ std::vector<std::string> folders_of_python() {
   return folders;
 }
 
-/// FoundDevice::missing_library. Collective over the world.
+/// The first of the ranks' texts that is not empty, with a hint. Collective over the world.
 std::string missing_anywhere(const Communicator& world, const Topology& topology,
-                             const FoundDevice& found) {
-  std::set<std::string> gpus;
-  for (const std::string& gpu : gather_texts(world, found.gpu.uuid))
-    if (!gpu.empty()) gpus.insert(gpu);
-  std::string missing = found.gpu.uuid.empty() ? "" : missing_library();
-  if (missing.empty() && gpus.size() > 1 && !found.gpu.uuid.empty() && !found.nccl.library)
-    missing = "NCCL: " + found.nccl.description;
+                             const std::string& missing) {
   const std::vector<std::string> all = gather_texts(world, missing);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].empty()) continue;
@@ -104,6 +87,19 @@ std::string missing_anywhere(const Communicator& world, const Topology& topology
                        topology.hosts[static_cast<std::size_t>(topology.node_of_rank[rank])]);
   }
   return "";
+}
+
+/// Sets what is missing. Collective over the world.
+void find_missing_libraries(const Communicator& world, const Topology& topology,
+                            FoundDevice& found) {
+  std::set<std::string> gpus;
+  for (const std::string& gpu : gather_texts(world, found.gpu.uuid))
+    if (!gpu.empty()) gpus.insert(gpu);
+  const bool trains = !found.gpu.uuid.empty();
+  const bool lacks_nccl = trains && gpus.size() > 1 && !found.nccl.library;
+  found.missing_library = missing_anywhere(world, topology, trains ? missing_gpu_library() : "");
+  found.missing_nccl =
+      missing_anywhere(world, topology, lacks_nccl ? "NCCL: " + found.nccl.description : "");
 }
 
 FoundDevice cpu_device(const Topology& topology) {
@@ -245,7 +241,7 @@ FoundDevice find_device(const Communicator& world, const Topology& topology,
   const auto first = std::ranges::find_if_not(reasons, &std::string::empty);
   if (first == reasons.end()) {
     found.nccl = nccl::find_library(nccl::library_name, folders);
-    found.missing_library = missing_anywhere(world, topology, found);
+    find_missing_libraries(world, topology, found);
     warn_of_cuda();
     return found;
   }
@@ -253,6 +249,17 @@ FoundDevice find_device(const Communicator& world, const Topology& topology,
   const std::string& host = topology.hosts[static_cast<std::size_t>(topology.node_of_rank[rank])];
   return without_gpu(topology, options,
                      *first + " (rank " + std::to_string(rank) + ", " + host + ")");
+}
+
+void require_libraries(const FoundDevice& found, Backend backend) {
+  if (!found.missing_library.empty()) {
+    throw DeviceError("a training step on GPUs needs " + found.missing_library +
+                      "; --backend cpu does without");
+  }
+  if (backend == Backend::cuda && !found.missing_nccl.empty()) {
+    throw DeviceError("--backend cuda: " + found.missing_nccl +
+                      "; --backend auto goes on without it, slower, and says so");
+  }
 }
 
 FoundDevice find_device_of_plan(const Topology& topology, const JobOptions& options) {
@@ -290,7 +297,7 @@ RankDevice describe(const Topology& topology, const FoundDevice& found) {
           static_cast<std::int64_t>(std::min(share_with_offload * host_bytes, left_bytes))};
   if (found.gpu.name.empty()) return result;
   result.memory_bytes = device.budget().limit_bytes();
-  result.backend = "cuda";
+  result.backend = BackendKind::cuda;
   result.gpu = found.gpu.uuid;
   result.context_bytes = found.gpu.context_bytes.value_or(0);
   result.library_bytes = found.gpu.library_bytes.value_or(0);
@@ -340,8 +347,8 @@ Value machine_fingerprint(const std::vector<std::vector<int>>& ranks_of_node,
     const std::string& kind = devices[static_cast<std::size_t>(rank)].description;
     if (kinds.empty() || kinds.back() != kind) kinds.push_back(kind);
   }
-  const std::string& backend = devices[static_cast<std::size_t>(*all.begin())].backend;
-  return {{"backend", backend}, {"devices", kinds}, {"devices_a_node", devices_a_node}};
+  const BackendKind backend = devices[static_cast<std::size_t>(*all.begin())].backend;
+  return {{"backend", to_text(backend)}, {"devices", kinds}, {"devices_a_node", devices_a_node}};
 }
 
 Value environment_info(const Topology& topology, const std::vector<RankDevice>& devices,
@@ -352,7 +359,7 @@ Value environment_info(const Topology& topology, const std::vector<RankDevice>& 
     ranks.push_back({{"rank", rank},
                      {"node", node},
                      {"host", topology.hosts[static_cast<std::size_t>(node)]},
-                     {"backend", devices[rank].backend},
+                     {"backend", to_text(devices[rank].backend)},
                      {"device", devices[rank].description},
                      {"gpu", devices[rank].gpu},
                      {"threads", devices[rank].threads},

@@ -34,13 +34,15 @@ FoundNode find_node(const Communicator& world);
 struct RankDevice {
   std::string description;
   int threads = 1;
-  std::int64_t memory_bytes = 0;   ///< what it may use unless the document says otherwise
-  std::int64_t host_bytes = 0;     ///< its part of the host: device and offloaded states together
-  std::string backend = "cpu";     ///< or "cuda"
+  std::int64_t memory_bytes = 0;  ///< what it may use unless the document says otherwise
+  std::int64_t host_bytes = 0;    ///< its part of the host: device and offloaded states together
+  BackendKind backend = BackendKind::cpu;
   std::string gpu{};               ///< its UUID: ranks with the same one share it
   std::int64_t context_bytes = 0;  ///< of its memory, that CUDA's context took; 0: not known
   std::int64_t library_bytes = 0;  ///< … and libraries at their first use
   std::int64_t free_bytes = 0;     ///< … and were free then
+
+  [[nodiscard]] bool is_gpu() const { return backend != BackendKind::cpu; }
 };
 
 /// The list of members (base/archive.hpp): a rank tells every other.
@@ -52,10 +54,15 @@ struct FoundDevice {
   std::unique_ptr<Device> device;
   CudaGpu gpu;
   nccl::FoundLibrary nccl{};  ///< of a job on GPUs
-  /// The first library missing on any rank of those that our own step uses there, with a hint; the
+  /// The first library missing on any rank of those that our own step needs there, with a hint; the
   /// same on every rank. Empty: none.
   std::string missing_library{};
+  std::string missing_nccl{};  ///< likewise; collectives go through the host in its place
 };
+/// For a job of our own step. Throws DeviceError where a library is missing; of NCCL only where
+/// `backend` asks for GPUs. Local.
+void require_libraries(const FoundDevice& found, Backend backend);
+
 /// Who takes no GPU.
 struct IdleRanks {
   bool has_coordinator = false;  ///< rank 0, which takes none from the others of its node
