@@ -11,10 +11,10 @@
 ///
 /// From that list follow writing (Writer), strict reading with the place of each problem (Reader),
 /// and so JSON text and CBOR. Members may be numbers, texts, times, enumerations with texts
-/// (text.hpp), JSON values, other such values, and lists, maps and optionals of these. A value
-/// that is written as a list has a function `elements` in place of `members`, which calls
-/// archive.item(). Where the list is used in several files, a header declares it and one file
-/// instantiates it for Writer and Reader. Local.
+/// (text.hpp), JSON values, other such values, and lists, maps and optionals of these. A value that
+/// is written as a list has a function `elements` in place of `members`, which calls
+/// archive.item(). A list that several files use is declared in a header and instantiated for
+/// Writer and Reader in one file. Local.
 
 #include <chrono>
 #include <concepts>
@@ -43,8 +43,8 @@ enum class Nothing {
 
 /// How a member stands in its object.
 struct Form {
-  /// Bounds that reading insists on, of a number or of each in a list or map. Where there are none,
-  /// those of its type.
+  /// Bounds that reading insists on, of a number or of each in a list or map. Infinite bounds stand
+  /// for those of its type.
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
   double scale = 1;  ///< what is written is the member times this
@@ -53,10 +53,10 @@ struct Form {
   std::string_view missing{};   ///< the problem where it is missing, whatever the rules say
 };
 
-/// What is counted or measured: not below 0.
+/// The form of a count or a measured amount: not below 0.
 inline constexpr Form amount{.low = 0};
 
-/// What a reader insists on, in a value and in those inside it.
+/// The rules of a reader for a value and for those inside it.
 struct Rules {
   bool refuses_unknown = true;
   /// The problem of a missing member, {} being its key. Empty: the member keeps its value.
@@ -64,7 +64,8 @@ struct Rules {
   std::string_view no_list = "expected a list, got {}";  ///< … of what is none
 };
 inline constexpr Rules strict{};
-/// What an earlier release did not write keeps its value, what a later one writes is ignored.
+/// A member that an earlier release did not write keeps its value; one that a later release writes
+/// is ignored.
 inline constexpr Rules lenient{.refuses_unknown = false, .missing = {}};
 
 /// Enumerations travel between ranks as numbers.
@@ -107,7 +108,7 @@ class Writer {
     Writer inner = object(add(key), enums_);
     visit(inner);
   }
-  /// Of a member those members that are not `usual`'s; nothing where there are none.
+  /// Writes those members of a member that differ from `usual`'s; nothing if none does.
   template <class Member>
   void differences(std::string_view key, const Member& member, const Member& usual) {
     write(add(key), member, {});
@@ -115,7 +116,7 @@ class Writer {
     keep_differences();
   }
 
-  // What only a reader does.
+  // Only a reader does these.
   void rules(const Rules&) {}
   void constant(std::string_view key, const Value& value, std::string_view refusal);
   void stop_where_wrong() {}
@@ -190,7 +191,7 @@ class Reader {
  public:
   static constexpr bool is_reading = true;
 
-  /// Of an object. Begins with strict rules. finish() ends it.
+  /// Reads an object. Begins with strict rules. finish() ends it.
   Reader(const Node& node, Problems& problems, EnumForm enums)
       : node_(node), out_(&problems), enums_(enums) {
     begin_object();
@@ -226,11 +227,12 @@ class Reader {
   void rules(const Rules& rules) { rules_ = rules; }
   /// A member that always has this value.
   void constant(std::string_view key, const Value& value, std::string_view refusal);
-  /// Where something was wrong until here, nothing more is read.
+  /// Reads nothing more if something was wrong until here.
   void stop_where_wrong();
   /// A problem at this value, or at a pointer below it. For what types and bounds do not say.
   void refuse(std::string_view message, std::string_view below = {});
-  /// Of a list whose elements are not as many as those that were read, in place of the usual words.
+  /// Sets the message, in place of the usual one, for a list of another length than the elements
+  /// that were read.
   void refuse_other_sizes(std::string_view message) { wrong_size_ = message; }
 
   template <class T>
@@ -253,7 +255,7 @@ class Reader {
   void finish();
 
  private:
-  /// Of a value inside that of `outer`.
+  /// Reads a value inside that of `outer`.
   Reader(const Node& node, Reader& outer)
       : node_(node), out_(&outer.problems_), rules_(outer.rules_), enums_(outer.enums_) {}
 
@@ -281,7 +283,7 @@ class Reader {
   void read_plain(const Node& node, Value& value, const Form& form);
   template <std::integral T>
   void read_plain(const Node& node, T& value, const Form& form) {
-    // What 63 bits do not hold is never counted here.
+    // No amount here is beyond 63 bits.
     using Wide = std::int64_t;
     constexpr bool is_wide = sizeof(T) >= sizeof(Wide);
     constexpr Wide lowest = std::is_signed_v<T> ? Wide{std::numeric_limits<T>::min()} : Wide{0};
@@ -342,7 +344,7 @@ T read(const Node& node, EnumForm enums = EnumForm::text) {
   return value;
 }
 
-/// As values travel between ranks: CBOR, enumerations as numbers.
+/// Returns the value as it travels between ranks: CBOR, enumerations as numbers.
 std::vector<std::byte> to_cbor(const Value& value);
 template <class T>
 std::vector<std::byte> pack(const T& value) {

@@ -7,7 +7,8 @@
 
 namespace dstune {
 
-/// What a limit is called in the two versions of the interface; empty where it does not exist.
+/// The file of a limit in the two versions of the interface; a name is empty where the file does
+/// not exist.
 struct CgroupFile {
   std::string_view controller;  ///< "memory", "cpu"
   std::string_view name_v1;

@@ -5,7 +5,7 @@
 ///
 /// A signal that somebody sent is no crash, and one inside an experiment is the experiment's: both
 /// end the process by the signal, as without this. So does any crash in a process that does not
-/// answer for the job. What a handler may not do is done before it is needed. Local.
+/// answer for the job. Work that a handler may not do is done before it is needed. Local.
 
 #include <string>
 

@@ -1,7 +1,7 @@
 #pragma once
-/// What can go wrong, by kind. Exceptions inside a process, statuses between ranks, exit codes
-/// outside: main maps each kind to its exit code, the worker maps OutOfMemory and CollectiveError
-/// to an experiment's status.
+/// The kinds of errors. Exceptions inside a process, statuses between ranks, exit codes outside:
+/// main maps each kind to its exit code, the worker maps OutOfMemory and CollectiveError to an
+/// experiment's status.
 
 #include <cstddef>
 #include <stdexcept>

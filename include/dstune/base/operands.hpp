@@ -1,5 +1,5 @@
 #pragma once
-/// What operations of a plan work on: types of elements, and ranks of a group. Local.
+/// The operands of a plan's operations: types of elements, and ranks of a group. Local.
 
 #include <cstdint>
 
@@ -23,7 +23,7 @@ struct RankRange {
   bool operator==(const RankRange&) const = default;
 
   [[nodiscard]] int rank(int index) const { return first + index * stride; }
-  /// Of a rank that belongs to it.
+  /// The place of a rank that belongs to it.
   [[nodiscard]] int index_of(int rank) const { return (rank - first) / stride; }
   [[nodiscard]] bool contains(int rank) const {
     return rank >= first && rank < first + count * stride && (rank - first) % stride == 0;

@@ -1,6 +1,6 @@
 #pragma once
-/// Where results go: stdout, unless the program runs inside another one that prints there, too.
-/// Local.
+/// The place for results: stdout, unless the program runs inside another one that prints there,
+/// too. Local.
 
 #include <ostream>
 
@@ -16,8 +16,8 @@ void redirect_output();
 /// Everything that was written is out.
 void flush_output();
 
-/// Whether results that were written have not arrived, as on a full disk. A reader of a pipe who
-/// has left does not miss any.
+/// Tells whether results that were written have not arrived, as on a full disk. A reader of a pipe
+/// who has left does not miss any.
 [[nodiscard]] bool has_lost_output();
 
 }  // namespace dstune

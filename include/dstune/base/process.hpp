@@ -24,7 +24,7 @@ struct ProcessId {
 /// system does not tell.
 [[nodiscard]] std::uint64_t process_numbering();
 
-/// What the kernel says of a process in /proc/NUMBER/stat.
+/// The kernel's facts on a process, from /proc/NUMBER/stat.
 struct ProcessStatus {
   char state = 0;  ///< the kernel's letter: R, S, D, T (stopped), Z (ended, not asked for), X
   std::uint64_t started_at = 0;

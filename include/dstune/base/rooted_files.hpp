@@ -14,14 +14,14 @@ class RootedFiles {
 
   [[nodiscard]] bool is_there(const std::filesystem::path& path) const;
   [[nodiscard]] bool is_folder(const std::filesystem::path& path) const;
-  /// Whether it can be started.
+  /// Tells whether it can be started.
   [[nodiscard]] bool is_program(const std::filesystem::path& path) const;
   /// Empty where it is longer than a MiB.
   [[nodiscard]] std::string text(const std::filesystem::path& path) const;
   [[nodiscard]] std::string first_line(const std::filesystem::path& path) const;
-  /// Of what the folder has, sorted.
+  /// Names in the folder, sorted.
   [[nodiscard]] std::vector<std::string> names(const std::filesystem::path& folder) const;
-  /// Where the link leads; the path itself where it is none.
+  /// The path that the link leads to; the path itself if it is no link.
   [[nodiscard]] std::filesystem::path target(const std::filesystem::path& path) const;
 
  private:

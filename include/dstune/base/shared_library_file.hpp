@@ -1,5 +1,5 @@
 #pragma once
-/// What the file of a shared library says of itself, before anything of it is loaded or run. Reads
+/// Reads what a shared library's file says of itself, before anything of it is loaded or run. Reads
 /// the same tables as the dynamic linker (ELF: the dynamic section, its symbol and hash tables;
 /// System V ABI, generic part, chapter 5). Local.
 

@@ -17,7 +17,7 @@ namespace dstune {
 
 /// Without such letters at both ends.
 [[nodiscard]] std::string_view trimmed(std::string_view text, std::string_view letters = " \t\r\n");
-/// With a to z for A to Z; other letters stay.
+/// Replaces A to Z by a to z; other letters stay.
 [[nodiscard]] std::string lower_case(std::string_view text);
 /// The parts between separators, empty ones among them: one more than there are separators.
 [[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
@@ -42,7 +42,7 @@ std::optional<double> parse_duration_s(std::string_view text);
 std::string format_bytes(std::int64_t bytes);
 /// "12.3 ms", "4.56 s", from a minute on "1:02:03" (hours, minutes, seconds).
 std::string format_duration(double seconds);
-/// As printf's %g with six digits.
+/// Writes the value like printf's %g, with six digits.
 std::string format_number(double value);
 /// UTC, "2026-01-02T03:04:05.678901Z".
 std::string format_time(std::chrono::system_clock::time_point time);
@@ -58,7 +58,7 @@ struct EnumText {
 /// gives it, whatever its argument.
 struct EnumTexts {
   std::span<const EnumText> all;
-  /// What a reader says of another text, which stands for {}.
+  /// A reader's problem with an unknown text, which stands for {}.
   std::string_view refusal = "\"{}\" is not known to this release";
 };
 

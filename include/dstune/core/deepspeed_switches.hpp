@@ -1,8 +1,8 @@
 #pragma once
-/// What a release of DeepSpeed does otherwise than another in a step, as named switches. Code asks
-/// for a switch, never for a version. Sources: DeepSpeed's own files of 0.14.5 to 0.19.8, as each
-/// switch says. docs/memory.md, "Releases of DeepSpeed", names what else differs and is not
-/// followed. Local.
+/// Named switches: each is one thing that a release of DeepSpeed does otherwise than another in a
+/// step. Code asks for a switch, never for a version. Sources: DeepSpeed's own files of 0.14.5 to
+/// 0.19.8, as each switch says. docs/memory.md, "Releases of DeepSpeed", names what else differs
+/// and is not followed. Local.
 
 namespace dstune {
 
@@ -18,10 +18,10 @@ struct DeepSpeedSwitches {
   /// made in fp32 buckets (stage_1_and_2.py, setup_buckets). Else with each rank's own sums, beside
   /// buckets of 16 bits; the step here takes the mean in any case.
   bool fp32_sums_are_averaged = false;
-  /// With an optimizer on the host, stages 1 and 2 have the own part of fp32 sums on the device and
-  /// copy it at the boundary alone (copy_grads_in_partition).
+  /// Stages 1 and 2 with an optimizer on the host keep the own part of fp32 sums on the device.
+  /// They copy it at the boundary alone (copy_grads_in_partition).
   bool fp32_sums_stay_on_device = false;
-  /// With an optimizer on the host, stages 1 and 2 wait on the host for copies of gradients, and
+  /// Stages 1 and 2 with an optimizer on the host wait on the host for copies of gradients. They
   /// clone a gradient that is larger than a bucket (_offload_gradient_safety_enabled).
   bool offload_waits_for_copies = false;
   /// immediate_grad_update drops each 16-bit gradient as it has been added
@@ -42,7 +42,8 @@ struct DeepSpeedSwitches {
   bool operator==(const DeepSpeedSwitches&) const = default;
 };
 
-/// By name, as for_each_member of a TrainingConfig. Visitor: (const char* name, bool& member).
+/// Visits the switches with their names, like for_each_member of a TrainingConfig. Visitor: (const
+/// char* name, bool& member).
 template <class Switches, class Visitor>
 void for_each_switch(Switches& switches, Visitor&& visit) {
   visit("fp32_sums_at_stage_2", switches.fp32_sums_at_stage_2);

@@ -27,12 +27,13 @@ inline constexpr Version release_of_old_journals{0, 19, 6};
 
 /// The newest known release that is not newer; the oldest where all are.
 [[nodiscard]] Version known_release(Version version);
-/// Whether it is no known release, and may or may not have what changed in the next one.
+/// Tells whether `version` is no known release, and `change` the next known one, whose changes it
+/// may or may not have.
 [[nodiscard]] bool is_unsure(Version version, Version change);
 
 /// "0.19.8"
 [[nodiscard]] std::string to_text(Version version);
-/// Of "0.19.8", "0.19.8+cafe", "0.19.9rc1" the three numbers; "0.19" is 0.19.0.
+/// Reads the three numbers of "0.19.8", "0.19.8+cafe" or "0.19.9rc1"; "0.19" is 0.19.0.
 [[nodiscard]] std::optional<Version> parse_version(std::string_view text);
 
 }  // namespace dstune

@@ -45,8 +45,8 @@ struct RankMemory {
   std::map<std::string, std::int64_t> categories;  ///< of peak_memory_bytes, at its instant
 };
 
-/// What one rank holds at each instant of its plan, by category: what a picture of it is drawn
-/// from.
+/// The bytes that one rank holds at each instant of its plan, by category; a picture of memory is
+/// drawn from them.
 struct MemoryTimeline {
   /// Bytes of every category at one instant.
   using Instant = std::vector<std::int64_t>;
@@ -66,7 +66,7 @@ struct MemoryTimeline {
   std::vector<Part> parts;       ///< in order, the first from instant 0 on
 };
 
-/// What the plan says of an experiment before it runs. Bytes are of the fullest rank.
+/// The plan's forecast of an experiment before it runs. Bytes are of the fullest rank.
 struct Prediction {
   std::optional<double> throughput;  ///< samples/s, of the step here
   /// … and of the user's training (core/target_time.hpp); nothing where that is not asked for.
@@ -75,25 +75,26 @@ struct Prediction {
   std::int64_t host_memory_bytes = 0;    ///< of these, the host's
   std::int64_t disk_bytes = 0;           ///< beside them, on a disk of the host
   std::int64_t target_memory_bytes = 0;  ///< 0 where the target is "self"
-  /// Of a rank's whole process, fullest rank; 0 before it is known where it runs.
+  /// The bytes of a rank's whole process, fullest rank; 0 before its place to run is known.
   std::int64_t process_memory_bytes = 0;
-  /// Of a rank's GPU for all of its process, likewise; 0 on processors, too.
+  /// The bytes that a rank's whole process takes of its GPU, fullest rank; 0 before its place to
+  /// run is known, and on processors.
   std::int64_t gpu_memory_bytes = 0;
   std::map<std::string, std::int64_t> categories;       ///< device and host, each at its fullest
   std::map<std::string, std::int64_t> host_categories;  ///< of these, the host's
   std::vector<RankMemory> ranks;                        ///< in order, every rank of the group once
 };
 
-/// What it is ranked by.
+/// The throughput that the experiment is ranked by.
 [[nodiscard]] inline const std::optional<double>& ranked_throughput(const Prediction& predicted) {
   return predicted.target_throughput ? predicted.target_throughput : predicted.throughput;
 }
 
-/// What an experiment takes of the machine.
+/// The share of the machine that an experiment takes.
 struct Needs {
   GroupShape shape;
   std::int64_t host_bytes = 0;  ///< of each rank
-  /// Of each rank. Who takes any has the disks of its nodes for itself.
+  /// Bytes of each rank. An experiment that takes any has the disks of its nodes to itself.
   std::int64_t disk_bytes = 0;
   bool operator==(const Needs&) const = default;
 };
@@ -112,7 +113,8 @@ struct PlannedExperiment {
   Prediction predicted;
 };
 
-/// The lists of members (base/archive.hpp). Of a prediction without categories and ranks.
+/// The lists of members (base/archive.hpp). A prediction's list leaves out its categories and
+/// ranks.
 template <class Archive>
 void members(Archive& archive, json::Of<Archive, TrainingConfig>& config);
 template <class Archive>

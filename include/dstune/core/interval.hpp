@@ -1,6 +1,6 @@
 #pragma once
-/// What a series of step times says about its mean, and whether one is clearly worse than another.
-/// The formulas and their sources are in docs/measuring.md. Local.
+/// Estimates the mean of a series of step times, and tells whether one series is clearly worse than
+/// another. The formulas and their sources are in docs/measuring.md. Local.
 
 #include <cstddef>
 #include <vector>
@@ -41,7 +41,7 @@ struct MeanEstimate {
 /// least one sample.
 [[nodiscard]] Interval quartile_interval(std::vector<double> samples);
 
-/// What stands for all steps of a run.
+/// The number that stands for all steps of a run.
 enum class StepEstimate {
   mean,
   first_quartile,  ///< where something interrupts steps: they are not the step's own time
@@ -49,7 +49,7 @@ enum class StepEstimate {
 [[nodiscard]] Interval step_interval(const std::vector<double>& samples, StepEstimate estimate,
                                      const Policy::Intervals& policy = default_policy().intervals);
 
-/// What Student's t is not further from 0 than with this probability.
+/// Returns the bound that Student's t exceeds in magnitude with the probability 1 − `probability`.
 [[nodiscard]] double student_t(double probability, double degrees_of_freedom);
 
 /// How much the same configuration differs from one run to the next, whatever the intervals of
@@ -67,7 +67,7 @@ struct Spread {
 /// Half of the 95 % interval that this gives the logarithm of a single run's mean.
 [[nodiscard]] double half_width_of_run(const Spread& pooled);
 
-/// What a challenger is compared with while it runs.
+/// The incumbent's step time, with which a challenger is compared while it runs.
 struct IncumbentEstimate {
   double step_s = 0;              ///< what a step of it would take to be as good; 0: no race
   double standard_error = 0;      ///< of the logarithm of step_s, run-to-run spread included
@@ -84,8 +84,8 @@ struct IncumbentEstimate {
 [[nodiscard]] bool is_race_look(std::size_t timed_steps,
                                 const Policy::Racing& policy = default_policy().racing);
 
-/// Whether these timed steps are slower than the incumbent by more than 1 % and the joint 95 %
-/// interval, that of all looks together (Bonferroni). False where their number is no
+/// Tells whether these timed steps are slower than the incumbent by more than 1 % and the joint
+/// 95 % interval, which holds for all looks together (Bonferroni). False where their number is no
 /// look's.
 [[nodiscard]] bool has_lost_race(const std::vector<double>& timed_s,
                                  const IncumbentEstimate& incumbent,

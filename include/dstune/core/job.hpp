@@ -1,6 +1,6 @@
 #pragma once
-/// What a whole job is asked to do, beside its space: the `autotuning` and `dstune` sections and
-/// the command line, decided.
+/// The decided settings of a whole job beside its space: the `autotuning` and `dstune` sections and
+/// the command line.
 
 #include <cstdint>
 #include <optional>
@@ -46,8 +46,8 @@ struct TargetSpec {
   /// Trains on a GPU: its context, its libraries and its caching allocator count too.
   bool on_gpu = false;
   TargetCheckpointing checkpointing = TargetCheckpointing::torch;
-  /// Whether what DeepSpeed's work costs on this machine is measured first; nothing: where there is
-  /// an engine beside our own step.
+  /// The costs of DeepSpeed's work on this machine are measured first. Nothing: they are if there
+  /// is an engine beside our own step.
   std::optional<bool> measure{};
 };
 

@@ -34,9 +34,9 @@ std::string path_in_command(const std::string& folder, const std::string& path);
 /// The user's command with the tuned configuration in it; everything else stays as it was written,
 /// quotes and line breaks included. The line may hold several commands: the training is the one
 /// with `$CONFIG`.
-/// - `$CONFIG` and `${CONFIG}` become `config_path`, also inside quotes. Where neither is there,
-///   the word after `--deepspeed_config`, or after a `--deepspeed` that names a .json file, is
-///   replaced, else `--deepspeed_config` is appended, or `--deepspeed` for TrainingArguments.
+/// - `$CONFIG` and `${CONFIG}` become `config_path`, also inside quotes. If neither is there, the
+///   word after `--deepspeed_config`, or after a `--deepspeed` that names a .json file, is
+///   replaced. Else `--deepspeed_config` is appended, or `--deepspeed` for TrainingArguments.
 ///   `--deepspeed_config_file` of `accelerate launch` is such a place, too; a command with that
 ///   launcher and without a place gets it there.
 /// - For each of its mappings: the key is looked up depth-first in `ds_config`; the word after
@@ -50,17 +50,17 @@ std::string path_in_command(const std::string& folder, const std::string& path);
 /// - The launcher starts the group: DeepSpeed's, torchrun, accelerate, and what starts them or the
 ///   script, srun or mpirun. Counts are changed where they stand, and put in front where the
 ///   default may be another. A command that is only a Python script, or Python for more than one
-///   rank, is started by DeepSpeed's launcher. Where launch_counts_violation() says something the
-///   counts stay as they are.
+///   rank, is started by DeepSpeed's launcher. The counts stay as they are if
+///   launch_counts_violation() says something.
 /// - `hostfile`, where given, is named to a `deepspeed` that names none.
 /// Throws LogicError where launch_line_violation() says something.
 std::string launch_line(const UserCommand& training_command, const std::string& config_path,
                         const json::Value& ds_config, Recompute recompute, const GroupShape& shape,
                         const std::optional<std::string>& hostfile = std::nullopt);
 
-/// Why launch_line() can not tell where the configuration or an argument goes, with a hint; empty
-/// where it can. Without `$CONFIG` the line is one simple command: no pipe, `;`, `&`, comment,
-/// second line or text for another shell, and no substitution that may hold the place.
+/// Tells why launch_line() can not find the place of the configuration or of an argument, with a
+/// hint; empty if it can. Without `$CONFIG` the line is one simple command: no pipe, `;`, `&`,
+/// comment, second line or text for another shell, and no substitution that may hold the place.
 [[nodiscard]] std::string launch_line_violation(const UserCommand& training_command);
 
 /// The counts that the command says today, by its words, by accelerate's file, or by a launcher's
@@ -84,9 +84,9 @@ struct ScriptCommand {
   std::string script;  ///< as written
   std::vector<std::string> arguments;
 };
-/// What follows the launcher and its options: the first word that ends in ".py", and those behind
-/// it. `$CONFIG` stands where the configuration's file goes, if there is such a place; arguments
-/// are mapped as in launch_line(). Nothing where no word names a script.
+/// Returns the first word behind the launcher and its options that ends in ".py", and the words
+/// behind it. `$CONFIG` stands where the configuration's file goes, if there is such a place;
+/// arguments are mapped as in launch_line(). Nothing where no word names a script.
 std::optional<ScriptCommand> script_command(const std::string& training_command,
                                             const json::Value& ds_config,
                                             const ArgMappings& arg_mappings);

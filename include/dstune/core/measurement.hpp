@@ -1,5 +1,5 @@
 #pragma once
-/// What came out of running an experiment.
+/// The outcome of an experiment's run.
 
 #include <chrono>
 #include <cstddef>
@@ -31,8 +31,8 @@ struct PeakMemory {
   std::map<std::string, std::int64_t> category_bytes;  ///< of both arenas, each at its peak
   std::int64_t process_bytes = 0;  ///< resident bytes of the process, fullest rank
   std::int64_t host_bytes = 0;     ///< of total_bytes: those in the host's arena
-  /// What a rank's GPU has less for its process, fullest rank: the arena, communicators, context
-  /// and libraries. 0: no GPU, or not known.
+  /// The memory that a rank's GPU has less for its process, fullest rank: the arena, communicators,
+  /// context and libraries. 0: no GPU, or not known.
   std::int64_t gpu_bytes = 0;
   std::int64_t communicator_bytes = 0;  ///< of these, NCCL's, on the leader
   std::int64_t graph_bytes = 0;         ///< … what micro-steps as graphs took, fullest rank
@@ -64,7 +64,7 @@ struct Measurement {
   PeakMemory peak_memory;
   std::vector<int> world_ranks;
   std::vector<std::string> hosts;
-  /// Of each rank, in their order: the forward of one micro-step, mean over the timed steps. Below
+  /// The forward of one micro-step for each rank, in their order: mean over the timed steps. Below
   /// stage 3 nobody waits for others in it, so that it tells who is slow. Empty: not known.
   std::vector<double> rank_forward_s;
   /// Joules of the group's nodes over the steps after warm-up. Nothing where they were not counted,
@@ -75,17 +75,18 @@ struct Measurement {
   /// Slower ways than usual that any rank took: attention in fp32 on GPUs, micro-steps without
   /// graphs, transfers through the system's cache. Empty as a rule.
   std::vector<std::string> fallbacks;
-  /// Why its times say nothing of a GPU for each rank, or of a training there; empty as a rule.
+  /// The reason why its times say nothing of a GPU for each rank, or of a training there; usually
+  /// empty.
   std::string not_comparable;
-  /// What the user is to be told of it, each line once in a job: what a script does beside
-  /// training.
+  /// Notes for the user on things that a script does beside training; each line is shown once in a
+  /// job.
   std::vector<std::string> notes;
 };
 
 /// The times of the steps after warm-up that made their update. Local.
 [[nodiscard]] std::vector<double> timed_steps_s(const Measurement& measurement);
 
-/// What a measurement says in a metric.
+/// A measurement's value in a metric.
 struct MetricValue {
   double value = 0;
   double ci_low = 0;
@@ -118,12 +119,12 @@ struct Record {
   bool is_alone = false;                              ///< nothing else of the job ran meanwhile
 };
 
-/// Why a configuration that was measured is run once more. `spread`: the best one so far, to see
-/// how much runs differ. `final_round`: a finalist, alone.
+/// The reason for one more run of a configuration that was measured. `spread`: the best one so far,
+/// to see how much runs differ. `final_round`: a finalist, alone.
 enum class RepeatKind { spread, final_round };
 [[nodiscard]] const EnumTexts& texts_of(RepeatKind);  ///< "spread", "final"
 
-/// Such a run. Of one kind and configuration rounds count from 1.
+/// Such a run. Rounds of one kind and configuration count from 1.
 struct Repeat {
   RepeatKind kind = RepeatKind::final_round;
   int round = 1;

@@ -125,11 +125,11 @@ using AutoValues = std::map<std::string, KnobValue, std::less<>>;
 [[nodiscard]] AutoValues auto_values(std::optional<Precision> precision,
                                      std::optional<std::int64_t> hidden_size);
 
-/// What `node`, at its place in a DeepSpeed config, says of its row and of all rows below; rows
-/// that it does not hold are there with their defaults. No lists of candidates; null
-/// stands for the default. Adds problems: wrong types, values out of range, unknown keys inside
-/// sections that DeepSpeed closes. The sections `autotuning` and `dstune` and unknown top-level
-/// keys are skipped. `automatic`: what "auto" stands for.
+/// Returns the settings of the row of `node`, which stands at its place in a DeepSpeed config, and
+/// of all rows below it. Rows that it does not hold have their defaults. No lists of candidates;
+/// null stands for the default. Adds problems: wrong types, values out of range, unknown keys
+/// inside sections that DeepSpeed closes. The sections `autotuning` and `dstune` and unknown
+/// top-level keys are skipped. `automatic`: what "auto" stands for.
 std::vector<Setting> read_settings(const KnobTable& table, const json::Node& node,
                                    json::Problems& problems, const AutoValues& automatic = {});
 
@@ -141,8 +141,9 @@ struct Violation {
   bool operator==(const Violation&) const = default;
 };
 
-/// What the release refuses in combination, and what the step does not do (`refused` rows with
-/// another value than their default, at a stage where they act).
+/// Returns the combinations that the release refuses, and the settings that the step does not
+/// follow. The latter are `refused` rows with another value than their default, at a stage where
+/// they act.
 [[nodiscard]] std::vector<Violation> violations_of(const Settings& settings);
 
 /// The configuration of a step as the release runs it. Batch sizes, sequence length and recompute

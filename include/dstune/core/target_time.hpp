@@ -14,8 +14,8 @@
 
 namespace dstune {
 
-/// What the user's training spends time on that the step here does not have: PyTorch's and
-/// DeepSpeed's interpreter, and a slower network. The plan's builder counts them.
+/// The work of the user's training that the step here does not have: PyTorch's and DeepSpeed's
+/// interpreter, and a slower network. The plan's builder counts them.
 enum class Overhead : std::uint8_t {
   optimizer_step,       ///< DeepSpeed's engine, once a step
   module_call,          ///< a module's forward, with its backward; what recompute calls again, too
@@ -33,13 +33,13 @@ enum class Overhead : std::uint8_t {
 };
 inline constexpr int num_overheads = static_cast<int>(Overhead::communicated_byte) + 1;
 [[nodiscard]] const EnumTexts& texts_of(Overhead);
-/// Whether the network makes it cost something, not the interpreter on the host.
+/// Tells whether the network makes it cost something, and not the interpreter on the host.
 [[nodiscard]] constexpr bool is_of_network(Overhead overhead) {
   return overhead >= Overhead::all_reduce_call;
 }
 
-/// Whether a device that works behind the host has something to do meanwhile. An update has not: it
-/// begins with the gradients' norm, which DeepSpeed's host reads from the device.
+/// Tells whether a device that works behind the host has something to do meanwhile. An update has
+/// not: it begins with the gradients' norm, which DeepSpeed's host reads from the device.
 [[nodiscard]] constexpr bool is_beside_device(Overhead overhead) {
   return !is_of_network(overhead) && overhead != Overhead::optimizer_step &&
          overhead != Overhead::sub_group;
@@ -53,9 +53,9 @@ using Overheads = std::array<double, num_overheads>;
 
 inline constexpr std::size_t num_precisions = static_cast<std::size_t>(Precision::fp16) + 1;
 
-/// What a step with so many overheads takes in the user's training, from its time here:
+/// Calculates a step's time in the user's training from its time here and its overheads:
 ///   scale · measured + Σ cost · count,
-/// or where the device works behind the host
+/// or, if the device works behind the host,
 ///   max(scale · measured, Σ cost · count of what is beside it) + Σ cost · count of the others.
 struct TimeCalibration {
   std::array<double, num_precisions> scale{1, 1, 1};  ///< by Precision
@@ -67,12 +67,12 @@ struct TimeCalibration {
   }
   [[nodiscard]] double target_s(double measured_s, Precision precision,
                                 const Overheads& counts) const;
-  /// What each adds to `scale · measured`, so that all together give target_s: what the host does
-  /// while the device works adds nothing, and what it does longer is shared out by the costs.
+  /// Returns what each adds to `scale · measured`; all of these together give target_s. The host's
+  /// work while the device works adds nothing. Its work beyond that is shared out by the costs.
   [[nodiscard]] Overheads added_s(double measured_s, Precision precision,
                                   const Overheads& counts) const;
-  /// What a step may take here at most to be as fast as `target_s` there; 0 or less where it can
-  /// not be, whatever it takes.
+  /// Returns the longest time that a step may take here to be as fast as `target_s` there. 0 or
+  /// less: no step here is fast enough.
   [[nodiscard]] double measured_s(double target_s, Precision precision,
                                   const Overheads& counts) const;
   bool operator==(const TimeCalibration&) const = default;
@@ -90,13 +90,14 @@ struct TargetConstants {
   double fit_error = 0;  ///< … the mean of what their times are off by, relative
   bool operator==(const TargetConstants&) const = default;
 };
-/// What they rest on: "measured here by 9 tiny engines, beginning with …", or what was recorded.
+/// Names the source of the constants: "measured here by 9 tiny engines, beginning with …", or the
+/// record.
 [[nodiscard]] std::string source_text(const TargetConstants& constants);
 /// The list of members (base/archive.hpp).
 template <class Archive>
 void members(Archive& archive, json::Of<Archive, TargetConstants>& constants);
 
-/// Of trainings on the host's processors (with gloo) or on GPUs (with NCCL): src/core has the data.
+/// The constants of trainings on the host's processors (with gloo) or on GPUs (with NCCL).
 [[nodiscard]] const TargetConstants& target_constants(bool is_on_gpus);
 
 }  // namespace dstune

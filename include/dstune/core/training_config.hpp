@@ -19,15 +19,15 @@ namespace dstune {
 /// and moments; fp16 scales the loss, so that small gradients do not vanish, and skips the update
 /// where one of them overflows.
 enum class Precision { fp32, bf16, fp16 };
-/// What backward computes again instead of keeping it from forward. selective: what is wide and
-/// cheap, norms and activations; results of products and of attention are kept. block: all of a
-/// block but its input.
+/// The activations that backward computes again instead of keeping them from forward. selective:
+/// wide and cheap ones, of norms and activations, but not results of products and of attention.
+/// block: all of a block but its input.
 enum class Recompute { none, selective, block };
 /// PyTorch's SGD; the others as DeepSpeed runs them.
 enum class OptimizerKind { adam, adamw, lion, sgd, adagrad };
 /// The type in which gradients are reduced: that of the gradients, or one of these.
 enum class CommunicationType { as_gradients, fp32, fp16, bf16 };
-/// Where states live that the device need not hold.
+/// The place of states that the device need not hold.
 enum class OffloadDevice { none, cpu, nvme };
 
 /// How a disk is used where something is offloaded to one.
@@ -81,7 +81,7 @@ struct OptimizerConfig {
   return optimizer.kind == adam || optimizer.kind == adamw || optimizer.kind == adagrad;
 }
 
-/// What the loss is multiplied by before backward in fp16: section "fp16" of a DeepSpeed config.
+/// The factor on the loss before backward in fp16: section "fp16" of a DeepSpeed config.
 struct LossScale {
   double fixed = 0;                 ///< loss_scale; 0: dynamic, as the others say
   std::int64_t initial_power = 16;  ///< of two: initial_scale_power
@@ -94,7 +94,8 @@ struct LossScale {
 
 /// DeepSpeed's default of mics_shard_size: no MiCS.
 inline constexpr std::int64_t default_mics_shard_size = -1;
-/// What such a value stands for: 0 and below are one thing to DeepSpeed, all ranks.
+/// The number of ranks that such a value stands for. DeepSpeed takes 0 and below for one thing: all
+/// ranks, 0 here.
 [[nodiscard]] constexpr std::int64_t mics_ranks(std::int64_t shard_size) {
   return shard_size > 0 ? shard_size : 0;
 }
@@ -150,8 +151,8 @@ struct TrainingConfig {
   /// Ranks that share one copy of the states; 0: all.
   std::int64_t mics_shard_size = mics_ranks(default_mics_shard_size);
   bool mics_hierarchical_params_gather = false;
-  /// Of the group: no knob, but where it runs. Only where hierarchical gathers or quantised
-  /// reductions across nodes ask for it.
+  /// The group's ranks on each node: no knob, but a fact of where it runs. Only where hierarchical
+  /// gathers or quantised reductions across nodes ask for it.
   std::int64_t ranks_per_node = 0;
   bool zero_quantized_weights = false;    ///< gathered as numbers of 8 bits
   bool zero_quantized_gradients = false;  ///< across nodes reduced as numbers of 4 bits
@@ -227,7 +228,8 @@ struct TrainingConfig {
   return config;
 }
 
-/// Whether a pass over all gradients ends the step: for their norm, or for numbers that are none.
+/// Tells whether a pass over all gradients ends the step: for their norm, or for numbers that are
+/// none.
 [[nodiscard]] constexpr bool examines_gradients(const TrainingConfig& config) {
   if (config.gradient_clipping > 0 || config.precision == Precision::fp16) return true;
   if (config.zero_stage == 0) return false;
@@ -335,9 +337,7 @@ void for_each_member(Config& config, Visitor&& visit) {
 struct TrainingConfigHash {
   std::size_t operator()(const TrainingConfig& config) const {
     std::size_t hash = 0;
-    for_each_member(config, [&](const char*, const auto& member) {
-      mix_hash(hash, member);
-    });
+    for_each_member(config, [&](const char*, const auto& member) { mix_hash(hash, member); });
     return hash;
   }
 };

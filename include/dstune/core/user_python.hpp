@@ -1,5 +1,5 @@
 #pragma once
-/// Which Python is the user's, by the names of files alone: no Python is started. Local.
+/// Finds the user's Python by the names of files alone: no Python is started. Local.
 
 #include <map>
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace dstune {
 
-/// Where it is looked for.
+/// The environment and files in which it is looked for.
 struct PythonEnvironment {
   std::map<std::string, std::string, std::less<>> variables;
   std::string root;         ///< stands before every absolute path; empty: this machine's
@@ -21,7 +21,7 @@ struct PythonEnvironment {
   /// Empty where it is not set.
   [[nodiscard]] std::string_view variable(std::string_view name) const;
 };
-/// What this process was started with.
+/// The environment that this process was started with.
 [[nodiscard]] PythonEnvironment own_python_environment();
 
 struct UserPython {
@@ -31,7 +31,7 @@ struct UserPython {
 };
 /// `path`: an interpreter, or the folder of an environment (venv, conda).
 [[nodiscard]] UserPython python_at(const PythonEnvironment& environment, const std::string& path);
-/// Of $VIRTUAL_ENV or $CONDA_PREFIX, the first that has an interpreter; else the first that is set.
+/// The first of $VIRTUAL_ENV and $CONDA_PREFIX that has an interpreter; else the first that is set.
 [[nodiscard]] std::optional<UserPython> active_python(const PythonEnvironment& environment);
 /// The interpreter that the first line of a script names: "#!/venv/bin/python",
 /// "#!/usr/bin/env python3", or what pip writes where a path is too long for a first line.

@@ -11,16 +11,16 @@
 
 namespace dstune {
 
-/// Why no training step can run on CUDA here: what the build, the machine or the kernels lack.
-/// Empty where one can.
+/// Tells why no training step can run on CUDA here: what the build, the machine or the kernels
+/// lack. Empty where one can.
 std::string cuda_unavailable_reason();
 
 /// The first library that a training step on a GPU needs and that is missing, with the reason:
 /// "cuDNN: …". Empty where all are there.
 std::string missing_gpu_library();
 
-/// Which of the GPUs that its process sees a rank takes: all ranks of a node take them in turn, or
-/// the only one that each sees (CUDA_VISIBLE_DEVICES, a part of a GPU that it was given).
+/// Chooses a rank's GPU among those that its process sees. The ranks of a node take them in turn. A
+/// process may see only one (CUDA_VISIBLE_DEVICES, a part of a GPU that it was given): that one.
 [[nodiscard]] constexpr int choose_cuda_device(int visible, int rank_of_node) {
   return rank_of_node % visible;
 }
@@ -31,7 +31,7 @@ struct CudaGpu {
   std::string uuid;             ///< ranks with the same one share it
   int number = 0;               ///< among the GPUs that the process sees, in CUDA's order
   std::int64_t free_bytes = 0;  ///< with the context and the libraries there, whoever uses it
-  /// What these two took of it, as it was seen to become less; nothing where nobody told.
+  /// The memory that these two took, as it was seen to become less; nothing if nobody told.
   std::optional<std::int64_t> context_bytes{}, library_bytes{};
 };
 
@@ -52,17 +52,17 @@ std::unique_ptr<Device> make_device_like_cuda(int rank_of_node, std::int64_t hos
 /// The GPU that make_cuda_device would take, by its name, UUID and number: asks for no context.
 /// Nothing where no GPU answers.
 std::optional<CudaGpu> find_cuda_gpu(int rank_of_node);
-/// Whether the GPU of that number may read and write the memory of each other one that the process
-/// sees, by UUID. Makes no context.
+/// Tells for each other GPU that the process sees, by UUID, whether the GPU of that number may read
+/// and write its memory. Makes no context.
 std::map<std::string, bool> cuda_peers(int number);
 /// The CUDA that the program was built with, 13000 for 13.0; nothing in a build without it.
 std::optional<int> cuda_runtime_version();
 
-/// Whether this process has given its GPU up (Device::drain), or did at its first use: it
+/// Tells whether this process has given its GPU up (Device::drain), or did at its first use: it
 /// ends by _exit then.
 bool has_given_up_cuda();
 
-/// Of the memory of the calling thread's GPU, now; 0 where CUDA does not say.
+/// Free memory of the calling thread's GPU, now; 0 if CUDA does not say.
 std::int64_t free_cuda_bytes();
 
 }  // namespace dstune

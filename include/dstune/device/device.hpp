@@ -1,5 +1,5 @@
 #pragma once
-/// What an experiment runs on: memory, kernels, queues and threads of one rank.
+/// The device of an experiment: memory, kernels, queues and threads of one rank.
 
 #include <chrono>
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace dstune {
 
-/// What a rank trains on.
+/// The kind of device that a rank trains on.
 enum class BackendKind { cpu, cuda };
 [[nodiscard]] const EnumTexts& texts_of(BackendKind);
 
@@ -25,9 +25,9 @@ enum class DeviceState {
   silent    ///< it does not come to rest, or its driver does not answer
 };
 
-/// A device beside its host. Where a device has memory of its own, only kernels(), copies of
-/// queues() and collectives of a group made for it touch that memory; the host's code touches the
-/// host's, after a finish() of what the device did to it. Local.
+/// A device beside its host. If a device has memory of its own, only kernels(), copies of queues()
+/// and collectives of a group made for it touch that memory. The host's code touches the host's,
+/// after a finish() of what the device did to it. Local.
 class Device {
  public:
   struct Parts {
@@ -42,28 +42,28 @@ class Device {
   explicit Device(Parts parts);
   virtual ~Device() = default;
 
-  /// Of the device: what they are asked for goes to the used queue.
+  /// Kernels of the device: they go to the used queue.
   [[nodiscard]] const kernels::Table& kernels() const { return *parts_.kernels; }
-  /// Of its host's processor, for what is offloaded: done when the call returns.
+  /// Kernels of its host's processor, for what is offloaded: done when the call returns.
   [[nodiscard]] const kernels::Table& host_kernels() const { return kernels::cpu_table(); }
   [[nodiscard]] Queues& queues() { return *parts_.queues; }
-  /// Whether what it is asked for may still be under way when the call returns.
+  /// Tells whether its work may still be under way when the call returns.
   [[nodiscard]] bool is_asynchronous() const { return parts_.is_asynchronous; }
-  /// What the device's own memory has less since just before this process first used it: context,
-  /// libraries, communicators, arenas. What other processes took since then is in it, too. Nothing
-  /// where it has no memory of its own, or nobody knows.
+  /// The memory that the device has less since just before this process first used it: context,
+  /// libraries, communicators, arenas. It contains the memory that other processes took since then.
+  /// Nothing where it has no memory of its own, or nobody knows.
   [[nodiscard]] virtual std::optional<std::int64_t> taken_bytes() { return std::nullopt; }
   /// Makes it the calling thread's, for threads beside the one that it was made by: what they ask
   /// of CUDA would else be of the first GPU, and make a context there.
   virtual void begin_thread() {}
-  /// Whether this process can not use it any more, whatever it does: a GPU whose context is lost,
-  /// or that was given up. Asks the device, and does not wait for what that has under way.
+  /// Tells whether this process can not use it any more, whatever it does: a GPU whose context is
+  /// lost, or that was given up. Asks the device, and does not wait for what that has under way.
   [[nodiscard]] virtual bool is_lost() { return false; }
   /// After a failure, when nothing that it was asked for waits for peers any more (collectives are
-  /// aborted): waits until all of that is done, at most so long. A device that is lost or silent
-  /// is given up, for good: nothing that it was asked for is given back from then on, neither by
-  /// this nor by anything that was made of it, since that might wait for ever and the device may
-  /// still write there. That is left to the end of the process, which has to be one that destroys
+  /// aborted): waits until all of that is done, at most so long. A device that is lost or silent is
+  /// given up, for good: nothing that it was asked for is given back from then on, neither by this
+  /// nor by anything that was made of it, since that might wait for ever and the device may still
+  /// write there. Its memory is left to the end of the process, which has to be one that destroys
   /// nothing (_exit).
   [[nodiscard]] virtual DeviceState drain(std::chrono::duration<double> /*limit*/) {
     return DeviceState::drained;
@@ -74,13 +74,13 @@ class Device {
   [[nodiscard]] MemoryBudget& host_budget() { return host_budget_; }
   /// Both the host and the device can follow its addresses.
   [[nodiscard]] Arena& host_arena() { return host_arena_; }
-  /// What a step is told and tells, tokens and sums: a little of both memories that no plan counts
+  /// The input and output of a step, tokens and sums: a little of both memories that no plan counts
   /// and no budget limits.
   [[nodiscard]] Arena& input_arena() { return input_arena_; }
   [[nodiscard]] Arena& host_input_arena() { return host_input_arena_; }
   /// The host's, for collectives that go through it.
   [[nodiscard]] Arena& staging_arena() { return staging_arena_; }
-  /// Of what is offloaded to a disk; without a limit of its own.
+  /// The budget of what is offloaded to a disk; without a limit of its own.
   [[nodiscard]] MemoryBudget& disk_budget() { return disk_budget_; }
 
   [[nodiscard]] int threads() const { return parts_.threads; }

@@ -42,7 +42,7 @@ class DiskFile {
   void wait_for_reads(std::int64_t count);
   void wait_for_writes(std::int64_t count);
 
-  /// Whether transfers go past the system's cache. Not every file system can.
+  /// Tells whether transfers go past the system's cache. Not every file system can.
   [[nodiscard]] bool is_direct() const;
 
  private:

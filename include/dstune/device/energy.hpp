@@ -19,7 +19,7 @@ class EnergyMeter {
   /// Joules since it was made; nothing once it could not be read. Counters begin again after a few
   /// minutes, which is noticed only where this is asked more often.
   virtual std::optional<double> joules() = 0;
-  /// What is counted: "package-0, dram".
+  /// Names the counters: "package-0, dram".
   [[nodiscard]] virtual std::string description() const = 0;
 };
 
@@ -34,7 +34,8 @@ struct FoundEnergyMeter {
 /// root read them, and virtual machines have none.
 FoundEnergyMeter find_powercap_meter(const std::string& folder = "/sys/class/powercap");
 
-/// What both count together; where there is one alone, that one. The reason is of what is missing.
+/// Returns a meter of both together, or the only one that there is. The reason names what
+/// is missing.
 FoundEnergyMeter sum_of(FoundEnergyMeter first, FoundEnergyMeter second);
 
 /// The processors of this host, as find_powercap_meter() finds them, and these of its GPUs.

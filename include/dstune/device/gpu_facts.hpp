@@ -49,7 +49,7 @@ struct GpuFacts {
 /// be asked right behind work.
 void add_speeds(const std::shared_ptr<GpuDriver>& driver, GpuFacts& facts);
 
-/// Whether MPS has its control pipe there; null stands for its usual folder.
+/// Tells whether MPS has its control pipe there; null stands for its usual folder.
 [[nodiscard]] bool has_mps_pipe(const char* folder);
 
 }  // namespace dstune

@@ -11,12 +11,12 @@ namespace dstune {
 namespace nvml {
 class Library;
 }
-/// What the driver of the host's GPUs tells.
+/// The driver of the host's GPUs, which tells their state.
 using GpuDriver = nvml::Library;
 /// Null where there is none.
 [[nodiscard]] std::shared_ptr<GpuDriver> find_gpu_driver();
 
-/// What a GPU does not tell is missing.
+/// The state of a GPU; values that it does not tell are missing.
 struct GpuState {
   std::optional<double> sm_clock_mhz, max_sm_clock_mhz, memory_clock_mhz, power_w, temperature_c;
   std::uint64_t throttle_reasons = 0;  ///< bits
@@ -25,8 +25,8 @@ struct GpuState {
 [[nodiscard]] std::optional<GpuState> sample_gpu(const std::shared_ptr<GpuDriver>& driver,
                                                  const std::string& uuid);
 
-/// What keeps a GPU from its highest clock, "" where nothing does: "power cap, heat". An idle GPU
-/// and clocks that were set on purpose are none of it.
+/// Names what keeps a GPU from its highest clock: "power cap, heat"; "" if nothing does. An idle
+/// GPU and clocks that were set on purpose are none of it.
 [[nodiscard]] std::string throttle_text(std::uint64_t reasons);
 
 }  // namespace dstune

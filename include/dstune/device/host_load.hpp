@@ -1,11 +1,11 @@
 #pragma once
-/// What else a host does, as Linux counts it (/proc/stat, /proc/loadavg; man 5 proc). Local.
+/// The other load of a host, as Linux counts it (/proc/stat, /proc/loadavg; man 5 proc). Local.
 
 #include <optional>
 
 namespace dstune {
 
-/// Of all processors, since the host started; seconds.
+/// Times of all processors, since the host started; seconds.
 struct HostTimes {
   double all_s = 0;
   double busy_s = 0;    ///< in which they were not idle

@@ -28,7 +28,7 @@ class MemoryBudget {
   std::int64_t held_bytes_ = 0;
 };
 
-/// Where an arena's memory comes from. Local.
+/// The source of an arena's memory. Local.
 class MemorySource {
  public:
   MemorySource() = default;

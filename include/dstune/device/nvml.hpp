@@ -1,5 +1,5 @@
 #pragma once
-/// What NVIDIA's management library tells of GPUs: the library of the driver, loaded when asked
+/// Facts on GPUs from NVIDIA's management library: the library of the driver, loaded when asked
 /// for, or a stand-in. Numbers are as its manual has them (NVML API reference). All functions:
 /// Local.
 
@@ -62,7 +62,7 @@ class Library {
   virtual int max_clock_mhz(Device device, Clock clock, std::uint32_t& frequency) = 0;
   /// Bits, as throttle_text() names them.
   virtual int throttle_reasons(Device device, Count& reasons) = 0;
-  /// Of its memory, whoever uses it.
+  /// Free bytes of its memory, whoever uses it.
   virtual int free_bytes(Device device, Count& bytes) = 0;
   /// A library that is older than the question does not support it.
   virtual int ask(Device device, Fact fact, Count& number) = 0;

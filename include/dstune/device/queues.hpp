@@ -11,9 +11,9 @@
 
 namespace dstune {
 
-/// What queues were asked for between begin() and end(), to be asked for again as a whole (CUDA: a
-/// graph). The device's memory that it takes goes
-/// with it; what it was asked to touch outlives it.
+/// A record of the work that queues were asked for between begin() and end(), to be asked for again
+/// as a whole (CUDA: a graph). The device's memory that it takes goes with it; what it was asked to
+/// touch outlives it.
 class Recording {
  public:
   Recording() = default;
@@ -22,7 +22,7 @@ class Recording {
   Recording& operator=(const Recording&) = delete;
 };
 
-/// Of the queues of a device. All functions: Local, of one thread.
+/// The recorder of a device's queues. All functions: Local, of one thread.
 class Recorder {
  public:
   Recorder() = default;
@@ -45,10 +45,10 @@ class Recorder {
   virtual void replay(Recording& recording, int first_stamp) = 0;
 };
 
-/// What a thread asks of the device (kernels, copies, collectives) goes to the queue that it used
-/// last and is done in that order; what lies in different queues is ordered by events alone. A
-/// processor has done what it was asked for when the call returns: there most of this is nothing.
-/// All functions: Local, of one thread.
+/// A device's queues. A thread's work for the device (kernels, copies, collectives) goes to the
+/// queue that it used last and is done in that order. Events alone order the work of different
+/// queues. A processor has done what it was asked for when the call returns: there most of this is
+/// nothing. All functions: Local, of one thread.
 class Queues {
  public:
   Queues() = default;
@@ -64,7 +64,7 @@ class Queues {
   /// used. Nothing else takes memory. The waiter ends every finish() until the next call. Throws as
   /// finish().
   virtual void prepare(const Numbers& numbers, const Waiter& waiter) = 0;
-  /// What is asked for from here on goes to this queue.
+  /// Sends work from here on to this queue.
   virtual void use(int queue) = 0;
   /// The event is reached when what the used queue was asked for so far is done.
   virtual void record(int event) = 0;

@@ -18,7 +18,7 @@
 
 namespace dstune {
 
-/// What a rank brings; queues, staging memory and what free_bytes refers to outlive the groups.
+/// The options of a rank; queues, staging memory and what free_bytes refers to outlive the groups.
 struct DeviceGroupOptions {
   Queues* queues = nullptr;
   /// Pinned memory of the host for StagedGroup; the smallest rank's is used of each.
@@ -26,7 +26,7 @@ struct DeviceGroupOptions {
   /// The same on ranks that compute on the same GPU, and there only: its UUID.
   std::string device_id;
   nccl::FoundLibrary nccl;
-  /// Of the device; null where nobody knows.
+  /// Free bytes of the device; null if nobody knows.
   std::function<std::int64_t()> free_bytes = nullptr;
   /// Makes the device that of the calling thread, as Device::begin_thread(); may be empty.
   std::function<void()> begin_thread = nullptr;
@@ -52,14 +52,14 @@ class DeviceGroups {
   /// The same on every rank, before NCCL is asked for anything: staged where two of the ranks share
   /// a GPU that NCCL does not serve twice, one has no NCCL, or their versions differ. Local.
   [[nodiscard]] Transport transport_of(std::span<const int> world_ranks) const;
-  /// Why times of these ranks say nothing of a GPU for each: their collectives are staged, or
-  /// another rank computes on the GPU of one of them. Empty where they do. Local.
+  /// Tells why times of these ranks say nothing of a GPU for each. Either their collectives are
+  /// staged, or another rank computes on the GPU of one of them. Empty: the times do. Local.
   [[nodiscard]] std::string not_comparable_reason(std::span<const int> world_ranks) const;
 
   /// The same ranks' group on their devices. Parts of a group share NCCL's resources with it, which
-  /// takes less memory. Where it is risky, of which something going wrong is to be expected, they
-  /// do not, and its communicators are others than those that the same ranks keep for the rest, so
-  /// that an abort leaves these alone. Members only. Throws CollectiveError, DeviceError.
+  /// takes less memory. A risky group, in which an error is to be expected, does not share. Its
+  /// communicators are others than those that the same ranks keep for the rest, so that an abort
+  /// leaves these alone. Members only. Throws CollectiveError, DeviceError.
   std::unique_ptr<ProcessGroup> over(std::unique_ptr<ProcessGroup> host, std::uint64_t attempt,
                                      const Waiter& waiter, bool is_risky = false);
   /// After a failure inside the group: its communicator is aborted and never used again. Local.
@@ -69,9 +69,10 @@ class DeviceGroups {
   void give_up();
   /// Ends what this rank's group of the attempt has under way by NCCL, where its thread may be
   /// stuck in CUDA behind it and so hears of nothing: that thread goes on, and its next call throws
-  /// CollectiveError. By any thread. Local.
+  /// CollectiveError. Any thread may call it. Local.
   void interrupt(std::uint64_t attempt, CollectiveError::Cause why);
-  /// What NCCL's communicators hold of this rank's device, as it was seen to become less. Local.
+  /// The memory of this rank's device that NCCL's communicators hold, as it was seen to become
+  /// less. Local.
   [[nodiscard]] std::int64_t communicator_bytes() const;
 
  private:

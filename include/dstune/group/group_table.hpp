@@ -59,7 +59,7 @@ class GroupTable {
   void abandon(std::span<const int> world_ranks);
   /// DeviceGroups::give_up(), where groups work on devices. Local.
   void give_up_device();
-  /// DeviceGroups::interrupt(), where groups work on devices. By any thread. Local.
+  /// DeviceGroups::interrupt(), where groups work on devices. Any thread may call it. Local.
   void interrupt(std::uint64_t attempt, CollectiveError::Cause why);
   /// True once a communicator or its creation was abandoned here: MPI_Finalize might block. A
   /// member of a shared-memory group that is late leaves nothing behind; one that is dead blocks

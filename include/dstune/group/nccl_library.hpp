@@ -1,7 +1,7 @@
 #pragma once
 /// NCCL as this program uses it, without its headers: the process's library, loaded when asked for,
-/// or a stand-in. What is said of communicators, streams and groups of calls is NCCL's contract.
-/// All functions: Local, except where NCCL waits for peers.
+/// or a stand-in. Comments on communicators, streams and groups of calls state NCCL's contract. All
+/// functions: Local, except where NCCL waits for peers.
 
 #include <array>
 #include <cstdint>
@@ -37,7 +37,7 @@ enum class Result : int {
 
 using dstune::Reduction;
 
-/// What a call hands over and gets.
+/// The buffers that a call sends from and receives into.
 struct Buffers {
   const void* in;
   void* out;
@@ -46,7 +46,8 @@ struct Buffers {
 };
 
 /// Communicators are non-blocking: a call may say in_progress, and no other call is allowed on the
-/// communicator until async_error() says another thing. Where one gets an error only abort() is.
+/// communicator until async_error() says another thing. Only abort() is allowed on a communicator
+/// with an error.
 class Library {
  public:
   Library() = default;
@@ -54,21 +55,22 @@ class Library {
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  /// As NCCL codes it: 22809 is 2.28.9.
+  /// The version as NCCL codes it: 22809 is 2.28.9.
   [[nodiscard]] virtual int version() const = 0;
-  /// What went wrong, in NCCL's words.
+  /// Returns NCCL's words for the error.
   [[nodiscard]] virtual std::string error_text(Result result) = 0;
 
   virtual Result get_unique_id(UniqueId& id) = 0;
   /// `made` is set at the call. `shares`: whether those split from it share its resources, which
   /// takes less memory, and ends them together: an abort of one stops them all.
   virtual Result init(Comm& made, int size, const UniqueId& id, int rank, bool shares) = 0;
-  /// By all ranks of the parent, which is in progress then, also where this says success. `made` is
-  /// set when it no longer is, or is aborted, so it must live on until then, or for ever.
+  /// All ranks of the parent call it. The parent is in progress then, even if this says success.
+  /// `made` is set when the parent no longer is, or is aborted, so it must live on until then, or
+  /// for ever.
   virtual Result split(Comm parent, int color, int key, Comm& made, bool shares) = 0;
   /// How the communicator is: success, in_progress or an error.
   virtual Result async_error(Comm comm, Result& state) = 0;
-  /// What was enqueued is done first.
+  /// Finishes enqueued work first.
   virtual Result finalize(Comm comm) = 0;
   /// Blocks until all ranks of the node destroy or abort theirs, and graphs with its calls are
   /// gone.
@@ -99,8 +101,8 @@ class Library {
 /// began itself).
 inline constexpr int min_version = 21901;
 
-/// Whether NCCL of this version takes two ranks on one GPU here: from 2.30 on, where the user sets
-/// NCCL_MULTI_RANK_GPU_ENABLE=1 (its manual, "Environment variables"; experimental).
+/// Tells whether NCCL of this version takes two ranks on one GPU here. It does from 2.30 on, if the
+/// user sets NCCL_MULTI_RANK_GPU_ENABLE=1 (its manual, "Environment variables"; experimental).
 [[nodiscard]] bool serves_ranks_of_one_gpu(int version);
 
 /// A library, and in any case a line about it: "2.28.9 (/usr/lib/libnccl.so.2)", or why there is
@@ -120,12 +122,12 @@ enum class SharedWith {
 };
 
 /// Before communicators are made and other threads start: takes NCCL_COMM_BLOCKING out of the
-/// environment, which overrides what each communicator is asked to be. Where nobody shares NCCL, it
-/// is asked by NCCL_RUNTIME_CONNECT, unless the user has set that, to make connections with a
-/// communicator and not with its first collective, so that their memory and time are seen; and by
-/// NCCL_GRAPH_REGISTER not to hand a graph's buffers to peers, who would keep them beyond its end,
-/// while an arena goes where the next experiment needs a larger one. Collectives outside of graphs,
-/// DeepSpeed's among them, do without it, too.
+/// environment, which overrides what each communicator is asked to be. If nobody shares NCCL, two
+/// variables are set that the user has not set. NCCL_RUNTIME_CONNECT lets NCCL connect with a
+/// communicator and not with its first collective, so that the connections' memory and time are
+/// seen. NCCL_GRAPH_REGISTER lets it hand no graph's buffers to peers, who would keep them beyond
+/// its end. An arena, though, goes where the next experiment needs a larger one. Collectives
+/// outside of graphs, DeepSpeed's among them, do without it, too.
 void set_variables(SharedWith shared_with);
 
 /// Loads NCCL, once a process: as the dynamic linker finds it, else from the first of the folders

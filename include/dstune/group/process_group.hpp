@@ -38,12 +38,12 @@ class ProcessGroup {
   /// The group's MPI communicator as MPI_Comm_f2c takes it; −1 where it has none. Local.
   [[nodiscard]] virtual int mpi_communicator() const { return -1; }
 
-  /// Of a group whose collectives are enqueued on a device: a wait for the device that also ends
-  /// where the group sees that one of them can not end any more. Local.
+  /// Returns a wait for the device that a group's collectives are enqueued on. It also ends if the
+  /// group sees that one of them can not end any more. Local.
   [[nodiscard]] virtual Waiter watched(const Waiter& waiter) const { return waiter; }
 
-  /// Whether collectives that are asked for while the device's queues are recorded become part of
-  /// the recording. All ranks record the same ones, or none. Local.
+  /// Tells whether collectives that are asked for while the device's queues are recorded become
+  /// part of the recording. All ranks record the same ones, or none. Local.
   [[nodiscard]] virtual bool is_recordable() const { return false; }
   /// The reason where they do not. Local.
   [[nodiscard]] virtual std::string why_not_recordable() const {
@@ -68,8 +68,8 @@ class ProcessGroup {
   void all_reduce_sum(void* data, std::int64_t count, DType type) {
     all_reduce(data, count, type, Reduction::sum, {});
   }
-  /// As all_reduce_average over all ranks, but only `root` has the result; the others' data is
-  /// unchanged. Collective over the group.
+  /// Averages as all_reduce_average over all ranks, but only `root` has the result; the others'
+  /// data is unchanged. Collective over the group.
   virtual void reduce_average(void* data, std::int64_t count, DType type, int root) = 0;
   /// out[count] is the mean of every rank's in[index·count …], index being this rank's place among
   /// them. out may be that part of in. Collective over the group.
@@ -188,7 +188,7 @@ class ForwardingGroup : public ProcessGroup {
   /// The group outlives it.
   explicit ForwardingGroup(ProcessGroup& group)
       : ProcessGroup(group.group_rank(), group.world_ranks()), group_(group) {}
-  /// Of any kind, exchanges of numbers too.
+  /// Runs before every collective, and before exchanges of numbers, too.
   virtual void before_collective() {}
   [[nodiscard]] ProcessGroup& forwarded() { return group_; }
 

@@ -14,13 +14,14 @@ namespace dstune {
 /// the collective of another piece. For ranks that share a GPU, which NCCL refuses, and the
 /// reference for what else works on devices: the results have the bits of the host's group.
 ///
-/// What is copied goes to the queue that is used at the call. The call returns when it is done, so
-/// nothing runs beside it but what was asked for before: times say nothing of a GPU of one's own.
-/// After an error the staging memory is free once the queues have finished.
+/// A group whose collectives go through the host's memory. Copies go to the queue that is used at
+/// the call. The call returns when it is done, so nothing runs beside it but what was asked for
+/// before: times say nothing of a GPU of one's own. After an error the staging memory is free once
+/// the queues have finished.
 class StagedGroup : public ProcessGroup {
  public:
   /// `staging`: pinned memory of the host, from a multiple of 64 bytes on, this group's alone and
-  /// outliving it like the queues. As much on every rank, min_staging_bytes() or more. Local.
+  /// outliving it like the queues. Every rank has as much, min_staging_bytes() or more. Local.
   StagedGroup(std::unique_ptr<ProcessGroup> host, Queues& queues, std::span<std::byte> staging);
 
   [[nodiscard]] static std::size_t min_staging_bytes(int group_size);
@@ -39,7 +40,7 @@ class StagedGroup : public ProcessGroup {
   void exchange_into(std::span<const double> mine, std::span<double> all) override;
 
  private:
-  /// What a call has for each of so many ranks, one after the other.
+  /// A call's data for each of so many ranks, one after the other.
   struct Parts {
     std::int64_t count_per_rank;
     DType type;

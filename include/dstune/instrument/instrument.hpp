@@ -20,7 +20,7 @@
 
 namespace dstune {
 
-/// What all runs of an instrument have in common.
+/// Facts that all runs of an instrument have in common.
 struct InstrumentTraits {
   std::string_view name;       ///< in metrics.json
   std::string label{};         ///< of an answer that it decides: "verified", "engine"; else empty
@@ -37,7 +37,7 @@ struct RunLimits {
   double inactivity_timeout_s = 0;
   double drain_timeout_s = 0;  ///< 0: nobody waits for the device
 };
-/// What is known of a run before it begins.
+/// Facts on a run that are known before it begins.
 struct RunForecast {
   const JobSpec& job;
   const PlannedExperiment& planned;
@@ -46,13 +46,13 @@ struct RunForecast {
   bool is_on_gpus = false;
 };
 
-/// What the members of a group are sent for a run beside the configuration.
+/// The data that the members of a group are sent for a run beside the configuration.
 struct RunInput {
   std::string ds_config{};               ///< as JSON
   std::vector<std::string> arguments{};  ///< of the user's script
 };
 
-/// Where a rank is, and what start-up may take.
+/// The place of a rank, and the limits of start-up.
 struct StartContext {
   const Communicator& world;
   int world_rank = 0;
@@ -65,13 +65,14 @@ struct StartContext {
   std::string python_refusal{};  ///< why this rank does not run in Python; empty: it does
   bool is_alone = true;          ///< the job has no other instrument
 };
-/// What came of starting, the same on every rank.
+/// The result of starting, the same on every rank.
 struct Started {
   std::string violation{};  ///< what is in the way, the lowest rank's words; or nothing
   bool hangs = false;       ///< foreign code did not return: no rank can finalize MPI
 };
 
-/// A run on the ranks of a group, as one of them sees it. What it points to outlives the workload.
+/// A run on the ranks of a group, as one of them sees it. Everything that it points to outlives the
+/// workload.
 struct RunContext : WorkloadContext {
   std::uint64_t attempt = 0;
   const RunInput* input = nullptr;
@@ -119,9 +120,9 @@ class Instrument {
   /// user is to be told of it. `failed`: peers may be gone. Throws Error, CollectiveError. Local
   /// where it failed, else: Members only.
   virtual std::vector<std::string> end(bool /*failed*/, const Waiter& /*waiter*/) { return {}; }
-  /// What the user is to be told of a run so far; once. Local.
+  /// Notes for the user on a run so far; each once. Local.
   [[nodiscard]] virtual std::vector<std::string> take_notes() { return {}; }
-  /// Whether the rank can run nothing any more, since foreign code does not come back. Local.
+  /// Tells whether the rank can run nothing any more, since foreign code does not come back. Local.
   [[nodiscard]] virtual bool is_stuck() const { return false; }
 
  protected:
@@ -142,8 +143,8 @@ using Instruments = std::vector<std::unique_ptr<Instrument>>;
 /// of a library. Throws InputError where something is not there. Rank 0's. Local.
 void complete_instruments(JobSpec& job);
 
-/// Whether challengers are stopped where they have lost to the best. What somebody else's code
-/// counts as operations need not grow with the samples.
+/// Tells whether challengers are stopped when they have lost to the best. Operations as somebody
+/// else's code counts them need not grow with the samples.
 [[nodiscard]] bool races(const JobSpec& job, const InstrumentTraits& traits);
 
 }  // namespace dstune

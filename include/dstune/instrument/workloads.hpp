@@ -39,9 +39,10 @@ class ConstructorHangs : public Error {
  public:
   using Error::Error;
 };
-/// Of a file that has passed check_plugin_library(). Loads it once a process and never unloads it.
-/// `path` has a slash in it. Throws Error where something that it needs is missing: then none of it
-/// has run; or where a constructor closes descriptors. Throws ConstructorHangs. Local.
+/// Loads the plug-in of a file that has passed check_plugin_library(). Loads it once a process and
+/// never unloads it. `path` has a slash in it. Throws Error where something that it needs is
+/// missing: then none of it has run; or where a constructor closes descriptors. Throws
+/// ConstructorHangs. Local.
 const PluginFunctions& load_plugin(const std::string& path, const PluginLoading& loading = {});
 
 }  // namespace dstune

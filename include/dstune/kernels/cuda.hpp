@@ -9,11 +9,11 @@
 /// Memory: every pointer is one that the GPU can follow (device memory, or pinned host memory) and
 /// stays valid until the kernels are done; so do the few that the CPU's callers keep on the host:
 /// tokens, targets, rotary frequencies, and the sum of sum_of_squares() and sum_f32(), which stay
-/// on the device until someone copies them. What is passed by value (an optimizer's step, a loss
-/// scale) is of the moment of the call.
+/// on the device until someone copies them. Values that are passed (an optimizer's step, a loss
+/// scale) are those of the moment of the call.
 ///
-/// Workspaces begin at multiples of 4 bytes. Where the addresses of all tensors of an operation,
-/// and of their rows, are multiples of 16 bytes, memory is read and written in wider pieces; the
+/// Workspaces begin at multiples of 4 bytes. If the addresses of all tensors of an operation, and
+/// of their rows, are multiples of 16 bytes, memory is read and written in wider pieces. The
 /// results are the same but for sums over a row.
 ///
 /// Libraries: cuBLASLt does matrix products and cuDNN attention in 16 bits. They are looked for
@@ -81,8 +81,8 @@ using CudaChoices = std::map<std::string, std::string>;
 CudaChoices take_new_cuda_choices();
 
 /// Nothing that is named here is timed from now on, and what was chosen otherwise is chosen anew at
-/// its next use. What does not fit is no choice: other versions and GPUs have other names, and an
-/// operation for which a library offers another number of candidates is timed. While nothing is
+/// its next use. A choice that does not fit is none. Other versions and GPUs have other names, and
+/// an operation for which a library offers another number of candidates is timed. While nothing is
 /// recorded as a graph.
 void adopt_cuda_choices(const CudaChoices& choices);
 

@@ -29,8 +29,8 @@ struct MatmulShape {
   bool accumulate = false;
   bool has_bias = false;
   DType type = DType::f32, out_type = DType::f32;
-  /// Elements from one stored row of A, and of C, to the next; 0: a row's own. What lies between
-  /// rows is neither read nor written.
+  /// Elements from one stored row of A, and of C, to the next; 0: a row's own. Memory between rows
+  /// is neither read nor written.
   std::int64_t stride_a = 0, stride_c = 0;
   bool operator==(const MatmulShape&) const = default;
 
@@ -63,8 +63,8 @@ struct AdamStep {
 struct LionStep {
   float learning_rate, beta1, beta2, weight_decay;
   float gradient_scale;  ///< as Adam's
-  /// Where the direction is exactly 0, the parameter grows by the learning rate, or else falls by
-  /// it: DeepSpeed's kernels differ.
+  /// If the direction is exactly 0, the parameter grows by the learning rate, or else falls by it:
+  /// DeepSpeed's kernels differ.
   bool rises_at_zero;
 };
 struct SgdStep {
@@ -79,10 +79,10 @@ struct AdagradStep {
   bool decays_numerator;  ///< weight decay is part of the gradient, not of its square alone
 };
 
-/// What an update reads and writes; `count` elements each. `m` and `v` are null where the optimizer
-/// has no such moment. With a master in f32 the moments are f32, too, and where model_type is not
-/// f32, `model` gets master rounded to nearest even; where it is, model is null and master may be
-/// the model's own parameter. A master of 16 bits is updated without a model; the gradient has its
+/// The data that an update reads and writes; `count` elements each. `m` and `v` are null where the
+/// optimizer has no such moment. A master in f32 has moments in f32, too. `model` then gets master
+/// rounded to nearest even, unless model_type is f32: then model is null and master may be the
+/// model's own parameter. A master of 16 bits is updated without a model; the gradient has its
 /// type, the moments have it or f32, and what is stored is rounded to nearest even.
 struct UpdateTensors {
   DType master_type = DType::f32;
@@ -94,35 +94,34 @@ struct UpdateTensors {
   const void* gradient = nullptr;
   DType model_type = DType::f32;
   void* model = nullptr;
-  /// What gradients are multiplied by, read when the update is done; null: the step's
-  /// gradient_scale.
+  /// The factor on gradients, read when the update is done; null: the step's gradient_scale.
   const float* gradient_scale = nullptr;
 };
 
 struct Table {
   const char* name;  ///< "avx512_bf16", "avx512", "portable", "cuda", …
 
-  /// What rows begin at multiples of where their width is nobody's choice, as that of logits, for
-  /// products to be fast. A GPU's read and write wide pieces only where all rows begin at multiples
-  /// of 16 bytes; oneDNN's fast ones want rows that follow each other.
+  /// The alignment of rows whose width is nobody's choice, as those of logits, for fast products. A
+  /// GPU's read and write wide pieces only where all rows begin at multiples of 16 bytes; oneDNN's
+  /// fast ones want rows that follow each other.
   std::int64_t row_alignment_bytes = 1;
-  /// What whoever reads times of attention in fp32 is to be told; empty: nothing.
+  /// A note for readers of times of attention in fp32; empty: none.
   const char* fp32_attention_note = "";
   /// Bytes of scratch that a product of this shape needs. Building the primitive may take ms.
   std::size_t (*matmul_workspace_bytes)(const MatmulShape&);
   void (*matmul)(const MatmulShape&, const void* a, const void* b, const void* bias, void* c,
                  void* workspace);
   /// A product that adds to nothing, C as matmul's, and activated[m,n] = activation(C), all of one
-  /// type and with rows side by side. What is activated may be C before it is rounded.
+  /// type and with rows side by side. The activation may be that of C before it is rounded.
   void (*matmul_activation_forward)(const MatmulShape&, Activation, const void* a, const void* b,
                                     const void* bias, void* c, void* activated, void* workspace);
   /// C = the product, without a bias, times the activation's slope at x[m,n], likewise.
   void (*matmul_activation_backward)(const MatmulShape&, Activation, const void* a, const void* b,
                                      const void* x, void* c, void* workspace);
-  /// What a linear layer's d_out, which is A[k, m], and input, B[k, n], give: C (+)= Aᵀ·B as matmul
-  /// has it, and d_bias[m] (+)= A's column sums as bias_backward has them, though they may be
-  /// rounded before they are added to it; all of one type. workspace: as much as the one or the
-  /// other wants.
+  /// Computes the gradients of a linear layer from its d_out, which is A[k, m], and input, B[k, n].
+  /// C (+)= Aᵀ·B as matmul has it. d_bias[m] (+)= A's column sums as bias_backward has them, though
+  /// they may be rounded before they are added to it. All are of one type. workspace: as much as
+  /// the one or the other wants.
   void (*matmul_bias_backward)(const MatmulShape&, const void* a, const void* b, void* c,
                                void* d_bias, void* workspace);
 
@@ -210,14 +209,14 @@ struct Table {
 
   /// y[i] += x[i] (in fp32, rounded once).
   void (*add)(DType to, void* y, DType from, const void* x, std::int64_t count);
-  /// Copies with conversion from any type to any; equal types are a plain copy. What is too large
-  /// for f16 becomes infinite. The ranges do not overlap.
+  /// Copies with conversion from any type to any; equal types are a plain copy. Numbers too large
+  /// for f16 become infinite. The ranges do not overlap.
   void (*convert)(DType to, void* y, DType from, const void* x, std::int64_t count);
-  /// As DeepSpeed's ZeRO++ (ops/csrc/includes/quantization_utils.h, symmetric): x, rounded to half
-  /// precision, in runs of `group_elements`, a multiple of 8, of which `count` is one, too. With m
-  /// the largest magnitude of a run, code = x·(2^bits / 2m) to nearest even, at most 2^(bits−1) −
-  /// 1, and the run's scale 2m / 2^bits, or 1 where m is 0. bits: 8, or 4, two codes a byte. Where
-  /// a number of a run is not finite its scale is NaN.
+  /// Quantises as DeepSpeed's ZeRO++ (ops/csrc/includes/quantization_utils.h, symmetric): x,
+  /// rounded to half precision, in runs of `group_elements`. `group_elements` is a multiple of 8,
+  /// and `count` a multiple of it. A run whose largest magnitude is m has the scale 2m / 2^bits, or
+  /// 1 if m is 0. Its codes are x·(2^bits / 2m) to nearest even, at most 2^(bits−1) − 1. bits: 8,
+  /// or 4, two codes a byte. A run with a number that is not finite has a scale of NaN.
   void (*quantize)(DType from, int bits, void* codes, float* scales, const void* x,
                    std::int64_t count, std::int64_t group_elements);
   /// y[i] = the sum over p < parts of code[p, i]·scale, each rounded to half precision, divided by

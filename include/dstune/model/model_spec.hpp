@@ -31,7 +31,7 @@ enum class Activation { gelu_tanh, gelu, relu, silu };
 /// decoder with bias), and a loss at masked positions only.
 enum class Objective { next_token, masked_token };
 
-/// What the blocks and their ends are made of; docs/reference-step.md, section 4. The default is
+/// The parts of the blocks and of their ends; docs/reference-step.md, section 4. The default is
 /// GPT-2's.
 struct Architecture {
   NormKind norm = NormKind::layer;
@@ -57,8 +57,8 @@ struct Architecture {
 /// longer here: it is plain.
 enum class RopeKind { plain, linear, yarn, longrope, llama3 };
 
-/// What of a Hugging Face config's rope_parameters (rope_scaling) its kind needs, by transformers'
-/// names; formulas: docs/reference-step.md, section 4.
+/// The members of a Hugging Face config's rope_parameters (rope_scaling) that its kind needs, by
+/// transformers' names. Formulas are in docs/reference-step.md, section 4.
 struct RopeScaling {
   RopeKind kind = RopeKind::plain;
   double factor = 1;                                  ///< linear, yarn, llama3
@@ -95,7 +95,7 @@ struct ModelSpec {
   Architecture architecture{};
   bool operator==(const ModelSpec&) const = default;
 
-  /// Of a layer, on sequences of that length; 0: all positions.
+  /// The window of a layer on sequences of that length; 0: all positions.
   [[nodiscard]] std::int64_t window_of(std::int64_t layer, std::int64_t sequence_length) const;
   /// Elements of a head that the rotation turns; even.
   [[nodiscard]] std::int64_t rotary_size() const {

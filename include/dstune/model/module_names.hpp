@@ -55,9 +55,9 @@ struct NamedModule {
 /// The modules in a block, likewise.
 [[nodiscard]] std::vector<ModuleKind> modules_of_block(ModelFamily family);
 
-/// What stands before ".weight" and ".bias" of a module's parameters in a checkpoint, where names
-/// are as in named_modules() but for gpt2's, which have no "transformer.", and gpt_neox's head,
-/// which is "embed_out". Of a module in a block: in that of this number. Empty where there is none.
+/// Returns the text before ".weight" and ".bias" of a module's parameters in a checkpoint. Names
+/// are as in named_modules(), with two exceptions: gpt2's have no "transformer.", and gpt_neox's
+/// head is "embed_out". A module in a block is that of block `layer`. Empty where there is none.
 [[nodiscard]] std::string parameter_path(ModelFamily family, ModuleKind kind, int layer = -1);
 
 /// Those of the model that are selected.

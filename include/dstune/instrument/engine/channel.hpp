@@ -20,11 +20,11 @@
 
 namespace dstune::engine {
 
-/// Why Python did not do what it was asked.
+/// The reason why Python did not do what it was asked.
 enum class ErrorKind { exception, out_of_memory, refused, not_rerunnable, interrupted };
 [[nodiscard]] const EnumTexts& texts_of(ErrorKind);
 
-/// What Python says of it.
+/// An error that Python reports.
 struct PythonError : Error {
   PythonError(ErrorKind why, const std::string& message, std::string trace, std::string printed)
       : Error(message), kind(why), traceback(std::move(trace)), output(std::move(printed)) {}
@@ -45,14 +45,14 @@ class Channel {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  /// Of this process; null: it does not run inside Python. Local.
+  /// The channel of this process; null: it does not run inside Python. Local.
   [[nodiscard]] static Channel* current();
   /// Makes it; once a process. Never destroyed: threads of Python may be inside it.
   static Channel& open();
 
   // The program's side: one thread at a time.
 
-  /// Python's reply. Where the waiter ends the wait Python is interrupted, and has `drain` to come
+  /// Python's reply. If the waiter ends the wait, Python is interrupted, and has `drain` to come
   /// back. Throws PythonError; what ended the wait (CollectiveError); PythonStuck, also where an
   /// earlier call has thrown it.
   json::Value call(const json::Value& command, const Waiter& waiter,
@@ -60,9 +60,9 @@ class Channel {
   /// The `error` of the last failure that Python told, be it after an interrupt; null: none since
   /// it was taken last.
   [[nodiscard]] json::Value take_error();
-  /// Whether Python is lost to the program.
+  /// Tells whether Python is lost to the program.
   [[nodiscard]] bool is_stuck() const;
-  /// What Python said last that it is about, since it was asked last; empty: nothing new.
+  /// The activity that Python last reported since the last such call; empty: nothing new.
   [[nodiscard]] std::string take_progress();
   /// No command comes any more: exchange() and wait_interrupt() end.
   void close(int exit_code);

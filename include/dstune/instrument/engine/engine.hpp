@@ -15,7 +15,7 @@
 
 namespace dstune::engine {
 
-/// Where a rank is, for Python.
+/// The place of a rank, for Python.
 struct RankPlace {
   int world_rank = 0;
   int local_rank = 0;  ///< on its node, of the job
@@ -24,7 +24,7 @@ struct RankPlace {
   int threads = 1;
 };
 
-/// What Python loaded.
+/// The packages that Python loaded.
 struct Loaded {
   std::map<std::string, std::string> versions;  ///< "torch" → "2.15.0"
   std::map<std::string, std::string> paths;     ///< "torch" → its folder
@@ -34,7 +34,7 @@ struct Loaded {
   std::int64_t resident_bytes = 0;  ///< of the process, before any experiment
 };
 
-/// What an experiment needs beside a workload's context.
+/// The facts on an experiment that it needs beside a workload's context.
 struct Assignment {
   std::uint64_t attempt = 0;
   std::vector<std::string> arguments{};  ///< of the user's script
@@ -69,14 +69,14 @@ class Engine {
   /// objects optimizer and zero_optimization decide. After prepare(). Throws as prepare(). Local.
   [[nodiscard]] std::vector<std::vector<std::string>> lacking_operators(
       const std::vector<json::Value>& configs, const Waiter& waiter);
-  /// What the process holds by now without any experiment of the engine.
+  /// Sets the bytes that the process holds by now without any experiment of the engine.
   void note_resident_bytes(std::int64_t bytes) { loaded_.resident_bytes = bytes; }
 
-  /// Of one experiment at a time; it ends with end(). The context's config and group outlive
-  /// the workload. Local.
+  /// Makes the workload of an experiment, one at a time; it ends with end(). The context's config
+  /// and group outlive the workload. Local.
   std::unique_ptr<Workload> make_workload(const WorkloadContext& context, Assignment assignment);
 
-  /// What the user is to be told of the experiment so far, of its failure too; once. Local.
+  /// Notes for the user on the experiment so far, and on its failure; each once. Local.
   [[nodiscard]] std::vector<std::string> take_notes();
 
   /// Frees all that the last experiment held, where there was one. Returns what the user is to be
@@ -84,7 +84,7 @@ class Engine {
   /// failed, else: Members only.
   std::vector<std::string> end(bool failed, const Waiter& waiter);
 
-  /// Whether Python does not come back: the rank can not run anything any more.
+  /// Tells whether Python does not come back: the rank can not run anything any more.
   [[nodiscard]] bool is_stuck() const { return channel_.is_stuck(); }
   [[nodiscard]] Channel& channel() { return channel_; }
 

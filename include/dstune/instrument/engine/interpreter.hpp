@@ -8,7 +8,7 @@
 
 namespace dstune::engine {
 
-/// What a space file says of the Python to run in.
+/// A space file's request for the Python to run in.
 struct EngineRequest {
   std::string python;  ///< as written; empty: not given
   std::string folder;  ///< of the file
