@@ -15,7 +15,7 @@ class MpiEnvironment {
   MpiEnvironment(const MpiEnvironment&) = delete;
   MpiEnvironment& operator=(const MpiEnvironment&) = delete;
 
-  /// Whether MPI was started, by whomever, with MPI_THREAD_MULTIPLE. Local.
+  /// Tells whether MPI was started, by whomever, with MPI_THREAD_MULTIPLE. Local.
   static bool threads_allowed();
 
   /// Ends MPI in the ordinary way. Collective over the world.

@@ -26,8 +26,8 @@ struct Topology {
   [[nodiscard]] int num_nodes() const { return static_cast<int>(hosts.size()); }
 };
 
-/// What one rank of a node may use: its CPU numbers, and the CPUs' worth of time of its cgroup
-/// (infinite where nothing limits it).
+/// The cores that one rank of a node may use: its CPU numbers, and the CPUs' worth of time of its
+/// cgroup (infinite if nothing limits it).
 struct CoreUse {
   std::vector<int> cpus;
   double quota_cores = 0;
@@ -40,8 +40,8 @@ struct CoreShare {
   int threads = 1;
   bool share_core = false;
 };
-/// What each rank of a node gets: a CPU that several ranks may use is split evenly among them, and
-/// the quota is split among all. Local.
+/// Returns the share of each rank of a node. A CPU that several ranks may use is split evenly among
+/// them; the quota is split among all. Local.
 std::vector<CoreShare> share_cores(const std::vector<CoreUse>& uses);
 
 /// Collective over the communicator. `node` is its split_shared(), or a part of it that is to count

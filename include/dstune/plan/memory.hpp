@@ -15,14 +15,14 @@
 namespace dstune {
 
 /// An instant for each operation that does something, in program order: the fullest one since the
-/// operation before. What the first step does otherwise (stage 3's tracing) comes first, then one
-/// cycle, in which micro-steps that are alike stand for each other.
+/// operation before. Instants of the first step alone (stage 3's tracing) come first. One cycle
+/// follows, in which micro-steps that are alike stand for each other.
 [[nodiscard]] MemoryTimeline memory_timeline(const StepPlan& plan);
 
 struct TargetMemory {
   std::int64_t total_bytes = 0;  ///< of one rank, at its fullest instant
-  /// Of the total, adding up to it: parameters, gradients, optimizer, buckets, activations, logits,
-  /// step (temporary copies of the update), framework (context, libraries, the allocator's
+  /// The parts that add up to the total: parameters, gradients, optimizer, buckets, activations,
+  /// logits, step (temporary copies of the update), framework (context, libraries, the allocator's
   /// rounding).
   std::map<std::string, std::int64_t> parts;
   /// Bytes of tensors of one rank at each instant that may be the fullest: loss (backward begins),
@@ -33,8 +33,8 @@ struct TargetMemory {
   std::int64_t disk_bytes = 0;  ///< of one rank's files, where something is offloaded to a disk
 };
 
-/// By formula: docs/memory.md states each term, its source, and how far it is from what PyTorch's
-/// tensors take. All zero for TargetFramework::self.
+/// Calculates the target's memory. docs/memory.md states each term of the formula, its source, and
+/// how far it is from what PyTorch's tensors take. All zero for TargetFramework::self.
 TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& config, int group_size,
                            const TargetSpec& target);
 

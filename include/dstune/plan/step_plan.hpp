@@ -1,7 +1,7 @@
 #pragma once
-/// A training step of one rank as a program: operations on streams over planned tensors. What a
-/// knob does is written once, in the builder of this; the executor runs it, the memory plan adds it
-/// up, the time model will price it. Knows no MPI and no device. All functions: Local.
+/// A training step of one rank as a program: operations on streams over planned tensors. The effect
+/// of a knob is written once, in the builder of this. The executor runs it, the memory plan adds it
+/// up, the time model prices it. Knows no MPI and no device. All functions: Local.
 ///
 /// The program is a cycle: segments for the first, middle (folded: `repeat` times) and last
 /// micro-step, which is one of the middle ones where it does nothing else, then the update; in fp16
@@ -9,10 +9,11 @@
 /// tensor has one place in the arena; what a segment acquires it releases, except persistent
 /// tensors, which live from before the first cycle on.
 ///
-/// Lifetimes: Acquire and Release stand in program order on the compute stream. What another
-/// stream uses is acquired before an event it waits for, and released after compute has waited for
-/// an event of it, so places may be reused in program order. At its end a segment has waited for
-/// the other streams; events are numbered anew in each segment and reached once in it.
+/// Lifetimes: Acquire and Release stand in program order on the compute stream. A tensor that
+/// another stream uses is acquired before an event that the other stream waits for. It is released
+/// after compute has waited for one of that stream's events, so that places may be reused in
+/// program order. At its end a segment has waited for the other streams; events are numbered anew
+/// in each segment and reached once in it.
 ///
 /// A rank has two memories, the device's and the host's, each with an arena of its own, and may
 /// have a place on a disk. Offloaded states live in the host's or on the disk; op::Copy is the only
@@ -38,7 +39,7 @@
 
 namespace dstune {
 
-/// What a tensor's bytes are booked under.
+/// The category of a tensor's bytes in the memory account.
 enum class Category {
   parameters,
   gradients,
@@ -55,8 +56,8 @@ inline constexpr int num_categories = 8;
 /// Tensors start at multiples of this and are booked in multiples of it.
 inline constexpr std::int64_t tensor_alignment_bytes = 256;
 
-/// Transfers between the host and a disk are of multiples of this, at multiples of it. Where there
-/// is a disk, the host's tensors and the disk's start at multiples of it, too.
+/// Transfers between the host and a disk are of multiples of this, at multiples of it. If there is
+/// a disk, the host's tensors and the disk's start at multiples of it, too.
 inline constexpr std::int64_t disk_alignment_bytes = 4096;
 
 enum class Memory : std::uint8_t { device, host, disk };
@@ -108,7 +109,7 @@ struct StepPlan {
   std::vector<PlannedTensor> tensors;
   std::vector<ReshardPiece> reshard_pieces;
   std::vector<Step> initialize;  ///< run once, after the persistent tensors are acquired
-  /// What the first micro-steps of all do instead of those of the first cycle: stage 3 traces the
+  /// The first micro-steps of all, which differ from those of the first cycle. Stage 3 traces the
   /// model in one, and has not gathered yet what it keeps in the next. One segment each.
   std::vector<Segment> tracing;
   std::vector<Segment> cycle;  ///< one optimizer step
@@ -134,7 +135,7 @@ struct TracedOperation {
   double seconds = 0;
 };
 
-/// What an operation is charged with.
+/// The time that an operation is charged with.
 enum class TraceClock : std::uint8_t {
   elapsed,  ///< all time from its begin to its end
   /// Only while this thread had a core: where ranks take turns on one, others may run in between
@@ -149,8 +150,8 @@ using StepTrace = std::vector<TracedOperation>;
 [[nodiscard]] std::int64_t targets_per_sequence(const ModelSpec& model,
                                                 std::int64_t sequence_length);
 
-/// What the backend's libraries want of memory, in bytes: scratch, asked once for each shape of a
-/// plan, and where rows begin.
+/// The needs of the backend's libraries: bytes of scratch, asked once for each shape of a plan, and
+/// the alignment of rows in bytes.
 class WorkspaceSizes {
  public:
   virtual ~WorkspaceSizes() = default;
@@ -162,7 +163,7 @@ class WorkspaceSizes {
   virtual std::int64_t row_alignment_bytes() const { return 1; }
 };
 
-/// Of parameters, activations and gradients.
+/// The type of parameters, activations and gradients.
 [[nodiscard]] constexpr DType element_type(Precision precision) {
   switch (precision) {
     case Precision::fp32:
@@ -175,7 +176,7 @@ class WorkspaceSizes {
   return DType::f32;
 }
 
-/// Of the buckets in which gradients are reduced.
+/// The type of the buckets in which gradients are reduced.
 [[nodiscard]] constexpr DType communication_type(const TrainingConfig& config) {
   switch (config.communication_data_type) {
     case CommunicationType::as_gradients:
@@ -190,13 +191,13 @@ class WorkspaceSizes {
   return DType::f32;
 }
 
-/// Why DeepSpeed's own swapping, its leaf modules or its quantisation would fail with this
-/// configuration on this model; empty where they would not. Such a configuration has no plan.
+/// Tells why DeepSpeed's own swapping, its leaf modules or its quantisation would fail with this
+/// configuration on this model; empty if they would not. Such a configuration has no plan.
 [[nodiscard]] std::string model_violation(const ModelSpec& model, const TrainingConfig& config,
                                           int group_size);
 
-/// Why DeepSpeed would not run this configuration on a group of so many ranks, whose parts it wants
-/// to partition among; empty where it would. Such a configuration has no plan.
+/// Tells why DeepSpeed would not run this configuration on a group of so many ranks, among whose
+/// parts it wants to partition; empty if it would. Such a configuration has no plan.
 [[nodiscard]] std::string partition_violation(const TrainingConfig& config, int group_size);
 
 /// Builds the program of one rank. Memory does not depend on the rank.
@@ -204,9 +205,10 @@ class WorkspaceSizes {
 StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config, int group_size,
                          int group_rank, const WorkspaceSizes& workspaces);
 
-/// Builds plans of one model, one after another. What they share is made once: the table of
-/// parameters, and stage 3's gathers for all configurations that gather alike. The memory of a plan
-/// is used again by the next one. So plans are built several times faster than by build_step_plan.
+/// Builds plans of one model, one after another. It makes the plans' common parts once: the table
+/// of parameters, and stage 3's gathers for all configurations that gather alike. The memory of a
+/// plan is used again by the next one. So plans are built several times faster than by
+/// build_step_plan.
 class StepPlanner {
  public:
   /// The workspaces outlive it.
@@ -215,7 +217,7 @@ class StepPlanner {
   StepPlanner& operator=(StepPlanner&& other) noexcept;
   ~StepPlanner();
 
-  /// As build_step_plan. It holds until the next call.
+  /// Builds the plan like build_step_plan(). It holds until the next call.
   const StepPlan& plan(const TrainingConfig& config, int group_size, int group_rank = 0);
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
-/// What a machine was measured to take: times of kernels by size, of collectives by group and size.
-/// Plain data, written and read as JSON (docs/files.md, "Device profile"). Knows no clock: train
-/// and tune measure. All functions: Local.
+/// The measured times of a machine: of kernels by size, of collectives by group and size. Plain
+/// data, written and read as JSON (docs/files.md, "Device profile"). Knows no clock: train and tune
+/// measure. All functions: Local.
 
 #include <cstdint>
 #include <map>
@@ -39,7 +39,7 @@ struct TimeCurve {
   [[nodiscard]] double seconds(std::int64_t size) const;
 };
 
-/// What groups of a shape were measured to take, running beside each other as experiments do.
+/// The measured times of groups of a shape, running beside each other as experiments do.
 struct GroupProfile {
   GroupShape shape;
   /// A step over the sum of its operations: what interrupts a rank, and what its peers wait for it.
@@ -53,14 +53,15 @@ struct DeviceProfile {
 
   json::Value machine;  ///< fingerprint: devices, hosts, threads; not interpreted
   std::string model;    ///< whose shapes were measured
-  /// Whether streams run beside each other. On CPUs they do not: a rank runs its program in order.
+  /// Streams run beside each other. On CPUs they do not: a rank runs its program in order.
   bool concurrent_streams = false;
-  /// Compute that runs beside a collective takes (1 + this) times as long. Of concurrent streams.
+  /// Compute that runs beside a collective takes (1 + this) times as long. It counts for concurrent
+  /// streams only.
   double overlap_slowdown = 0;
   double step_constant_s = 0;  ///< of a step beside its operations
   std::vector<TimeCurve> kernels;
   std::vector<GroupProfile> groups;  ///< rising shapes
-  /// What DeepSpeed's work costs there; nothing where it was not measured.
+  /// The costs of DeepSpeed's work there; nothing if they were not measured.
   std::optional<TargetConstants> target{};
   bool operator==(const DeviceProfile&) const = default;
 
@@ -70,7 +71,7 @@ struct DeviceProfile {
 /// The list of members (base/archive.hpp).
 template <class Archive>
 void members(Archive& archive, json::Of<Archive, DeviceProfile>& profile);
-/// As --profile-out writes it.
+/// Writes the profile like --profile-out.
 json::Value to_json(const DeviceProfile& profile);
 /// Throws InputError: another format or version, unknown keys, times that are none, sizes that do
 /// not rise.
@@ -104,7 +105,7 @@ class ProfileBuilder {
   /// Work that was timed on its own; where the same was traced the trace counts.
   void add_alone(const Work& work, double seconds);
 
-  /// What this rank knows, as the profile of one group of that shape.
+  /// Returns the knowledge of this rank as the profile of one group of that shape.
   [[nodiscard]] DeviceProfile build(GroupShape shape) const;
 
  private:

@@ -1,6 +1,7 @@
 #pragma once
-/// What to run at the start of a job so that the times of its whole space follow: few short steps
-/// of real plans that have, between them, what the members' steps are made of. Local.
+/// Plans the runs at the start of a job from which the times of its whole space follow. They are
+/// few short steps of real plans that have, between them, the operations of the members' steps.
+/// Local.
 
 #include <cstdint>
 #include <span>
@@ -47,8 +48,8 @@ struct ProfilingOptions {
   bool times_disks = true;
 };
 
-/// By rising group size. Shapes of which nothing fits `max_bytes` have no task. What members have
-/// on a disk the runs have on the host.
+/// Returns tasks by rising group size. Shapes of which nothing fits `max_bytes` have no task. The
+/// runs have on the host what members have on a disk.
 std::vector<ProfilingTask> plan_profiling(const ModelSpec& model,
                                           std::span<const Experiment* const> members,
                                           const WorkspaceSizes& workspaces,

@@ -19,10 +19,11 @@
 
 namespace dstune {
 
-/// Times of single operations for groups of one shape, looked up once for each different one.
-/// What was not measured is scaled from the nearest measured work of its kind by amount(); a
-/// collective over a part of the group from a group of the part's shape, one of an unmeasured shape
-/// from the measured shape of nearest size; without any, from the memory's speed.
+/// Times of single operations for groups of one shape, looked up once for each different one. Work
+/// that was not measured is scaled from the nearest measured work of its kind by amount(). A
+/// collective over a part of the group is scaled from a group of the part's shape. One of an
+/// unmeasured shape is scaled from the measured shape of nearest size; without any, from the
+/// memory's speed.
 class OperationTimes {
  public:
   /// The profile outlives it.
@@ -61,25 +62,25 @@ struct CycleTime {
   }
 };
 
-/// What DeepSpeed does beside a cycle's operations, folded likewise.
+/// DeepSpeed's work beside a cycle's operations, folded likewise.
 struct CycleOverheads {
   Overheads ends{}, middle{};
   std::int64_t num_ends = 0;
-  /// Of an optimizer step of so many micro-steps in all.
+  /// The overheads of an optimizer step of so many micro-steps in all.
   [[nodiscard]] Overheads of_step(std::int64_t num_micro_steps) const;
 };
 [[nodiscard]] CycleOverheads cycle_overheads(const StepPlan& plan);
 
-/// The plan's operations on a virtual clock a stream, with events. Of the plan's rank; partitions
-/// are padded to equal sizes, so that every rank takes as long.
+/// The plan's operations on a virtual clock a stream, with events. The time is that of the plan's
+/// rank; partitions are padded to equal sizes, so that every rank takes as long.
 [[nodiscard]] CycleTime cycle_time(const StepPlan& plan, OperationTimes& times);
 
-/// What measured experiments say about the predictions of the others: a regression of the logarithm
-/// of measured over predicted time on a few features of the configuration.
-/// Bayesian linear regression (Bishop, Pattern Recognition and Machine Learning, section 3.3) with
-/// a normal prior of mean 0 on every weight: with few measurements it stays near 1. Features: a
-/// constant, ZeRO stage 1, 2 and 3 (of several ranks), offload, the logarithms of micro-batch,
-/// accumulation and group size.
+/// Corrects the predictions of other experiments by the measured ones: a regression of the
+/// logarithm of measured over predicted time on a few features of the configuration. Bayesian
+/// linear regression (Bishop, Pattern Recognition and Machine Learning, section 3.3) with a normal
+/// prior of mean 0 on every weight: with few measurements it stays near 1. Features: a constant,
+/// ZeRO stage 1, 2 and 3 (of several ranks), offload, the logarithms of micro-batch, accumulation
+/// and group size.
 class PredictionCorrection {
  public:
   explicit PredictionCorrection(const Policy::Predicting& policy = default_policy().predicting)
@@ -117,11 +118,11 @@ class StepPredictor {
   StepPredictor(const StepPredictor&) = delete;
   StepPredictor& operator=(const StepPredictor&) = delete;
 
-  /// Seconds of an optimizer step, corrected by what was measured. With a profile only.
+  /// Seconds of an optimizer step, corrected by what was measured. It needs a profile.
   [[nodiscard]] double predict(const Experiment& experiment);
-  /// A measured mean step time. With a profile only.
+  /// A measured mean step time. It needs a profile.
   void observe(const Experiment& experiment, double step_s);
-  /// What DeepSpeed does in an optimizer step beside its operations.
+  /// DeepSpeed's work in an optimizer step beside its operations.
   [[nodiscard]] Overheads overheads(const Experiment& experiment);
   [[nodiscard]] const std::optional<DeviceProfile>& profile() const { return profile_; }
 
@@ -135,7 +136,7 @@ class StepPredictor {
     std::unordered_map<TrainingConfig, Planned, TrainingConfigHash> known;
   };
   const Planned& planned(const Experiment& experiment);
-  /// By the profile alone.
+  /// Seconds by the profile alone.
   double model_s(const Experiment& experiment);
 
   std::optional<DeviceProfile> profile_;

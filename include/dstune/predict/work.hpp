@@ -1,7 +1,7 @@
 #pragma once
-/// What the time of an operation depends on: which kernel or collective, on which types, of which
-/// sizes. Operations that are equal here take equally long, so that one measured time serves all of
-/// them. All functions: Local.
+/// The key of an operation's time: which kernel or collective, on which types, of which sizes.
+/// Operations that are equal here take equally long, so that one measured time serves all of them.
+/// All functions: Local.
 
 #include <array>
 #include <cstdint>
@@ -72,16 +72,16 @@ struct Work {
 /// are one.
 [[nodiscard]] std::optional<std::pair<Work, Work>> parts_of(const Work& work);
 
-/// Whether they differ in size at most.
+/// Tells whether they differ in size at most.
 [[nodiscard]] bool is_same_curve(const Work& one, const Work& other);
 /// Floating-point operations of products and attention, bytes moved of everything else: what time
 /// is proportional to where nothing better is known.
 [[nodiscard]] double amount(const Work& work);
 
-/// Of an operation of the plan; nothing of those that only order others, and of collectives in a
-/// group of one.
+/// Returns the work of an operation of the plan. Nothing for those that only order others, and for
+/// collectives in a group of one.
 [[nodiscard]] std::optional<Work> work_of(const StepPlan& plan, const Operation& operation);
-/// Of making the tokens of a micro-step, which is no operation.
+/// Returns the work of making the tokens of a micro-step, which is no operation.
 [[nodiscard]] Work work_of_tokens(const StepPlan& plan);
 
 }  // namespace dstune

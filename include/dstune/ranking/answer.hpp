@@ -1,6 +1,6 @@
 #pragma once
-/// What a search has come to: one value that every report renders, be it text, JSON or a page; and
-/// what is strange about its measurements (docs/measuring.md has the rules). Local.
+/// The answer of a search: one value that every report renders, be it text, JSON or a page. It also
+/// has what is strange about its measurements (docs/measuring.md has the rules). Local.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,19 +18,20 @@ struct Standing {
   std::optional<MetricValue> ranked{};    ///< what it is ranked by
   std::optional<MetricValue> reported{};  ///< the same with the interval for people
   std::optional<MetricValue> verified{};  ///< what DeepSpeed itself made of it
-  /// Of our own step, where it is ranked by the target's time, or the engine decides beside it.
+  /// The value of our own step, if it is ranked by the target's time, or the engine decides beside
+  /// it.
   std::optional<MetricValue> measured{};
   std::optional<TargetTime> target{};         ///< likewise
   std::optional<double> joules_per_sample{};  ///< mean over all its runs whose energy is known
 };
 
-/// What became of a member: its record's status, `infeasible`, `pruned`, or `not_run`.
+/// Returns the outcome of a member: its record's status, `infeasible`, `pruned`, or `not_run`.
 [[nodiscard]] std::string status_text(const Row& row);
-/// Why it has no result; empty where it has one or nobody said.
+/// Returns the reason why it has no result; empty if it has one or nobody said.
 [[nodiscard]] const std::string& reason_text(const Row& row);
 [[nodiscard]] Standing standing_of(const Scoreboard& board, std::size_t row);
 
-/// What the calibration does, and how far each of its runs is from it.
+/// The effect of the calibration, and how far each of its runs is from it.
 struct CalibrationSummary {
   struct Run {
     std::string name;
@@ -51,7 +52,7 @@ struct ToVerify {
   bool is_baseline = false;  ///< the user's own configuration
 };
 
-/// What may be as good as the recommended one.
+/// A row that may be as good as the recommended one.
 struct Undecided {
   std::size_t row = 0;
   std::string name;
@@ -63,7 +64,7 @@ struct BaselineStanding {
   std::size_t row = 0;
   std::string name;
   std::optional<MetricValue> value{};  ///< nothing where it gave no result
-  /// Of throughput, 0.1: by a tenth; nothing where one of the two has none.
+  /// The gain in throughput, 0.1: by a tenth; nothing if one of the two has none.
   std::optional<double> gain{};
 };
 
@@ -84,7 +85,7 @@ struct TuningCost {
   std::optional<double> earned_back_steps{};
 };
 
-/// What is recommended.
+/// The recommended configuration.
 struct Recommendation {
   Metric metric = Metric::throughput;
   std::size_t row = 0;
@@ -97,13 +98,14 @@ struct Recommendation {
   std::optional<Standing> ahead_here{};
   int final_rounds = 0;  ///< runs after the search that its value is made of, beside its first
   std::vector<Undecided> undecided{};  ///< the likeliest first
-  /// What it would take to tell the first of them apart to within 1 %; nothing where it is settled.
+  /// The time that it would take to tell the first of them apart to within 1 %; nothing if it is
+  /// settled.
   std::optional<double> more_time_s{};
   std::optional<BaselineStanding> baseline{};
   std::optional<BatchChange> batch_change{};  ///< nothing where the global batch stays
   TuningCost cost{};
   std::optional<CalibrationSummary> calibration{};  ///< by the user's own runs
-  /// What the target's time rests on; nothing where members are ranked by their own.
+  /// The constants of the target's time; nothing if members are ranked by their own.
   std::optional<TargetConstants> constants{};
   std::vector<ToVerify> to_verify{};
 };
@@ -122,12 +124,13 @@ struct BestOfSize {
   std::size_t row = 0;
 };
 
-/// What a row gives, and what it takes.
+/// A row's value and its costs.
 struct Offer {
   std::size_t row = 0;
   double value = 0;  ///< of the metric
   int num_gpus = 0;
-  /// Of the fullest rank: what DeepSpeed's engine used where it ran, else what the target needs.
+  /// The memory of the fullest rank: DeepSpeed's engine used it if it ran, else the target needs
+  /// it.
   std::int64_t memory_bytes = 0;
   /// No other beats it: none has at least as good a value on at most as many GPUs with at most as
   /// much memory, and is better in one of the three, or equal and earlier.
@@ -135,7 +138,7 @@ struct Offer {
   std::optional<double> throughput_per_gpu{};  ///< of those on the front
 };
 
-/// What became of a finalist.
+/// The outcome of a finalist.
 struct Finalist {
   std::size_t row = 0;
   std::optional<MetricValue> first_run{};
@@ -169,7 +172,7 @@ struct PredictedSpeed {
 /// Before the reason why times say nothing of a training with a GPU for each rank.
 inline constexpr const char* not_comparable_words = "not comparable with a training on such GPUs";
 
-/// Of one run and its timed steps; empty where nothing is strange.
+/// Returns what is strange about one run and its timed steps; empty if nothing is.
 [[nodiscard]] std::vector<std::string> flags_of(const Measurement& measurement,
                                                 const Policy& policy = default_policy());
 
@@ -238,7 +241,7 @@ struct Answer {
 /// Its main part alone, which costs less; nothing where nothing gave a result.
 [[nodiscard]] std::optional<Recommendation> recommendation_of(const Scoreboard& board);
 
-/// Of every row with a value, in Answer's order.
+/// Returns the offers of all rows with a value, in Answer's order.
 [[nodiscard]] std::vector<Offer> offers_of(const Scoreboard& board);
 /// Spearman's: Pearson's correlation of the ranks, equal values sharing their mean rank. Lists of
 /// equal length; nothing of fewer than two values, or where all of a list are equal.

@@ -1,6 +1,6 @@
 #pragma once
-/// What runs of the user's own training say of the target's time, beside what was believed before
-/// them (docs/trust.md). Local.
+/// Fits the target's time to runs of the user's own training, beside what was believed before them
+/// (docs/trust.md). Local.
 
 #include <optional>
 #include <vector>
@@ -19,16 +19,16 @@ struct CalibrationPoint {
   Overheads overheads{};  ///< of the step
 };
 
-/// What is believed of a calibration before the user's own runs: the mean of a normal prior, and
-/// how far each cost may be from it.
+/// The belief about a calibration before the user's own runs: the mean of a normal prior, and how
+/// far each cost may be from it.
 struct CalibrationPrior {
   TimeCalibration mean{};
   Overheads deviations_s{};
   /// On another one all of its times, and how far they may be off, have a common factor.
   bool is_of_one_machine = false;
 };
-/// Where nothing is known of the target: costs of 0, which may be as large as is usual for such a
-/// thing.
+/// The prior if nothing is known of the target: costs of 0, which may be as large as is usual for
+/// such a thing.
 [[nodiscard]] CalibrationPrior unknown_target(
     const Policy::Calibrating& policy = default_policy().calibrating);
 /// About the constants that come with the program.
@@ -41,7 +41,7 @@ struct CalibrationPrior {
 /// measurements have (ridge regression: Hoerl and Kennard, Technometrics 12, 1970; with the bounds:
 /// Lawson and Hanson, Solving Least Squares Problems, 1974): so what the points do not tell apart
 /// changes the common scale, and one point moves that alone, of kernels and costs alike. At least
-/// one point; times are positive and finite. Where the device works behind the host, the prior says
+/// one point; times are positive and finite. If the device works behind the host, the prior says
 /// which of the two a point's step waits for.
 TimeCalibration fit_time(const std::vector<CalibrationPoint>& points, const CalibrationPrior& prior,
                          const Policy::Calibrating& policy = default_policy().calibrating);
@@ -49,13 +49,13 @@ TimeCalibration fit_time(const std::vector<CalibrationPoint>& points, const Cali
 /// The constants of the machine on which the points ran; these are of tiny engines, whose kernels
 /// say little of larger ones. So the scales stay near the constants'. All costs of the host may be
 /// dearer by a common factor, and all of the network by another; beside that each is drawn to the
-/// constants as strongly as in prior_of(). What the points do not tell stays as it was, but for
-/// that factor. At least one point; as fit_time()'s.
+/// constants as strongly as in prior_of(). Constants that the points do not tell stay as they were,
+/// but for that factor. At least one point; as fit_time()'s.
 TargetConstants fit_machine(const std::vector<CalibrationPoint>& points,
                             const TargetConstants& constants,
                             const Policy::Calibrating& policy = default_policy().calibrating);
 
-/// What is believed of a member's step in the user's training.
+/// The belief about a member's step in the user's training.
 struct BelievedTime {
   double target_s = 0;   ///< an optimizer step
   double deviation = 0;  ///< how far it may be off by the runs that there are; relative

@@ -1,8 +1,8 @@
 #pragma once
-/// What is measured once more: the best one during the search, to see how much runs differ; what
-/// was raced out beside a neighbour; the finalists, alone and in turns, as long as it is in doubt
-/// which one is the best. docs/measuring.md has the rules. Knows no clock: who asks says how much
-/// time is left. Local.
+/// Decides on further runs. The best one runs again during the search, to see how much runs differ.
+/// Members that were raced out beside a neighbour run again. The finalists do so alone and in
+/// turns, as long as the best one is in doubt. docs/measuring.md has the rules. Knows no clock: who
+/// asks says how much time is left. Local.
 
 #include <cstddef>
 #include <map>
@@ -36,8 +36,8 @@ struct RunAgain {
   std::vector<int> avoided_ranks{};  ///< another placement tells more
 };
 
-/// Whether all runs so far leave no doubt: the answer is within 1 % of the best with a chance of
-/// 95 %. By the last verdict.
+/// Tells whether all runs so far leave no doubt: the answer is within 1 % of the best with a chance
+/// of 95 %. It goes by the last verdict.
 [[nodiscard]] bool is_settled(const Scoreboard& board);
 /// The rows that may be the best by the last verdict, the two likeliest ones in any case, and the
 /// answer; the likeliest first.
@@ -52,7 +52,7 @@ class RunAgainPolicy {
     bool is_alone_in_space = false;  ///< no other member was to be measured
     bool is_complete = false;        ///< an earlier job has ended the search: nothing more is run
     FinalRounds rounds{};
-    /// By row: jobs that died while it was repeated.
+    /// Jobs that died while a row was repeated, by row.
     std::map<std::size_t, int> deaths{};
   };
   /// The scoreboard outlives it.
@@ -63,7 +63,8 @@ class RunAgainPolicy {
   /// When all that the tuner wanted has ended and nothing runs, so that it is alone; nothing where
   /// nothing is left.
   std::optional<RunAgain> after_search(double time_left_s);
-  /// Whether after_search() said so of a row that was raced out: it is measured fully then.
+  /// Tells whether after_search() returned it as a row that was raced out: it is measured fully
+  /// then.
   [[nodiscard]] bool is_rerun(std::size_t row) const { return reruns_.contains(row); }
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-/// What was measured, repeated, verified and believed of every member of the space, and which one
+/// The measured, repeated, verified and believed values of every member of the space, and which one
 /// leads. docs/measuring.md has the rules and formulas. Knows no clock. Local.
 
 #include <cstddef>
@@ -22,7 +22,7 @@ namespace dstune {
 struct Row {
   PlannedExperiment planned;
   std::optional<Record> record{};  ///< where it was dispatched
-  /// What the same configuration did in DeepSpeed itself, where a verification job ran it.
+  /// The measurement of the same configuration in DeepSpeed itself, if a verification job ran it.
   std::optional<Measurement> verified{};
   std::vector<Repeat> repeats{};  ///< in the order in which they ended
   Overheads overheads{};          ///< of a step in the user's training
@@ -36,14 +36,14 @@ struct UserRun {
   std::int64_t memory_bytes = 0;  ///< of rank 0's device; 0: not known
 };
 
-/// What became of the finalists' being measured again (run_again.hpp).
+/// The outcome of measuring the finalists again (run_again.hpp).
 struct Finals {
   bool is_done = false;                ///< no more runs are wanted
   std::string reason;                  ///< why nothing was measured again
   std::vector<std::size_t> finalists;  ///< rows, in the order in which they joined
 };
 
-/// What a run of this experiment says in a metric, as in core/measurement.hpp.
+/// Returns the value of this experiment's run in a metric, as in core/measurement.hpp.
 [[nodiscard]] std::optional<MetricValue> metric_value(
     const Measurement& measurement, Metric metric, const Experiment& experiment,
     StepEstimate step = StepEstimate::mean,
@@ -54,7 +54,7 @@ struct Finals {
     const Policy::Intervals& policy = default_policy().intervals);
 /// The mean step time of a run that ended ok, or 0.
 [[nodiscard]] double mean_step_s(const Measurement& measurement);
-/// Of at least one value; of an even number the mean of the middle two.
+/// Returns the median of at least one value; for an even number the mean of the middle two.
 [[nodiscard]] double median(std::vector<double> values);
 /// Final rounds of a row that ended ok.
 [[nodiscard]] int num_final_rounds(const Row& row);
@@ -63,13 +63,13 @@ struct Finals {
 /// It failed as often as it was measured again, which was often enough: it is passed over.
 [[nodiscard]] bool fails_again(const Row& row,
                                const Policy::Answering& policy = default_policy().answering);
-/// What DeepSpeed itself made of a row; nothing where it did not run there to its end.
+/// Returns a row's value in DeepSpeed itself; nothing if it did not run there to its end.
 [[nodiscard]] std::optional<MetricValue> verified_value(const Row& row, Metric metric);
 
 /// Half of an interval's width, of the logarithm; infinite where it has no end.
 [[nodiscard]] double half_width(const MetricValue& value);
 
-/// What is known before anything is measured.
+/// The facts that are known before anything is measured.
 struct ScoreboardSetup {
   Metric metric = Metric::throughput;
   std::vector<UserRun> user_runs{};           ///< --calibrate
@@ -77,13 +77,15 @@ struct ScoreboardSetup {
   std::optional<std::size_t> baseline_row{};  ///< the configuration that the user came with
   /// Samples of an optimizer step of the user's training; nothing where nobody says it.
   std::optional<std::int64_t> todays_batch{};
-  /// Where members are ranked by the target's time; nothing: by their own.
+  /// The constants by which members are ranked in the target's time; nothing: they are ranked by
+  /// their own.
   std::optional<TargetConstants> target{};
   int num_ranks = 0;  ///< of the job: GPUs, or groups of cores
   /// Jobs that this one goes on from, and what they took: seconds, and the same times ranks.
   int earlier_jobs = 0;
   double earlier_s = 0, earlier_rank_s = 0;
-  /// Of every answer, where what measures it decides: "verified", "engine"; else empty.
+  /// The label of every answer, if the deciding instrument gives it one: "verified", "engine"; else
+  /// empty.
   std::string label{};
   /// All steps of an experiment do the same, so that what makes some of them longer is not its own.
   bool are_steps_alike = false;
@@ -105,22 +107,21 @@ struct TargetTime {
   std::string source{};   ///< who says so
 };
 
-/// Rank 0's account of a search. A row is named by its place in the space. What costs time in
-/// proportion to the space is done where the finals end or the calibration changes, and not for
-/// each experiment.
+/// Rank 0's account of a search. A row is named by its place in the space. Work in proportion to
+/// the space is done when the finals end or the calibration changes, and not for each experiment.
 class Scoreboard {
  public:
   explicit Scoreboard(ScoreboardSetup setup = {}, std::vector<Row> rows = {});
 
-  /// A first run has ended, or the one that takes its place. Whether it leads now. Where the user
-  /// ran it, too, the calibration is fitted anew.
+  /// A first run has ended, or the one that takes its place. Returns whether it leads now. If the
+  /// user ran it, too, the calibration is fitted anew.
   bool record(std::size_t row, Record record, const Overheads& overheads = {});
   /// A run once more has ended.
   void repeat(std::size_t row, Repeat repeat);
   /// DeepSpeed itself ran the row before; without enough memory there it becomes infeasible.
   void verify(std::size_t row, Measurement measurement);
-  /// What the user's own runs say: times from now on are those of the user's training, and all rows
-  /// are ranked anew.
+  /// Takes the calibration by the user's own runs. Times from now on are those of the user's
+  /// training, and all rows are ranked anew.
   void calibrate(const TimeCalibration& calibration);
   /// Before a row runs: what is predicted of its speed now; of its memory all stays.
   void predict(std::size_t row, const Prediction& predicted);
@@ -129,7 +130,7 @@ class Scoreboard {
     if (setup_.baseline_row != row) ++answer_revision_;
     setup_.baseline_row = row;
   }
-  /// Why a row was not run, and whether it was to be.
+  /// Notes why a row was not run, and whether it was to be.
   void leave_out(std::size_t row, std::string reason, PlanStatus status = PlanStatus::planned);
   /// Compares all runs so far: values and the best are what they say together. Takes a tenth of a
   /// second; what is recorded later counts at the next time.
@@ -151,16 +152,16 @@ class Scoreboard {
   [[nodiscard]] const std::vector<Row>& rows() const { return rows_; }
   [[nodiscard]] const Row& row(std::size_t row) const { return rows_[row]; }
   [[nodiscard]] const Finals& finals() const { return finals_; }
-  /// What makes times of the target out of those that are measured: the constants, and what the
-  /// user's own runs say as soon as one of them was measured here. Nothing where there is neither.
+  /// The calibration that makes times of the target out of measured ones. It has the constants, and
+  /// the user's own runs as soon as one of them was measured here. Nothing where there is neither.
   [[nodiscard]] const std::optional<TimeCalibration>& calibration() const { return calibration_; }
-  /// Whether the user's own runs are in it.
+  /// Tells whether the user's own runs are in it.
   [[nodiscard]] bool is_calibrated() const { return is_calibrated_; }
   /// Changes whenever the calibration or what stands for a run's steps does: what was observed is
   /// worth something else then.
   [[nodiscard]] std::uint64_t value_revision() const { return value_revision_; }
-  /// What stands for the steps of each run: their mean; the first quartile where steps are alike
-  /// and something interrupts them in most first runs.
+  /// The number that stands for the steps of each run: their mean, or the first quartile. The
+  /// latter serves if steps are alike and something interrupts them in most first runs.
   [[nodiscard]] StepEstimate step_estimate() const { return step_estimate_; }
   [[nodiscard]] double elapsed_s() const { return elapsed_s_; }
   [[nodiscard]] std::optional<double> chance_of_better() const { return chance_of_better_; }
@@ -175,7 +176,7 @@ class Scoreboard {
   /// chance of being the best, or one as good within two points of that with less memory; the
   /// baseline, where the chance that this row is better than it is below 95 %.
   [[nodiscard]] std::optional<std::size_t> best() const { return best_; }
-  /// What is recommended: the best, unless DeepSpeed itself ran that one and others, and one of
+  /// The recommended row: the best, unless DeepSpeed itself ran that one and others, and one of
   /// them faster; that one then.
   [[nodiscard]] std::optional<std::size_t> answer() const { return answer_; }
   /// Changes whenever the answer or its value does.
@@ -184,41 +185,42 @@ class Scoreboard {
   [[nodiscard]] std::vector<std::size_t> best_rows(std::size_t most) const;
   /// Rows by the values of their first runs, best first, at most `most`.
   [[nodiscard]] std::vector<std::size_t> best_first_runs(std::size_t most) const;
-  /// Whether a row has a value and it is better than the other's: larger (smaller, where the metric
-  /// is minimised), at equal values with less memory. Anything is better than a row without.
+  /// Tells whether a row has a value and it is better than the other's: larger (smaller, where the
+  /// metric is minimised), at equal values with less memory. Anything is better than a row without.
   [[nodiscard]] bool is_better(std::size_t row, std::size_t other) const;
 
-  /// What a row's first run says in a metric. Nothing unless it is ok.
+  /// Returns the value of a row's first run in a metric. Nothing unless it is ok.
   [[nodiscard]] std::optional<MetricValue> first_value(std::size_t row, Metric metric) const;
-  /// What a row that was measured says in a metric, by all runs where they were judged. Nothing
+  /// Returns the value of a measured row in a metric, by all runs if they were judged. Nothing
   /// unless it is ok.
   [[nodiscard]] std::optional<MetricValue> measured_value(std::size_t row, Metric metric) const;
-  /// What a row is ranked by: the same in the board's metric, in the target's time where there is
-  /// a calibration.
+  /// Returns the value that a row is ranked by: the same in the board's metric, in the target's
+  /// time if there is a calibration.
   [[nodiscard]] std::optional<MetricValue> ranked_value(std::size_t row) const;
   /// … where that is a finite number.
   [[nodiscard]] std::optional<double> finite_value(std::size_t row) const;
-  /// What a tuner hears of a row with a record: its first run's value by which rows are ranked, of
-  /// one that was raced out, too. Nothing where no step was timed.
+  /// Returns the value that a tuner hears of a row with a record: that of its first run, raced out
+  /// or not, by which rows are ranked. Nothing where no step was timed.
   [[nodiscard]] std::optional<MetricValue> observed_value(std::size_t row) const;
   /// A value that was measured of a row, in the board's metric, in the target's time; itself
   /// without a calibration.
   [[nodiscard]] MetricValue in_target(std::size_t row, const MetricValue& measured) const;
-  /// Of a row that was measured; nothing without a calibration or where nothing was timed.
+  /// Returns the target's time of a row that was measured; nothing without a calibration or if
+  /// nothing was timed.
   [[nodiscard]] std::optional<TargetTime> target_time(std::size_t row) const;
   /// … of its first run alone, by the mean of its steps.
   [[nodiscard]] std::optional<TargetTime> target_time_of_first_run(std::size_t row) const;
-  /// What a row is ranked by, for people: of a single run, whose interval is that of its own steps,
-  /// with an interval that other runs of the configuration would be in, too.
+  /// Returns the value that a row is ranked by, for people. A single run's interval is that of its
+  /// own steps; it gets one that other runs of the configuration would be in, too.
   [[nodiscard]] std::optional<MetricValue> reported_value(std::size_t row) const;
   /// The logarithm of what a row would be ranked by, larger is better, if its speed here were by
   /// this logarithm above that of its first run, which is ok.
   [[nodiscard]] double score_at(std::size_t row, double faster_by) const;
-  /// Whether the row's value is made of all its runs.
+  /// Tells whether the row's value is made of all its runs.
   [[nodiscard]] bool is_judged(std::size_t row) const { return judged_.contains(row); }
 
-  /// What the runs of the search say of how runs differ: of each configuration that was repeated
-  /// there, its first run and the repeats.
+  /// Returns how runs differ by those of the search: of each configuration that was repeated there,
+  /// its first run and the repeats.
   [[nodiscard]] Spread spread_in_search() const;
   /// … and what the final rounds of the finalists say.
   [[nodiscard]] Spread spread_of_finals() const;
@@ -243,7 +245,7 @@ class Scoreboard {
 
   ScoreboardSetup setup_;
   std::vector<Row> rows_;
-  /// What the records say in the metric: asked for often, and it takes a while to find out.
+  /// The records' values in the metric: they are asked for often, and take a while to find out.
   std::vector<std::optional<MetricValue>> first_values_;
   std::set<std::size_t> repeated_;  ///< rows with repeats
   std::optional<TimeCalibration> calibration_;
@@ -264,10 +266,10 @@ class Scoreboard {
   std::optional<HostLoad> load_;
 };
 
-/// What the best row means for a challenger's step times; nothing to race against where there is
-/// none or its times bound nothing. With a calibration the two are compared in the target's time;
-/// against a challenger whose overheads alone cost too much there, the estimate is so small that it
-/// loses at the first look.
+/// Returns the bound of the best row on a challenger's step times; nothing to race against if there
+/// is none or its times bound nothing. If there is a calibration, the two are compared in the
+/// target's time. Against a challenger whose overheads alone cost too much there, the estimate is
+/// so small that it loses at the first look.
 [[nodiscard]] IncumbentEstimate incumbent_estimate(const Scoreboard& board,
                                                    const Experiment& challenger,
                                                    const Overheads& challenger_overheads);

@@ -1,7 +1,7 @@
 #pragma once
-/// What all runs together say: of first runs, repeats and slices of the members that may be the
-/// best, with the machine's drift and disturbances, and with what was predicted (docs/measuring.md
-/// has the model). Local.
+/// Judges all runs together: first runs, repeats and slices of the members that may be the best. It
+/// takes in the machine's drift and disturbances, and the predictions (docs/measuring.md has the
+/// model). Local.
 
 #include <cstddef>
 #include <optional>
@@ -17,10 +17,11 @@ enum class Care {
   full,   ///< a tenth of a second: for what is decided
 };
 
-/// Of a row, in all that follows: a place among `rows`, not the row itself.
+/// The verdict on the best rows. All functions name a row by its place among `rows`, and not by the
+/// row itself.
 class Verdict {
  public:
-  /// Of the rows with the best values and their runs, at most some dozens. Deterministic.
+  /// Compares the rows with the best values and their runs, at most some dozens. Deterministic.
   Verdict(const Scoreboard& board, Care care);
 
   /// The rows that were compared, the largest chance of being the best first.
@@ -42,7 +43,7 @@ class Verdict {
   };
   [[nodiscard]] const Speed& speed(std::size_t place) const { return speeds_[place]; }
 
-  /// Of the runs: how far one is from its member's mean, how far the machine drifts (standard
+  /// Facts on the runs: how far one is from its member's mean, how far the machine drifts (standard
   /// deviations of logarithms), and how many were disturbed.
   [[nodiscard]] double run_deviation() const { return run_deviation_; }
   [[nodiscard]] double drift_deviation() const { return drift_deviation_; }

@@ -17,10 +17,10 @@ struct FolderNames {
   bool is_exps_default = false;
 };
 
-/// Which folders a job takes. A default one that holds what is not ours, or an input in the place
-/// of a file of ours, gives way to another name, with a line that says so; `experiments`: whose
-/// files are to be written; `is_held`: the lock of the results is this job's. Throws InputError
-/// that names what stands in the way. Changes nothing.
+/// Chooses the folders that a job takes. A default one that holds what is not ours, or an input in
+/// the place of a file of ours, gives way to another name, with a line that says so; `experiments`:
+/// whose files are to be written; `is_held`: the lock of the results is this job's. Throws
+/// InputError that names what stands in the way. Changes nothing.
 [[nodiscard]] FolderNames choose_folders(FolderNames asked,
                                          const std::set<std::string>& experiments,
                                          const InputFiles& inputs, bool is_held = false);

@@ -1,6 +1,7 @@
 #pragma once
-/// What --dry-run prints: the plan as a table for people and as JSON (fields in docs/files.md), and
-/// pictures of a plan's memory: stacked categories over the operations of a step. Local.
+/// Prints for --dry-run: the plan as a table for people and as JSON (fields in docs/files.md), and
+/// pictures of a plan's memory. A picture shows stacked categories over the operations of a step.
+/// Local.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,9 +1,8 @@
 #pragma once
 /// The journal: what happened, in order, durable before anything depends on it. One JSON line an
-/// event:
-/// {"bytes":N,"crc32":"89abcdef","event":{…}}, N and the checksum of the event's own text.
-/// Rank 0 is its only writer. What earlier runs in the same results folder left is understood from
-/// these events. Local.
+/// event: {"bytes":N,"crc32":"89abcdef","event":{…}}, N and the checksum of the event's own text.
+/// Rank 0 is its only writer. The state that earlier runs in the same results folder left is
+/// understood from these events. Local.
 
 #include <chrono>
 #include <cstdint>
@@ -21,7 +20,7 @@
 
 namespace dstune {
 
-/// What a journal holds: its events and how many bytes of the file they are.
+/// The content of a journal: its events and how many bytes of the file they are.
 struct JournalContent {
   struct Event {
     int line;
@@ -35,7 +34,8 @@ struct JournalContent {
 /// whole or not) is dropped, any other damage throws InputError with the line. Throws IoError where
 /// the file can not be read.
 JournalContent read_journal(const std::string& path);
-/// Whether the line, without its end, is one that a journal has: length and checksum are right.
+/// Tells whether the line, without its end, is one that a journal has: length and checksum are
+/// right.
 [[nodiscard]] bool is_journal_line(std::string_view line);
 
 class Journal {
@@ -73,7 +73,7 @@ inline constexpr int measuring_version = 1;
 /// 5e8 and 500000000, -0.0 and 0.
 std::string record_key(const json::Value& identity);
 
-/// What is written to the journal: an object with its `kind` (docs/files.md). Times are UTC.
+/// The events of the journal: each is an object with its `kind` (docs/files.md). Times are UTC.
 namespace event {
 using Time = std::chrono::system_clock::time_point;
 inline Time now() {
@@ -86,7 +86,7 @@ json::Value planned(const PlannedExperiment& planned);  ///< for infeasible and 
 json::Value started(const std::string& key, const std::string& name, int attempt,
                     const std::vector<int>& world_ranks, Time time = now());
 json::Value finished(const std::string& key, const Record& record);
-/// What a configuration did in DeepSpeed itself. `path`: of the folder that says it.
+/// A configuration was measured in DeepSpeed itself. `path`: of the folder that says it.
 json::Value verified(const std::string& key, const std::string& name, const std::string& path,
                      const Measurement& measurement, Time time = now());
 /// A rank died in it and it is to be tried again: one death.
@@ -97,9 +97,10 @@ json::Value repeat_started(const std::string& key, const std::string& name, Repe
                            int round, const std::vector<int>& world_ranks, Time time = now());
 /// … and was.
 json::Value repeated(const std::string& key, const std::string& name, const Repeat& repeat);
-/// What the machine was measured to take, and the key of what was to be measured.
+/// The machine was measured: the profile, and the key of what was to be measured.
 json::Value profile(const std::string& key, const json::Value& profile);
-/// What DeepSpeed's work was measured to cost here, and the key of what was measured.
+/// The costs of DeepSpeed's work were measured here: the constants, and the key of what was
+/// measured.
 json::Value target(const std::string& key, const json::Value& constants);
 json::Value job_finished(int exit_code, const std::string& reason, Time time = now());
 }  // namespace event
@@ -108,7 +109,8 @@ struct History {
   std::map<std::string, Record> finished;       ///< by key, the last one
   std::map<std::string, Measurement> verified;  ///< by key, the last one
   std::map<std::string, int> deaths;  ///< key → how many jobs in a row died while it was running
-  /// Of these: at the last one nothing else was running, or ranks of its own group were lost.
+  /// The keys among these for which at the last death nothing else was running, or ranks of its own
+  /// group were lost.
   std::set<std::string> died_alone;
   /// A rank of its group was seen to be lost, and not only the whole job.
   std::set<std::string> seen_to_die;

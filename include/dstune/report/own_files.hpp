@@ -47,9 +47,10 @@ class OwnFiles {
   [[nodiscard]] bool has_manifest() const { return has_manifest_; }
   /// A manifest of ours, or something that was adopted.
   [[nodiscard]] bool is_ours() const { return has_manifest_ || !adopted_.empty(); }
-  /// Whether the file is a regular one, no input, and ours by the manifest or by its own mark.
+  /// Tells whether the file is a regular one, no input, and ours by the manifest or by its own
+  /// mark.
   [[nodiscard]] bool is_own(const std::string& file) const;
-  /// Why the place of a file of ours is taken; empty where it is free or holds ours. `content`:
+  /// Tells why the place of a file of ours is taken; empty if it is free or holds ours. `content`:
   /// what it holds already is in nobody's way.
   [[nodiscard]] std::string obstacle(const std::string& file,
                                      std::optional<std::string_view> content = {}) const;
@@ -70,7 +71,7 @@ class OwnFiles {
   /// Atomically. Throws where something that is not ours has the place.
   void write(const std::string& file, std::string_view content, Durability durability,
              Readers readers = Readers::by_umask);
-  /// That a file which only grows will be ours; its lines are its mark.
+  /// Notes that a file which only grows will be ours; its lines are its mark.
   void note_appended(const std::string& file);
   /// Makes the folder where it is missing. Throws where something else has the place.
   void make_folder(const std::string& name);

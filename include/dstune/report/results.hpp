@@ -1,7 +1,7 @@
 #pragma once
 /// Every file of the results and experiments folders; docs/files.md has each with its fields. All
 /// writing is here, and all of it is atomic: a reader, and a full disk, find the old file or the
-/// new one. What they say is the Answer's; nothing is decided here. Local. Throws IoError.
+/// new one. Their content is the Answer's; nothing is decided here. Local. Throws IoError.
 
 #include <map>
 #include <memory>
@@ -34,8 +34,8 @@ class ResultsFolder {
   [[nodiscard]] const std::string& path() const { return results_dir_; }
 
   /// Deletes what a dstune-mpi wrote here before, and nothing else: what the manifests name and has
-  /// not been changed since, and marked files. What else lies in an experiment's folder stays, and
-  /// so does the folder then. A damaged journal is no hindrance.
+  /// not been changed since, and marked files. Other files in an experiment's folder stay, and so
+  /// does the folder then. A damaged journal is no hindrance.
   void delete_previous();
 
   /// <name>/exp.json, <name>/ds_config.json, and <name>.json in the experiments folder; at
@@ -47,9 +47,9 @@ class ResultsFolder {
   void write_metrics(const Record& record, Metric metric = Metric::throughput,
                      const std::optional<TargetTime>& target = {},
                      const std::optional<MetricValue>& target_value = {});
-  /// By what experiments are measured: `instrument` of metrics.json; "step" where nobody says.
-  /// `is_verification`: it is the user's training, whose figures stand in <name>/verified.json,
-  /// too.
+  /// Sets the instrument that measures experiments: `instrument` of metrics.json; "step" if nobody
+  /// says. `is_verification`: it is the user's training, whose figures stand in
+  /// <name>/verified.json, too.
   void set_instrument(std::string instrument, bool is_verification = false) {
     instrument_ = std::move(instrument);
     is_verification_ = is_verification;
@@ -104,7 +104,7 @@ class ResultsFolder {
 };
 
 /// exit_status.json in the place of a rank 0 that can not: made where there is none, and never
-/// replaced. Whether it was made. Does not throw.
+/// replaced. Returns whether it was made. Does not throw.
 bool create_exit_status(const std::string& path, ExitCode code, const std::string& reason) noexcept;
 
 /// exit_status.json of a job that has not opened its folders, replacing what is there; not where
@@ -113,8 +113,8 @@ bool create_exit_status(const std::string& path, ExitCode code, const std::strin
 void create_early_exit_status(const FolderNames& asked, const InputFiles& inputs, ExitCode code,
                               const std::string& reason, bool makes_folder);
 
-/// Whether an experiment of this name would take the place of one of our files: the name is a
-/// file's or folder's of the results, or becomes one with ".json" behind it.
+/// Tells whether an experiment of this name would take the place of one of our files. Such a name
+/// is a file's or folder's of the results, or becomes one with ".json" behind it.
 [[nodiscard]] bool is_own_file_name(std::string_view name);
 
 /// The answer in five lines: which configuration; how fast and how sure; its gain over the

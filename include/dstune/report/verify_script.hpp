@@ -14,7 +14,7 @@ namespace dstune {
 
 enum class BatchSystem { slurm, pbs };
 
-/// What a script runs, one after the other, and with what.
+/// The runs of a script, one after the other, and their settings.
 struct VerificationJob {
   struct Run {
     const Experiment* experiment;
@@ -26,8 +26,9 @@ struct VerificationJob {
   std::optional<UserCommand> training_command;  ///< absent: the script asks for it
 };
 
-/// What DeepSpeed is given: the experiment's configuration with an `autotuning` section that makes
-/// any training write `metrics_path` and leave after a few steps, and with a log line of each step.
+/// Returns the config for DeepSpeed: the experiment's configuration with an `autotuning` section
+/// and with a log line of each step. The section makes any training write `metrics_path` and leave
+/// after a few steps.
 json::Value verification_config(const Experiment& experiment, const std::string& metrics_path);
 
 /// A bash script. Each run leaves in its folder exp.json, ds_config.json, cmd.txt, log.txt,

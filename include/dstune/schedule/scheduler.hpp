@@ -56,13 +56,13 @@ class SlotPool {
   /// This rank is taken last of placements that are as good otherwise: behind other slots of its
   /// node, and behind another node where one is needed whole. Nothing is delayed by that.
   void spare(std::optional<int> world_rank) { spared_ = world_rank; }
-  /// What is needed, all of it or nothing: an aligned group (positions k·num_gpus … on the node)
-  /// where one is idle, else any idle slots of a node; nodes next to each other first. `avoid`:
-  /// ranks that must stay free.
+  /// Reserves everything that is needed, or nothing. An aligned group (positions k·num_gpus … on
+  /// the node) is taken if one is idle, else any idle slots of a node; nodes next to each other
+  /// first. `avoid`: ranks that must stay free.
   std::optional<Reservation> reserve(const Needs& needs, const std::vector<int>& avoid = {});
-  /// Whether reserve() would get it now.
+  /// Tells whether reserve() would get it now.
   [[nodiscard]] bool has_room(const Needs& needs) const;
-  /// What has to end before there is room.
+  /// The reservations that have to end before there is room.
   struct Wait {
     std::vector<std::uint64_t> reservations;  ///< by their numbers; none of them can be spared
     std::vector<int> world_ranks;  ///< a placement then, with as few slots as can be that are idle
@@ -70,14 +70,14 @@ class SlotPool {
   /// For the placement with the most idle slots, aligned and on neighbouring nodes where that costs
   /// none of them, else for those that have run longest. Empty where it is impossible.
   [[nodiscard]] Wait wait_for(const Needs& needs) const;
-  /// Whether there will be room when these have ended, whatever the others do.
+  /// Tells whether there will be room when these have ended, whatever the others do.
   [[nodiscard]] bool has_room_after(const Needs& needs,
                                     const std::vector<std::uint64_t>& reservations) const;
-  /// Whether ranks of the one are on nodes of the other.
+  /// Tells whether ranks of the one are on nodes of the other.
   [[nodiscard]] bool share_a_node(const std::vector<int>& one, const std::vector<int>& other) const;
-  /// Whether it could be placed if everything running ended.
+  /// Tells whether it could be placed if everything running ended.
   [[nodiscard]] bool is_possible(const Needs& needs) const;
-  /// Whether the rank is a slot that is not retired.
+  /// Tells whether the rank is a slot that is not retired.
   [[nodiscard]] bool has(int world_rank) const;
   /// Idle or taken, it is never reserved again.
   void retire(int world_rank);
@@ -90,7 +90,7 @@ class SlotPool {
  private:
   friend class Reservation;
   enum class Slot { idle, taken, retired };
-  /// Of a node: what is left where nothing runs, and now.
+  /// A node's memory and disk: `all` if nothing runs, `free` now.
   struct Node {
     std::vector<int> world_ranks;
     NodeBytes all, free;
@@ -111,7 +111,7 @@ class SlotPool {
   [[nodiscard]] std::optional<Part> cheapest_placement(const Needs& needs,
                                                        const std::vector<int>& avoid,
                                                        bool now) const;
-  /// Whether a node has the bytes, and where `now` is set has them and its disk free.
+  /// Tells whether a node has the bytes, and, if `now` is set, whether these and its disk are free.
   [[nodiscard]] static bool has_bytes(const Node& node, const Needs& needs, bool now);
   struct Holding {
     std::vector<int> world_ranks;
@@ -132,10 +132,11 @@ class SlotPool {
   std::uint64_t revision_ = 0;
 };
 
-/// Which waiting experiment gets slots now: first in, first out. A head that does not fit stays at
-/// the front and chooses the reservations that it waits for, once. Later experiments are started
-/// while it waits, as long as it can start once these have ended, whatever else runs then: they are
-/// all that it can be kept waiting by. It starts earlier where another placement becomes free.
+/// Chooses the waiting experiment that gets slots now: first in, first out. A head that does not
+/// fit stays at the front and chooses the reservations that it waits for, once. Later experiments
+/// are started while it waits, as long as it can start once these have ended, whatever else runs
+/// then: they are all that it can be kept waiting by. It starts earlier where another placement
+/// becomes free.
 class Scheduler {
  public:
   explicit Scheduler(SlotPool& pool) : pool_(&pool) {}
@@ -163,7 +164,8 @@ class Scheduler {
     Needs needs;
     std::vector<int> avoid;
   };
-  /// What the head waits for; chosen anew when the head changes or a slot is retired.
+  /// The reservations that the head waits for; chosen anew when the head changes or a slot is
+  /// retired.
   struct HeadWait {
     std::size_t experiment;
     int num_slots;

@@ -1,6 +1,6 @@
 #pragma once
-/// What is known of every member before anything runs: its memory, here and in the target, and
-/// therefore whether it is run. Local.
+/// Plans every member before anything runs: its memory, here and in the target, and therefore
+/// whether it is run. Local.
 
 #include <cstdint>
 #include <functional>
@@ -47,7 +47,7 @@ struct PlannerOptions {
   bool lists_pruned = true;
   /// A plan that is only shown: of the time, so much goes into selecting members.
   double share_of_selecting = default_policy().planning.share_of_selecting;
-  /// Of the time for planning, the share that is gone; 1 and more: all of it. Empty: no limit.
+  /// The share of the time for planning that is gone; 1 and more: all of it. Empty: no limit.
   std::function<double()> used_time{};
 };
 
@@ -57,17 +57,18 @@ struct PlannedSpace {
   std::uint64_t planned = 0, infeasible = 0, pruned = 0;  ///< over the whole product
   std::vector<std::string> warnings;                      ///< for the user, in words
   bool is_cut_short = false;  ///< time was over: the counts are of the members looked at, only
-  /// Of `members`, the configuration that the user came with: the one with the first candidate of
-  /// every list, or the next in the space's order that can run and is listed (a warning says so). A
-  /// micro-batch that is searched is the integer that the document gives, else what the training
-  /// command states, else the smallest size. Always planned, whatever the cap of trials.
+  /// The place among `members` of the configuration that the user came with. It is the one with the
+  /// first candidate of every list, or the next in the space's order that can run and is listed (a
+  /// warning says so). A micro-batch that is searched is the integer that the document gives, else
+  /// what the training command states, else the smallest size. Always planned, whatever the cap of
+  /// trials.
   std::optional<std::size_t> baseline;
   /// The baseline's micro-batch is the largest that has run, once any has.
   bool baseline_grows = false;
   /// Nobody here knows what members need before they run (is_planned() of the job)
   bool is_unplanned = false;
   bool only_runs_tell = false;  ///< … or only runs say what fits
-  /// What there is, of one rank; 0: nobody says.
+  /// The memory of one rank's device; 0: nobody says.
   std::int64_t device_memory_bytes = 0;
 };
 

@@ -15,10 +15,10 @@ namespace dstune {
 /// How an experiment ended.
 struct Observation {
   Status status = Status::failed;
-  /// Of the job's metric; nothing where nothing was timed. One that was raced out has a value, too,
-  /// which is no candidate for the best.
+  /// The value in the job's metric; nothing if nothing was timed. One that was raced out has a
+  /// value, too, which is no candidate for the best.
   std::optional<MetricValue> value;
-  /// What it took of the device at its peak, fullest rank; 0: not known.
+  /// The memory that it took of the device at its peak, fullest rank; 0: not known.
   std::int64_t device_bytes = 0;
 
   /// The value of one that ran to its end.
@@ -35,16 +35,17 @@ class Tuner {
   virtual std::optional<std::size_t> next() = 0;
   /// An experiment ended (or was known from the journal).
   virtual void observe(std::size_t index, const Observation& observation) = 0;
-  /// What next() has asked for is not run after all: it is known by now to run out of memory.
+  /// The member that next() has asked for is not run after all: it is known by now to run out of
+  /// memory.
   virtual void withdraw(std::size_t index) { observe(index, {Status::out_of_memory, {}}); }
-  /// What was observed before has another value by now: the user's own runs have said more of the
-  /// target's time. It ended as it did. All that were observed are told so, one after the other,
-  /// before anything else.
+  /// The value that was observed before is another by now: the user's own runs have said more of
+  /// the target's time. It ended as it did. All that were observed are told so, one after the
+  /// other, before anything else.
   virtual void revise(std::size_t /*index*/, const Observation& /*observation*/) {}
   /// Nothing will ever come from next() again, once what is running has been observed.
   [[nodiscard]] virtual bool is_done() const = 0;
-  /// How many experiments may wait while no rank is idle. What waits was chosen without knowing how
-  /// those before it end: 0 where that matters.
+  /// How many experiments may wait while no rank is idle. Experiments that wait were chosen without
+  /// knowing how those before them end: 0 if that matters.
   [[nodiscard]] virtual std::size_t max_waiting() const { return 64; }
   /// Members that it decided not to run, with the reason; complete once is_done().
   struct Skipped {
@@ -61,8 +62,8 @@ class Tuner {
   [[nodiscard]] virtual std::vector<std::string> notes() const { return {}; }
 };
 
-/// Whether the tuner races: challengers are stopped where they have lost, and a search that has
-/// ended is complete for later jobs, too.
+/// Tells whether the tuner races: challengers are stopped when they have lost, and a search that
+/// has ended is complete for later jobs, too.
 [[nodiscard]] bool tuner_races(const TuningOptions& options);
 
 /// Whichever it is: the space's baseline comes first, and counts as a trial.
@@ -73,10 +74,10 @@ class Tuner {
 /// model_based): after so many experiments past the best one. gridsearch and random then begin
 /// nothing that the rule could forbid, whatever those that run bring.
 ///
-/// Where micro-batches are searched these three go through DeepSpeed's phases on groups of every
-/// shape: ZeRO stage by stage, of the stage's first configuration the sizes (SizeSearch), then the
-/// stage's others with the best of these, in the tuner's order; a higher stage only where it can
-/// improve. The cap of trials counts what is run.
+/// If micro-batches are searched, these three go through DeepSpeed's phases on groups of every
+/// shape, ZeRO stage by stage. The sizes of a stage's first configuration come first (SizeSearch).
+/// Then come the stage's others with the best of these sizes, in the tuner's order. A higher stage
+/// comes only if it can improve. The cap of trials counts what is run.
 ///
 /// race: what promises most, by its predicted throughput corrected by what was measured so far (a
 /// Gaussian process over what members differ in), until the chance that anything left is more than

@@ -16,7 +16,7 @@
 
 namespace dstune {
 
-/// What is forecast of a member by our own step.
+/// The forecast of a member by our own step.
 struct ForecastMember {
   std::optional<double> step_s{};  ///< as it is predicted
   double batch = 0;                ///< samples of a step
@@ -27,26 +27,27 @@ struct ForecastMember {
 /// A member that the engine ran: its place among the members, and seconds of a step there.
 using EngineRun = std::pair<std::size_t, double>;
 
-/// What is believed of a member in the engine.
+/// The belief about a member in the engine.
 struct MemberBelief {
   Prediction prediction{};
   /// How far it may be off; relative.
   double deviation = default_policy().verifying.unknown_error;
   std::vector<double> unknowns{};  ///< as BelievedTime's; empty where nothing is predicted
 };
-/// What our own step's times say of each member in the engine: in the target's time, whose costs
-/// and scale are fitted to the engine's runs (believed_times()), about the constants where there
-/// are some. Of the predictions throughput alone is set; it is nothing where nothing is known.
+/// Returns the belief about each member in the engine by our own step's times. It is in the
+/// target's time, whose costs and scale are fitted to the engine's runs (believed_times()), about
+/// the constants if there are some. Predictions have only their throughput set; it is nothing if
+/// nothing is known.
 [[nodiscard]] std::vector<MemberBelief> believed_in_engine(
     const std::vector<ForecastMember>& members, const std::vector<EngineRun>& runs,
     const std::optional<TargetConstants>& constants, const Policy& policy = default_policy());
 
-/// What is believed of every member of the space with what these members have shown.
+/// The beliefs about every member of the space after these members have run.
 using BeliefsOf = std::function<std::vector<MemberBelief>(const std::vector<std::size_t>& ran)>;
 
 /// The search begins with the baseline and a few members in which all that the space varies has
 /// been seen; then race goes on with what is believed by then. Beliefs are asked for at the
-/// beginning and after each of the first runs. What they refer to outlives the tuner.
+/// beginning and after each of the first runs. Everything that they refer to outlives the tuner.
 std::unique_ptr<Tuner> make_verifying_tuner(const PlannedSpace& space, const TuningOptions& options,
                                             BeliefsOf beliefs);
 

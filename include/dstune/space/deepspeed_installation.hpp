@@ -1,6 +1,6 @@
 #pragma once
-/// Which DeepSpeed the user's Python would import, by the names of files alone: no Python is
-/// started. Local.
+/// Finds the DeepSpeed that the user's Python would import, by the names of files alone: no Python
+/// is started. Local.
 
 #include <optional>
 #include <string>
@@ -16,9 +16,9 @@ struct DeepSpeedInstallation {
   std::string note;    ///< of others behind it; empty where there is none
 };
 
-/// That of the interpreter where one is given; else of $VIRTUAL_ENV or $CONDA_PREFIX; else of the
-/// interpreter that the first line of `deepspeed` on the path names. Nothing where there is none.
-/// Throws Error where the active environment and `deepspeed` on the path differ.
+/// Returns that of the interpreter if one is given; else of $VIRTUAL_ENV or $CONDA_PREFIX; else of
+/// the interpreter that the first line of `deepspeed` on the path names. Nothing where there is
+/// none. Throws Error where the active environment and `deepspeed` on the path differ.
 [[nodiscard]] std::optional<DeepSpeedInstallation> find_deepspeed(const PythonEnvironment& python);
 
 }  // namespace dstune

@@ -1,7 +1,7 @@
 #pragma once
-/// What the user's own training left when it ran in DeepSpeed: folders of verification jobs and of
-/// DeepSpeed's autotuner, and logs. docs/trust.md has the formats. All functions: Local. Errors:
-/// InputError with every problem found.
+/// Reads the files that the user's own training left when it ran in DeepSpeed: folders of
+/// verification jobs and of DeepSpeed's autotuner, and logs. docs/trust.md has the formats. All
+/// functions: Local. Errors: InputError with every problem found.
 
 #include <cstdint>
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace dstune {
 
-/// What a log of DeepSpeed says of its optimizer steps.
+/// A log's facts on DeepSpeed's optimizer steps.
 struct DeepSpeedLog {
   /// A line of its throughput timer (steps_per_print, log_level info): wall clock, rank 0.
   struct Speed {
@@ -69,9 +69,9 @@ DeepSpeedRuns read_deepspeed_runs(const std::string& dir, const JobSpec& job);
 /// of a log the throughput timer's lines, else the wall-clock breakdown's.
 DeepSpeedRun read_deepspeed_run(const std::string& path, const JobSpec& job);
 
-/// Which of the experiments did what the run did: equal in all that acts at their ZeRO stage, in
-/// group size and in what else exp.json says; of several, the one with the run's name, then the
-/// first. Nothing where there is none.
+/// Returns the experiment that did what the run did: equal in all that acts at its ZeRO stage, in
+/// group size and in what else exp.json says. If there are several, it is the one with the run's
+/// name, else the first. Nothing where there is none.
 std::optional<std::size_t> find_experiment(const DeepSpeedRun& run,
                                            const std::vector<const Experiment*>& experiments);
 

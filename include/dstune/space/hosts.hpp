@@ -36,20 +36,20 @@ Hostfile parse_hostfile(std::string_view text, const std::string& path);
 /// The same of a file; one that can not be read is an InputError, too.
 Hostfile read_hostfile(const std::string& path);
 
-/// What stands between words of a line.
+/// The characters between words of a line.
 inline constexpr std::string_view host_blanks = " \t\r\f\v";
-/// Whether this can be a host's name or address.
+/// Tells whether this can be a host's name or address.
 [[nodiscard]] bool is_host_name(std::string_view text);
-/// Whether this is an IPv4 or IPv6 address: such a name has no short form.
+/// Tells whether this is an IPv4 or IPv6 address: such a name has no short form.
 bool is_address(std::string_view host);
 
 /// The names of some hosts, to find one by what somebody else calls it.
 class HostNames {
  public:
   explicit HostNames(const std::vector<std::string>& names);
-  /// Which of them a host is: every one that is equal to it, or, where none is, every one that is
-  /// equal up to the first dot (of addresses: none). Indices, ascending; several where the name is
-  /// ambiguous.
+  /// Returns the entries that a host is: every one that is equal to it. If none is, every one that
+  /// is equal up to the first dot; addresses have no such short form. Indices, ascending; several
+  /// where the name is ambiguous.
   [[nodiscard]] std::vector<std::size_t> find(std::string_view host) const;
 
  private:
@@ -58,15 +58,15 @@ class HostNames {
   Index short_;
 };
 
-/// What a message says of text that somebody else wrote: printable, in quotes, not long.
+/// Returns the text of somebody else for a message: printable, in quotes, not long.
 std::string quoted(std::string_view text);
 /// "a, b and 3 more"
 std::string listed(const std::vector<std::string>& names);
 
 // --include and --exclude.
 
-/// What is written. A host that is named twice has the slots of both; as in DeepSpeed, one that is
-/// named with slots and without has these slots only.
+/// The items as written. A host that is named twice has the slots of both; as in DeepSpeed, one
+/// that is named with slots and without has these slots only.
 struct HostFilter {
   struct Item {
     std::string name;

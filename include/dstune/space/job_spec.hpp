@@ -21,7 +21,8 @@
 
 namespace dstune {
 
-/// What the command line says over the document; absent: the document, then the default.
+/// The command line's values, which override the document's; absent: the document, then the
+/// default.
 struct Overrides {
   std::optional<std::string> model;  ///< a file or a preset
   std::optional<std::string> tuner_type;
@@ -39,18 +40,18 @@ struct Overrides {
   std::optional<std::string> verify_script;   ///< --verify=SCRIPT
   std::vector<std::string> experiment_files;  ///< --experiments
   std::optional<Version> deepspeed_version;
-  /// Where the user's DeepSpeed is looked for, if it is.
+  /// The environment in which the user's DeepSpeed is looked for, if it is.
   std::optional<PythonEnvironment> python;
 };
 
-/// What the job has: known before the input is checked against it.
+/// The machine of the job, known before the input is checked against it.
 struct Machine {
   std::vector<int> ranks_of_node;  ///< how many ranks each node has; at least one node and rank
   bool is_restricted = false;      ///< by --hostfile, --include or --exclude
   [[nodiscard]] int num_ranks() const;
-  /// Whether enough nodes have enough ranks for a group.
+  /// Tells whether enough nodes have enough ranks for a group.
   [[nodiscard]] bool holds(const GroupShape& shape) const;
-  /// What to say where it does not, with a hint.
+  /// Returns the message for a group that it does not hold, with a hint.
   [[nodiscard]] std::string refusal(const GroupShape& shape) const;
 };
 
@@ -69,14 +70,14 @@ struct JobSpec {
   Version deepspeed_version = newest_release;  ///< the one that will train
   std::string deepspeed_source;                ///< who says so
   ModelSpec model;
-  /// Whether the user names the model, and it is one that is planned here.
+  /// The user names the model, and it is one that is planned here.
   bool is_model_known = false;
   bool is_script_named = false;  ///< of the engine: itself, and not by training_command
   TuningOptions tuning;
   std::string verify_option;  ///< "--verify=train.py" where only the command line asks for it
   TargetSpec target;
   std::int64_t sequence_length = 1024;
-  /// What "auto" of bf16 and fp16 stands for; nothing: their defaults.
+  /// The precision that "auto" of bf16 and fp16 stands for; nothing: their defaults.
   std::optional<Precision> precision;
   AutoValues auto_values;                           ///< what "auto" stands for in the config
   std::optional<Machine> machine;                   ///< what groups were checked against
@@ -98,7 +99,7 @@ struct JobSpec {
   std::map<int, std::string> templates;
   std::vector<std::string> experiment_files;
   std::vector<std::string> warnings;  ///< for the user, already in words
-  /// What the document leaves open and is taken for granted, likewise.
+  /// Facts that the document leaves open and the program assumes, likewise.
   std::vector<std::string> assumptions;
 
   /// In their order: the last one decides, the others help to forecast it. Never empty.
@@ -107,13 +108,14 @@ struct JobSpec {
   /// DeepSpeed's engine among the instruments; null: there is none.
   [[nodiscard]] const WorkloadSpec* engine() const;
   [[nodiscard]] WorkloadSpec* engine();
-  /// Whether DeepSpeed's engine decides.
+  /// Tells whether DeepSpeed's engine decides.
   [[nodiscard]] bool is_by_engine() const;
-  /// Whether our own step is among the instruments.
+  /// Tells whether our own step is among the instruments.
   [[nodiscard]] bool has_own_step() const;
-  /// Whether somebody else's code alone runs configurations: every key of them may act.
+  /// Tells whether somebody else's code alone runs configurations: every key of them may act.
   [[nodiscard]] bool takes_any_key() const;
-  /// Whether tiny engines measure the costs of the target's time (docs/trust.md). Once it is read.
+  /// Tells whether tiny engines measure the costs of the target's time (docs/trust.md). Once it is
+  /// read.
   [[nodiscard]] bool measures_target() const { return target.measure.value_or(false); }
 
   /// The keys of that version.
@@ -135,24 +137,25 @@ void complete_config(const JobSpec& job, Recompute recompute, TrainingConfig& co
 /// The micro-batch that is an integer, from which sizes are searched; nothing where it is none.
 [[nodiscard]] std::optional<std::int64_t> lowest_micro_batch(const JobSpec& job);
 
-/// What the step here does not do of a configuration; not where somebody else's code runs it.
+/// Returns the violations of a configuration's settings. Those of the step here alone are left out
+/// if somebody else's code alone runs it.
 [[nodiscard]] std::vector<Violation> violations_for(const JobSpec& job, const Settings& settings);
 
-/// What is wrong with a config's keys and values, without the keys that somebody else's code may
-/// know.
+/// Returns the problems of a config's keys and values, without the keys that somebody else's code
+/// may know.
 [[nodiscard]] std::vector<Problem> problems_for(const JobSpec& job, const json::Problems& found);
 
-/// Whether anything is planned of the job's steps: memory, and what follows from it.
+/// Tells whether anything is planned of the job's steps: memory, and what follows from it.
 [[nodiscard]] bool is_planned(const JobSpec& job);
 
-/// Why the target can not train so; empty where it can.
+/// Tells why the target can not train so; empty if it can.
 [[nodiscard]] std::string target_refusal(const JobSpec& job, const TrainingConfig& config);
 
-/// Where the config has "auto" as its precision: adds a problem, with what to write, where nothing
-/// says what that is and the training would be told, or where the config has no section for it.
+/// Checks a config that has "auto" as its precision. Adds a problem, with what to write, if nothing
+/// says its meaning and the training would be told, or if the config has no section for it.
 void check_automatic_precision(const JobSpec& job, const json::Node& config,
                                json::Problems& problems);
-/// Whether the config has "auto" as its precision.
+/// Tells whether the config has "auto" as its precision.
 [[nodiscard]] bool has_automatic_precision(const json::Value& config);
 
 /// Reads the document and everything it refers to. `machine`: groups larger than it are bad input;

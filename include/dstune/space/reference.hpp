@@ -1,5 +1,5 @@
 #pragma once
-/// What the tables of keys say, for people and for editors: docs/space.schema.json and the last
+/// Describes the tables of keys, for people and for editors: docs/space.schema.json and the last
 /// part of docs/space.md are written from here. Local.
 
 #include <string>

@@ -1,8 +1,8 @@
 #pragma once
 /// The space: the product of all lists of candidates, in document order, the last key fastest (of
-/// the dimensions DeepSpeed lacks: group size slowest, recompute fastest). With `fast` off one
-/// product a ZeRO stage, one after the other. A generator: members are decoded from their number,
-/// so a space of millions costs nothing before it is looked at. Local.
+/// the dimensions DeepSpeed lacks: group size slowest, recompute fastest). If `fast` is off, there
+/// is one product for each ZeRO stage, one after the other. A generator: members are decoded from
+/// their number, so a space of millions costs nothing before it is looked at. Local.
 
 #include <cstdint>
 #include <functional>
@@ -33,8 +33,8 @@ struct Member {
   TrainingConfig config;
   std::int64_t train_batch_size = 0;
   bool is_pruned = false;
-  /// Why it is pruned: whose duplicate or twin it is and by what, batch sizes that do not multiply,
-  /// what DeepSpeed refuses in combination, what is not built.
+  /// The reason for pruning: a duplicate or twin of another by something, batch sizes that do not
+  /// multiply, a combination that DeepSpeed refuses, a key that is not built.
   std::string reason;
   /// Equal: they differ only in a micro-batch size that is searched.
   std::optional<std::uint64_t> micro_batch_chain;

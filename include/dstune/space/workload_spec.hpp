@@ -26,7 +26,7 @@ struct WorkloadSpec {
   /// deepspeed: the Hugging Face config.json of the model, where one is named.
   std::string model_config;
 
-  /// Whether somebody else's code runs the configuration: every key of it may act.
+  /// Tells whether somebody else's code runs the configuration: every key of it may act.
   [[nodiscard]] bool takes_any_key() const {
     return kind == WorkloadKind::plugin || kind == WorkloadKind::deepspeed;
   }

@@ -12,7 +12,7 @@
 
 namespace dstune::train {
 
-/// What a workload says of an experiment that did not end well: becomes the measurement's status.
+/// A workload's report of an experiment that did not end well: becomes the measurement's status.
 class RecordedStatus : public Error {
  public:
   RecordedStatus(Status status, const std::string& reason) : Error(reason), status_(status) {}
@@ -22,7 +22,7 @@ class RecordedStatus : public Error {
   Status status_;
 };
 
-/// What went wrong on a rank, or on the group.
+/// An error on a rank, or on the group.
 struct Failure {
   Status status = Status::ok;
   std::string reason;
@@ -32,8 +32,8 @@ struct Failure {
 /// Does the work; what it throws becomes a failure, but a CollectiveError passes. Local.
 Failure attempt(const std::function<void()>& work);
 
-/// What a rank puts into an exchange about its failure, and reads out of it: the status, 0 where
-/// all is well, and the reason's bytes.
+/// The numbers that a rank puts into an exchange about its failure, and reads out of it: the
+/// status, 0 if all is well, and the reason's bytes.
 using FailureCode = std::array<double, 2>;
 FailureCode failure_code(const Failure& failure);
 

@@ -1,6 +1,6 @@
 #pragma once
-/// Runs a StepPlan on a device: its operations in order, every tensor at its planned place. What
-/// they take there is traced for the time model.
+/// Runs a StepPlan on a device: its operations in order, every tensor at its planned place. Their
+/// times there are traced for the time model.
 
 #include <array>
 #include <cstdint>
@@ -28,10 +28,10 @@ struct StepOutcome {
   std::array<double, 3> phase_s{};  ///< by Phase
 };
 
-/// Whether an executor watches over its memory, for tests. red_zones: behind each tensor lie as
-/// many bytes again that nothing may write, and what is acquired or released becomes bytes that are
-/// NaN in every type, so that a read too early or too late shows in the losses; of both the first
-/// MiB. The arenas are twice as large, their accounts those of the plan.
+/// Tells an executor whether to watch over its memory, for tests. red_zones: behind each tensor lie
+/// as many bytes again that nothing may write. Acquired or released memory becomes bytes that are
+/// NaN in every type, so that a read too early or too late shows in the losses. Both hold for the
+/// first MiB. The arenas are twice as large, their accounts those of the plan.
 enum class Guard { none, red_zones };
 
 /// How a configuration's disk is read and written. Local.
@@ -54,23 +54,23 @@ class Executor {
 
   /// Initial weights and optimizer state. Collective over the group.
   void initialize();
-  /// Optimizer step number `step`, from 0. Collective over the group. Where a trace is given, what
-  /// each operation took by that clock is added to it.
+  /// Optimizer step number `step`, from 0. Collective over the group. If a trace is given, the time
+  /// of each operation by that clock is added to it.
   StepOutcome step(std::int64_t step, StepTrace* trace = nullptr,
                    TraceClock clock = TraceClock::elapsed);
 
-  /// What micro-steps that are recorded took of the device's memory, which is in no plan; 0 where
-  /// nobody tells. Local.
+  /// The memory of the device that recorded micro-steps took, which is in no plan; 0 if nobody
+  /// tells. Local.
   [[nodiscard]] std::int64_t recording_bytes() const;
-  /// Why micro-steps were not recorded though the device, and the plan, allow it. Empty where they
-  /// were, where it was not asked for, and until the third step. Local.
+  /// Tells why micro-steps were not recorded though the device, and the plan, allow it. Empty where
+  /// they were, where it was not asked for, and until the third step. Local.
   [[nodiscard]] const std::string& why_not_recorded() const;
-  /// Whether there is something on a disk whose file system has to go through the system's cache.
-  /// Local.
+  /// Tells whether there is something on a disk whose file system has to go through the system's
+  /// cache. Local.
   [[nodiscard]] bool disk_is_buffered() const;
-  /// Where a planned tensor lies, perhaps in memory of the device; for tests. Local.
+  /// The address of a planned tensor, perhaps in memory of the device; for tests. Local.
   [[nodiscard]] void* address(TensorId tensor) const;
-  /// With red zones: the tensors beyond whose end something was written so far, a few of them.
+  /// The tensors beyond whose end something was written so far, a few of them; they need red zones.
   /// Local.
   [[nodiscard]] std::vector<std::string> damage() const;
 
@@ -79,7 +79,7 @@ class Executor {
   std::unique_ptr<State> state_;
 };
 
-/// What the operations of a plan take inside real steps, for the time model.
+/// The times of a plan's operations inside real steps, for the time model.
 struct TracedSteps {
   std::vector<StepTrace> traces;  ///< what this rank waited for its peers is in none
   std::vector<double> steps_s;    ///< elapsed, of steps without a trace, slowest rank
@@ -119,8 +119,9 @@ class CpuWorkspaces : public WorkspaceSizes {
 std::int32_t reference_token(std::uint64_t seed, std::int64_t step, std::int64_t sample,
                              std::int64_t position, std::int64_t vocabulary);
 
-/// Where masked token `number` of `count` of a sequence stands (docs/reference-step.md): one in
-/// each of `count` parts of the sequence that are as equal as whole numbers allow. Local.
+/// Returns the position of masked token `number` of `count` of a sequence (docs/reference-step.md).
+/// One stands in each of `count` parts of the sequence that are as equal as whole numbers allow.
+/// Local.
 std::int64_t reference_masked_position(std::uint64_t seed, std::int64_t step, std::int64_t sample,
                                        std::int64_t number, std::int64_t count,
                                        std::int64_t sequence_length);

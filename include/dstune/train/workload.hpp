@@ -1,5 +1,5 @@
 #pragma once
-/// What an experiment runs, built once, then stepped on a group until its step time is known
+/// An experiment runs a workload: built once, then stepped on a group until its step time is known
 /// (docs/measuring.md). A failure on one rank becomes a status that its group agrees on wherever
 /// that rank could fail while its peers wait, so everything that may fail belongs into build().
 
@@ -38,15 +38,15 @@ struct StepSample {
   std::string failure{};  ///< why the training ends here, or empty; the same on every rank
 };
 
-/// What holds of a workload from its beginning.
+/// The facts on a workload that hold from its beginning.
 struct WorkloadTraits {
   std::int64_t micro_steps = 1;  ///< of a step, over which forward_s and backward_s are sums
   int min_warmup_steps = 0;      ///< steps before all are alike, which are never timed
-  /// Whether step times are given and not measured: then exactly the least number of steps is
-  /// warm-up, since nothing has to become steady.
+  /// Step times are given and not measured: then exactly the least number of steps is warm-up,
+  /// since nothing has to become steady.
   bool has_simulated_times = false;
-  /// Whether initialize() and step() talk to peers without meeting them first. What they throw then
-  /// can not be agreed on, because the peers are inside a collective; it ends as CollectiveError.
+  /// The calls initialize() and step() talk to peers without meeting them first. Their errors can
+  /// not be agreed on, because the peers are inside a collective; they end as CollectiveError.
   bool talks_to_peers = false;
 };
 
@@ -95,11 +95,11 @@ struct WorkloadContext {
 
 /// Tokens of a step of the whole group. Local.
 double tokens_per_step(const WorkloadContext& context);
-/// What the model computes in it. Local.
+/// Floating-point operations of the model in one step. Local.
 double model_flops_per_step(const WorkloadContext& context);
 
-/// What this rank threw inside a step that talks to peers, or when its device was lost: the cause
-/// of what they report, who are left waiting for it.
+/// The error that this rank threw inside a step that talks to peers, or when its device was lost.
+/// It is the cause of the reports of peers, who are left waiting for it.
 class StepFailure : public CollectiveError {
  public:
   StepFailure(Status status, const std::string& reason, std::string details = {})
@@ -127,8 +127,8 @@ struct MeasureHooks {
   /// How this rank's GPU is now; asked when timing begins, about once a second, and when it ends.
   /// On every rank of a group or on none.
   std::function<std::optional<GpuState>()> sample_gpu;
-  /// Whether this rank's device is lost. Asked after a failure: there is nothing to agree on then,
-  /// because the rank leaves its group for good. Empty: never.
+  /// Tells whether this rank's device is lost. Asked after a failure: there is nothing to agree on
+  /// then, because the rank leaves its group for good. Empty: never.
   std::function<bool()> has_lost_device;
   /// Leader only, at each look of the race: what it is compared with by now. Empty: no race.
   std::function<IncumbentEstimate()> incumbent;

@@ -38,7 +38,8 @@ struct JobOptions {
   std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
   std::string command_line;  ///< as it was given, for environment.json
   std::string version;
-  /// Why this process does not run in the Python that the workload deepspeed needs; or empty.
+  /// The reason why this process does not run in the Python that the workload deepspeed needs; or
+  /// empty.
   std::string engine_refusal;
 };
 
@@ -51,8 +52,8 @@ void write_early_end(const JobOptions& options, ExitCode code, const std::string
                      bool makes_folder = true) noexcept;
 
 /// Reads the input and prints the plan. Starts no MPI and writes no file; the job is what the
-/// launcher says in the environment (launched_topology()). Of several processes rank 0's alone
-/// calls it. Whatever is wrong becomes an exit code and a message. Local.
+/// launcher says in the environment (launched_topology()). Only rank 0 of several processes calls
+/// it. Whatever is wrong becomes an exit code and a message. Local.
 ExitCode plan_job(const JobOptions& options);
 
 /// Reads the input, searches, writes the results. Rank 0 alone reads, prints and writes; every

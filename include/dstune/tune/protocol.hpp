@@ -1,5 +1,5 @@
 #pragma once
-/// What ranks say to each other, as CBOR. Local.
+/// The messages between ranks, as CBOR. Local.
 ///
 /// First rank 0 tells all of them what the job is (JobInput), and what is known (JobStart). Then
 /// controller and workers exchange messages. Every message of an experiment carries its attempt's
@@ -99,7 +99,7 @@ struct Profile {
   double timeout_s = 0;          ///< after which a member gives up by itself
   double drain_timeout_s = 0;    ///< as of Assign
 };
-/// What this member measured.
+/// The result of this member's profiling.
 struct Profiled {
   std::uint64_t attempt = 0;
   DeviceProfile profile;
@@ -117,13 +117,13 @@ using Message = std::variant<message::Assign, message::Incumbent, message::Go, m
                              message::Outcome, message::Gone, message::Profile, message::Profiled>;
 
 [[nodiscard]] Bytes encode(const Message& message);
-/// What is encoded. That of an order to calibrate is part of the key by which journals know what
-/// was measured.
+/// Returns the value that is encoded. The value of a Profile is part of the key by which journals
+/// know what was measured.
 [[nodiscard]] json::Value written(const Message& message);
 /// Throws InputError for bytes that are no message.
 [[nodiscard]] Message decode(const Bytes& bytes);
 
-/// What every rank is told before the first experiment.
+/// The input that every rank is told before the first experiment.
 struct JobInput {
   /// Not ok: nothing runs, everyone leaves with this code (rank 0 has said why).
   int exit_code = 0;

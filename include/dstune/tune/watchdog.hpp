@@ -41,7 +41,7 @@ class Watchdog {
   /// World ranks that are watched on this node, the caller's among them.
   [[nodiscard]] std::set<int> ranks_here() const;
 
-  /// Where exit_status.json is made if this rank 0 is lost. Rank 0 only.
+  /// Sets the place of exit_status.json, which is made there if this rank 0 is lost. Rank 0 only.
   void set_exit_status_path(const std::string& path);
   /// Rank 0 calls it where it has to leave before there is such a path. On another thread.
   void set_early_end(std::function<void(int exit_code, const std::string& reason)> early_end);
@@ -63,12 +63,13 @@ class Watchdog {
   /// The job's code is decided, and what follows is collective: the process leaves with the code
   /// where another rank dies in it, or where it takes longer than 20 s.
   void begin_end(int exit_code);
-  /// What others of the node leave with where they miss this rank; right before it leaves.
+  /// Sets the code with which others of the node leave if they miss this rank; right before it
+  /// leaves.
   void note_end(int exit_code);
   /// Leaves at once: MPI is not ended. Processes of this node that are stopped are killed where the
-  /// launcher would wait for them for ever. Where it would wait although all ranks have left, rank
-  /// 0 ends it, or one of a host if rank 0 is lost: mpirun's own host by SIGTERM, others by
-  /// MPI_Abort.
+  /// launcher would wait for them for ever. If it would wait although all ranks have left, rank 0
+  /// ends it, or one of a host if rank 0 is lost. Ranks on mpirun's own host do so by SIGTERM,
+  /// others by MPI_Abort.
   [[noreturn]] void leave(int exit_code);
   /// The process returns this once MPI has ended: 0 where the launcher would never end otherwise,
   /// and returns 0 itself. Open MPI 4.1's mpirun --enable-recovery is such a one on several hosts.

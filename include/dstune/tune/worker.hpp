@@ -24,7 +24,7 @@
 
 namespace dstune {
 
-/// What every rank knows of the job.
+/// The facts on the job that every rank knows.
 struct WorkerContext {
   const ModelSpec* model;
   const Instruments* instruments;  ///< that have started
@@ -66,7 +66,7 @@ class Worker {
              const std::string& details = {});
   [[nodiscard]] RunContext context_of(const message::Assign& assign, ProcessGroup& group,
                                       const Waiter& waiter) const;
-  /// Whether foreign code of some instrument does not come back.
+  /// Tells whether foreign code of some instrument does not come back.
   [[nodiscard]] bool is_stuck() const;
   /// After a failure: instruments free what the experiment held. The group knows of the failure.
   void clear_instruments();
@@ -90,7 +90,7 @@ class Worker {
   std::atomic<bool> go_ = false;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> aborted_ = false;
-  /// Of the mailbox, what it brought and the incumbent, which a second thread uses that listens.
+  /// Guards the mailbox, its messages and the incumbent, which a second thread uses that listens.
   std::mutex mailbox_mutex_;
 };
 

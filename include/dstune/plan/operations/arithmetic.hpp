@@ -96,8 +96,8 @@ struct NormBackward {
   }
 };
 
-/// stride_a, stride_c: elements from one stored row of a and c to the next; 0: a row's own.
-/// Where `activated` is given it gets the model's activation of c; where `pre_activation` is, c is
+/// stride_a, stride_c: elements from one stored row of a and c to the next; 0: a row's own. If
+/// `activated` is given, it gets the model's activation of c. If `pre_activation` is given, c is
 /// multiplied by the activation's slope there. Then all three are [m, n], and nothing is added to.
 /// d_bias[m], of a gradient of weights, gets the column sums of a, its d_out, as c gets the
 /// product. Its work is of one of four kinds.
@@ -121,7 +121,7 @@ struct Matmul {
   }
 };
 
-/// Where no product reads d_out, too. stride: of its rows.
+/// Stands alone if no product reads d_out, too. stride: of its rows.
 struct BiasBackward {
   static constexpr auto traits = kernel("bias_backward", WorkKind::bias_backward);
   View d_bias, d_out, workspace = {};

@@ -51,7 +51,7 @@ struct Copy {
   void access(AccessList& list, const PlanSizes&) const { list.transfer(y, x, count); }
 };
 
-/// From the disk to the host. What is transferred is rounded up to the disk's alignment.
+/// From the disk to the host. A transfer's size is rounded up to the disk's alignment.
 struct ReadDisk {
   static constexpr OperationTraits traits{"disk_read", OperationKind::disk, WorkKind::disk_read};
   View y, x;
@@ -74,7 +74,7 @@ using Transfers = OperationList<Copy, ReadDisk, WriteDisk>;
 // Collectives over the group, or the part of it that this rank belongs to; sums are formed in fp32
 // in rank order, averages divided, then rounded once.
 
-/// What a collective does, to those who need not know which it is.
+/// A collective for those who need not know which it is.
 struct Collective {
   View data;              ///< what this rank sends
   std::int64_t count;     ///< as the group's function counts: elements, or elements a rank
@@ -180,9 +180,9 @@ struct FinishLoss {
   std::int64_t global_targets;
 };
 
-/// fp16: the squares become those of the ranks `among` where `over_group`. Where they are infinite
-/// or NaN, as they are exactly where a gradient is, the step is skipped. The loss scale moves on,
-/// and the update divides by what it is then, as in DeepSpeed: so also in the step that raises it.
+/// fp16: the squares become those of the ranks `among` where `over_group`. The step is skipped if
+/// they are infinite or NaN, which they are exactly if a gradient is. The loss scale moves on, and
+/// the update divides by what it is then, as in DeepSpeed: so also in the step that raises it.
 struct CheckOverflow {
   static constexpr OperationTraits traits{"check_overflow", OperationKind::exchange,
                                           WorkKind::exchange, StepSum::squares, true};

@@ -36,7 +36,7 @@ using Operation = decltype(op::any_of(op::Order(), op::Arithmetic(), op::Transfe
 /// Plans are built by the thousand: an operation is bytes to copy, and nothing to take apart.
 static_assert(std::is_trivially_copyable_v<Operation>);
 
-/// By the operation's index.
+/// Traits by the operation's index.
 inline constexpr std::array operation_traits = op::traits_of_all(std::type_identity<Operation>());
 
 [[nodiscard]] inline const OperationTraits& traits_of(const Operation& operation) {

@@ -1,7 +1,7 @@
 #pragma once
-/// What an operation of a plan says about itself: its traits, and the elements that it accesses.
-/// The executor, the time model, memory's timeline and the tests' replay of plans follow from it.
-/// All functions: Local.
+/// An operation of a plan says about itself its traits, and the elements that it accesses. The
+/// executor, the time model, memory's timeline and the tests' replay of plans follow from it. All
+/// functions: Local.
 
 #include <cstdint>
 #include <optional>
@@ -27,7 +27,7 @@ enum class Stream : std::uint8_t { compute, reduce, gather, host, copy, disk_rea
 inline constexpr int num_streams = 7;
 enum class Phase : std::uint8_t { forward, backward, update };
 
-/// Who runs an operation.
+/// The part of the machine that runs an operation.
 enum class OperationKind : std::uint8_t {
   order,       ///< lifetimes, events and phases, which take no time
   arithmetic,  ///< a kernel
@@ -90,7 +90,7 @@ struct OperationTraits {
   OperationKind kind;
   std::optional<WorkKind> work = {};  ///< nothing: it takes no time
   StepSum sum = StepSum::none;        ///< that it adds to or reads
-  /// Whether the host tells it what it knows in its step only. It can not be recorded then.
+  /// The host tells it numbers that it knows only in its step. It can not be recorded then.
   bool takes_numbers_of_step = false;
 };
 
@@ -104,7 +104,7 @@ struct Access {
   [[nodiscard]] bool writes() const { return kind != Kind::read; }
 };
 
-/// What an operation accesses. Views of no tensor are left out.
+/// The accesses of an operation. Views of no tensor are left out.
 class AccessList {
  public:
   void read(View view, std::int64_t elements) { add(view, elements, Access::Kind::read); }
@@ -135,14 +135,14 @@ struct ReshardPiece {
   std::int64_t slab_offset, elements, shard_offset, shard_elements;
 };
 
-/// What the extents of operations' views follow from, beside their own members.
+/// The sizes that the extents of operations' views follow from, beside their own members.
 struct PlanSizes {
   std::int64_t samples, sequence;  ///< of a micro-step
   std::int64_t hidden, vocabulary, heads, kv_heads, head_size;
   int group_size;
   std::span<const ReshardPiece> reshard_pieces;
   [[nodiscard]] std::int64_t tokens() const { return samples * sequence; }
-  /// Of all tokens.
+  /// Elements of so many heads for all tokens.
   [[nodiscard]] std::int64_t of_heads(std::int64_t number) const {
     return tokens() * number * head_size;
   }
