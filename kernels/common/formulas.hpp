@@ -158,7 +158,7 @@ DSTUNE_FUNCTION SwigluSlopes swiglu_slopes(Vector gate, Vector up, Vector d_out)
   return {d_out * up * multiply_add(silu, 1.0F - opening, opening), d_out * silu};
 }
 
-/// What a row of qkv holds, for norms of each head of q and k.
+/// The contents of a row of qkv, for norms of each head of q and k.
 struct Heads {
   explicit Heads(const AttentionShape& shape)
       : rows(shape.batch * shape.sequence),
@@ -166,7 +166,7 @@ struct Heads {
         normed(shape.heads + shape.kv_heads),
         size(shape.head_size),
         row_width((shape.heads + 2 * shape.kv_heads) * shape.head_size) {}
-  /// Where the head's elements begin, of all rows' heads of q and k.
+  /// The place where the elements of a head begin, among all rows' heads of q and k.
   DSTUNE_FUNCTION std::int64_t begin(std::int64_t number) const {
     return number / normed * row_width + number % normed * size;
   }
@@ -188,7 +188,7 @@ DSTUNE_FUNCTION Pair turned(Pair pair, Vector cosine, Vector sine) {
 // Numbers of 8 or 4 bits with a scale for each run of them; quantize() and dequantize() of
 // kernels.hpp have the formulas.
 
-/// What a run's numbers are multiplied by. `magnitude`: of the largest of them.
+/// The factor on a run's numbers. `magnitude`: of the largest of them.
 DSTUNE_FUNCTION float factor_of_run(float magnitude, int bits) {
   return magnitude == 0 ? 1.0F : static_cast<float>(1 << bits) / (2 * magnitude);
 }
@@ -225,7 +225,7 @@ struct ClipFactor {
     for (std::int64_t i = 0; i < count; ++i) sum += squares[i];
     *norm = sqrt(sum) / loss_scale;
     const double excess = (*norm + 1e-6) / clip;
-    // Where it is NaN, too.
+    // NaN becomes 1, too.
     const double divisor = excess > 1.0 ? excess : 1.0;
     *factor = static_cast<float>(1.0 / (divisor * loss_scale));
   }

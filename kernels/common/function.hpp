@@ -1,6 +1,6 @@
 #pragma once
-/// What stands before functions that run on processors and on GPUs, and before those that run where
-/// a kernel runs, and before loops over a thread's own array, which lies in registers only where
+/// The words before functions that run on processors and on GPUs, before those that run where a
+/// kernel runs, and before loops over a thread's own array. The array lies in registers only if
 /// they are unrolled. nvcc knows the words behind them, other compilers need none.
 
 #if defined(__CUDACC__)

@@ -8,7 +8,7 @@
 
 namespace dstune::kernels::DSTUNE_ISA {
 
-/// What a pointer of the table points to.
+/// The function that a pointer of the table points to.
 template <class Pointer>
 using Function = std::remove_pointer_t<Pointer>;
 

@@ -9,7 +9,7 @@
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
 
-/// What an optimizer does to a vector of parameters: updates the moments that it has and returns
+/// The rule of an optimizer for a vector of parameters: updates the moments that it has and returns
 /// the parameters. `slope` is the gradient, scaled.
 template <bool Decoupled>
 struct AdamRule {

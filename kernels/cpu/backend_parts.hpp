@@ -1,6 +1,6 @@
 #pragma once
-/// What the processor's tables share, for any instruction set: plain functions, safe to call from
-/// code of each.
+/// The common part of the processor's tables, for any instruction set: plain functions, safe to
+/// call from code of each.
 
 #include <cstddef>
 #include <cstdint>

@@ -14,7 +14,7 @@
 
 namespace dstune::kernels::products {
 
-/// What starts at a multiple of this needs no second look at a cache line.
+/// Memory that starts at a multiple of this needs no second look at a cache line.
 inline constexpr std::size_t workspace_alignment = 64;
 
 constexpr std::size_t padded(std::size_t bytes) {

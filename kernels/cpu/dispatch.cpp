@@ -1,4 +1,4 @@
-// What of the processor is used: its instruction set and its threads.
+// The part of the processor that is used: its instruction set and its threads.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>

@@ -12,7 +12,7 @@
 
 namespace dstune::kernels::products {
 
-/// Of the panels' fp32 copies together: they should stay in the second-level caches.
+/// The size of the panels' fp32 copies together: they should stay in the second-level caches.
 inline constexpr std::int64_t panel_bytes = std::int64_t{2} << 20;
 inline constexpr std::int64_t min_in_panel = 64;
 
@@ -105,7 +105,7 @@ class PanelProduct {
     [[nodiscard]] std::int64_t offset() const { return first_row * stride + first_column; }
     [[nodiscard]] std::int64_t count() const { return rows * columns; }
   };
-  /// Where the fp32 copies lie.
+  /// The places of the fp32 copies.
   struct Copies {
     float *a, *b, *c, *bias;
     void* scratchpad;
@@ -123,8 +123,8 @@ class PanelProduct {
   [[nodiscard]] Region region_c(std::int64_t first, std::int64_t count) const {
     return region(Along::m, Along::n, shape_.row_of_c(), first, count);
   }
-  /// Of a matrix with these dimensions the panel of `count` from `first` on, or all of it where it
-  /// does not contain the longest one.
+  /// Returns the panel of `count` from `first` on of a matrix with these dimensions, or all of it
+  /// if it does not contain the longest one.
   [[nodiscard]] Region region(Along rows, Along columns, std::int64_t stride, std::int64_t first,
                               std::int64_t count) const {
     if (along_ == rows) return {first, 0, count, size(columns), stride};
@@ -179,7 +179,7 @@ class PanelProduct {
   DirectProduct whole_;  ///< of a whole panel
   /// Along k, of the panels after the first, which add to it.
   std::optional<DirectProduct> later_;
-  /// Of what is left over at the end, where it is less than a panel.
+  /// The product of the rest at the end, if it is less than a panel.
   std::optional<DirectProduct> rest_;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-/// What the table of the CUDA kernels has beside the functions of all backends. Libraries do its
-/// matrix products, and attention in 16 bits.
+/// The part of the CUDA kernels' table that it has beside the functions of all backends. Libraries
+/// do its matrix products, and attention in 16 bits.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,8 @@
 namespace dstune::kernels::DSTUNE_ISA {
 
 constexpr std::int64_t row_alignment_bytes = 128;
-/// Of sum_of_squares() and sum_f32(), in the doubles behind their result.
+/// The number of partial sums of sum_of_squares() and sum_f32(), in the doubles behind their
+/// result.
 constexpr std::int64_t max_partial_sums = 1024;
 constexpr std::int64_t sum_doubles = 1 + max_partial_sums;
 constexpr const char* fp32_attention_note =

@@ -1,4 +1,4 @@
-// What dstune/kernels/cuda.hpp promises, in a build without CUDA.
+// The functions of dstune/kernels/cuda.hpp in a build without CUDA.
 #include "dstune/kernels/cuda.hpp"
 
 namespace dstune::kernels {

@@ -22,7 +22,7 @@ namespace po = boost::program_options;
 using Strings = std::vector<std::string>;
 
 constexpr unsigned line_width = 100;
-/// What --verify stands for without a script: the library would take the next word for one.
+/// The value of --verify without a script: the library would take the next word for one.
 constexpr const char* own_script = "-";
 
 po::options_description visible_options() {

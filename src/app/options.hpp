@@ -23,7 +23,7 @@ struct CommandLine {
 /// Throws UsageError, naming the option, with a hint.
 CommandLine parse_command_line(int argc, const char* const* argv);
 
-/// What --help prints.
+/// The text that --help prints.
 std::string help_text();
 
 }  // namespace dstune

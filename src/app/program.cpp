@@ -89,7 +89,7 @@ std::string version_text() {
       nccl::find_library(nccl::library_name, folders).description);
 }
 
-/// What --verbose says before anything runs.
+/// Logs for --verbose before anything runs.
 void describe(const CommandLine& line) {
   for (const std::string& option : line.understood) log::debug("option " + option);
   log::debug(fmt::format("dstune-mpi {}", DSTUNE_VERSION));
@@ -114,7 +114,7 @@ int run_with_mpi(int argc, char** argv, const CommandLine& line, Watchdog& watch
                                    : code(run_job(line.job, thread_multiple, watchdog));
   watchdog.begin_end(exit_code);
   environment.finalize();
-  // What CUDA destroys at the end of a process may wait for the GPU.
+  // Objects that CUDA destroys at the end of a process may wait for the GPU.
   if (has_given_up_cuda()) watchdog.leave(exit_code);
   return watchdog.code_behind_mpi(exit_code);
 }

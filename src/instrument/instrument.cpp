@@ -18,7 +18,7 @@ constexpr double min_host_bytes_per_s = 5e8;
 constexpr double foreign_inactivity_timeout_s = 600;
 /// Predictions are off by a tenth, machines that others use by a factor.
 constexpr double inactivity_timeout_steps = 50;
-/// Where nothing is predicted, as of an experiment that is silent.
+/// The default if nothing is predicted, as for an experiment that is silent.
 constexpr double default_drain_timeout_s = min_inactivity_timeout_s;
 constexpr double drain_timeout_steps = 5;
 

@@ -54,7 +54,7 @@ struct AttentionGeometry {
     const std::int64_t left = end - first_key;
     return left < key_tile ? left : key_tile;
   }
-  /// Of `keys` keys, those up to this query.
+  /// The keys up to this query among `keys` keys.
   std::int64_t keys_of(std::int64_t query, std::int64_t first_key, std::int64_t keys) const {
     const std::int64_t visible = query + 1 - first_key;
     return shape.causal && visible < keys ? visible : keys;

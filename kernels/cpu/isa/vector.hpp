@@ -136,7 +136,7 @@ inline HalfWords round_to(Float16 /*type*/, Vector value) {
 #endif
 }
 
-/// Of the 16-bit types.
+/// A load of the 16-bit types.
 template <class T, class Extent>
 inline Vector load(const T* from, Extent extent) {
   HalfWords bits{};

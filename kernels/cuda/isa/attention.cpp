@@ -136,7 +136,7 @@ struct AttentionDelta {
   }
 };
 
-/// What both passes of backward keep of two tiles of their own and two of the others'.
+/// The places for two tiles of their own and two of the others' that both passes of backward keep.
 template <int Chunks>
 struct BackwardPlaces {
   using Tile = AttentionTile<Chunks>;

@@ -18,7 +18,7 @@ struct AttentionGeometry {
         stride(shape.head_size | 1),
         softmax_scale(1.0F / sqrtf(static_cast<float>(shape.head_size))) {}
 
-  // Where the first element of a head in a row of the batch lies.
+  // The place of the first element of a head in a row of the batch.
   DSTUNE_FUNCTION std::int64_t query_at(std::int64_t batch, std::int64_t head,
                                         std::int64_t row) const {
     return (batch * shape.sequence + row) * row_width + head * size;

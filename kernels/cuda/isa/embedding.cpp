@@ -41,8 +41,8 @@ DSTUNE_FUNCTION int lowest_of(std::uint32_t bits) {
 }
 
 /// A block has a range of the vocabulary. It lists, in order, the rows with such tokens, and for
-/// each token a warp adds up its rows. Where the list is too short, half of the range at a time; at
-/// last a single token, whose rows all warps look up as they add them.
+/// each token a warp adds up its rows. If the list is too short, it does half of the range at a
+/// time; at last a single token, whose rows all warps look up as they add them.
 struct Scattering {
   static constexpr int min_blocks = 4;
   static constexpr int max_listed = 2048;

@@ -12,8 +12,8 @@ constexpr int warp_size = 32;
 constexpr int max_threads = 256;
 constexpr std::int64_t max_blocks_x = 2147483647;
 constexpr std::int64_t max_blocks_y = 65535;
-/// Of shared memory that a block has without asking for more, and at most on compute
-/// capability 8.0.
+/// The shared memory that a block has without asking for more, and at most on compute capability
+/// 8.0.
 constexpr std::size_t default_shared_bytes = 49152;
 constexpr std::size_t max_shared_bytes = 166912;
 

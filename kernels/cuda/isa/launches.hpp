@@ -92,7 +92,7 @@ DSTUNE_DEVICE inline float warp_largest(const Block& block, float value) {
   return value;
 }
 
-/// What the two below need of a launch's shared memory, from its first byte on.
+/// The bytes that the two below need of a launch's shared memory, from its first byte on.
 constexpr std::size_t reduction_bytes = max_warps * sizeof(double);
 
 /// The sum over a block, the same bits in every thread. Every thread must come.

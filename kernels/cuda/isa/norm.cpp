@@ -64,8 +64,9 @@ struct NormForward {
   }
 
  private:
-  /// What is normed: residual + x, stored in residual_out and taken as it is there, so that the
-  /// backward pass sees the statistics of its own input; or residual_out itself.
+  /// The input of the norm: residual + x, or residual_out itself. The former is stored in
+  /// residual_out and taken as it is there, so that the backward pass sees the statistics of its
+  /// own input.
   template <int N>
   DSTUNE_DEVICE typename RowPart<N, kept>::Kept sum_of(const RowPart<N, kept>& part,
                                                        std::int64_t begin) const {
@@ -201,8 +202,8 @@ class OwnSums {
   Values<N> of_kinds_[kinds];
 };
 
-/// Of rows that a block's threads keep whole: a block has a piece of the rows, and adds up its
-/// share of the weights' gradients on the way, so that everything is read once.
+/// Backward for rows that a block's threads keep whole. A block has a piece of the rows, and adds
+/// up its share of the weights' gradients on the way, so that everything is read once.
 template <bool Centred, int kept>
 struct NormBackwardOnce {
   static constexpr int min_blocks = kept > 1 ? 3 : 0;

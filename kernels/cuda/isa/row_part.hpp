@@ -1,5 +1,5 @@
 #pragma once
-/// What norms share: a row among the threads of a block.
+/// The common part of norms: a row among the threads of a block.
 
 #include "isa/launches.hpp"
 
@@ -22,8 +22,8 @@ class RowPart {
         first_(N * block.thread()),
         step_(N * block.threads()) {}
 
-  /// Where the share has no pack it takes the row's first: no branch, so that nothing waits for
-  /// these before more is asked for.
+  /// A share without a pack takes the row's first: no branch, so that nothing waits for these
+  /// before more is asked for.
   DSTUNE_DEVICE Kept load(Input from) const {
     Kept part{{}, from};
     DSTUNE_UNROLL
@@ -54,7 +54,7 @@ class RowPart {
       for (int i = place(kept); i < width_; i += step_) step(i);
     }
   }
-  /// Of the share's pack number j, in the row; beyond its end where there is none.
+  /// The place in the row of the share's pack number j; beyond the row's end if there is none.
   DSTUNE_DEVICE int place(int j) const { return first_ + j * step_; }
 
  private:
@@ -62,9 +62,9 @@ class RowPart {
   int width_, first_, step_;
 };
 
-/// Of which a block's threads have a pack each.
+/// The widest row of which each of a block's threads has one pack.
 constexpr std::int64_t widest_row = std::int64_t{pack} * cuda::max_threads;
-/// Of which they have two: what with_kept() keeps whole, so that it is read once.
+/// The widest row of which each has two: with_kept() keeps it whole, so that it is read once.
 constexpr std::int64_t widest_kept_row = 2 * widest_row;
 
 /// call(how many packs of a row a thread keeps): no more registers than the row takes.

@@ -30,7 +30,8 @@ struct Values {
   float of[N];
 };
 
-/// What moves at once: of 16-bit types words of two, so that all of a pack does on every compiler.
+/// The elements that move at once: of 16-bit types words of two, so that all of a pack does on
+/// every compiler.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Chunk {
   T of[N];
@@ -95,7 +96,7 @@ DSTUNE_FUNCTION auto with_type(DType type, Step step) {
   }
 }
 
-/// What a kernel reads.
+/// The input of a kernel.
 struct Input {
   const void* data;
   DType type;
@@ -109,7 +110,7 @@ struct Input {
   DSTUNE_FUNCTION float operator[](std::int64_t index) const { return load<1>(index).of[0]; }
 };
 
-/// What it writes, and may read.
+/// The output of a kernel, which it may read, too.
 struct Output {
   void* data;
   DType type;

@@ -53,7 +53,7 @@ class Attention {
 
   Tensor scores() { return graph.between(CUDNN_DATA_FLOAT, scores_); }
   Tensor statistics() { return graph.between(CUDNN_DATA_FLOAT, rows_); }
-  /// Of the operands' type: what products read.
+  /// Scores in the operands' type, as products read them.
   Tensor narrow_scores() { return graph.between(type_, scores_); }
 
   Tensor combined(cudnnPointwiseMode_t mode, const OperationGraph::Operands& operands) {

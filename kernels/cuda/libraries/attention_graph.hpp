@@ -8,7 +8,7 @@
 
 namespace dstune::kernels::cuda {
 
-/// What the plans' tensors and numbers are called.
+/// The names of the plans' tensors and numbers.
 enum AttentionUid : std::int64_t {
   uid_q = 1,
   uid_k,

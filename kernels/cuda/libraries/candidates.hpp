@@ -14,7 +14,7 @@
 
 namespace dstune::kernels::cuda {
 
-/// What the libraries' callers need of the GPU; the tests have another one.
+/// The GPU as the libraries' callers need it; the tests have another one.
 class Gpu {
  public:
   Gpu() = default;
@@ -36,7 +36,7 @@ class Gpu {
   /// Memory on the device, or null where there is too little.
   virtual void* take(std::size_t bytes) = 0;
   virtual void give_back(void* memory) = 0;
-  /// What of the device's memory is free.
+  /// The free bytes of the device's memory.
   virtual std::size_t free_bytes() = 0;
   /// The size of the cache that all multiprocessors share.
   virtual std::size_t cache_bytes() = 0;
@@ -81,7 +81,7 @@ class CacheFlush {
 /// not are left out. Executes each of them several times, which must change nothing, and waits: all
 /// of them once, then the best few in turns, so that a clock that changes concerns all alike. Each
 /// run that is timed begins with an empty cache (CacheFlush). Returns the seconds of the fastest;
-/// infinity where none works. Where something is thrown they stay as they were.
+/// infinity where none works. They stay as they were if something is thrown.
 template <class Candidate, class Execute>
 double sort_by_time(Gpu& gpu, std::vector<Candidate>& candidates, Execute&& execute) {
   constexpr std::size_t max_finalists = 4;

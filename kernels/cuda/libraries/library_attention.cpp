@@ -20,7 +20,7 @@ constexpr std::int64_t element_bytes = 2;
 constexpr std::int64_t workspace_alignment = 256;
 /// Making a plan takes some tenths of a second.
 constexpr std::size_t max_candidates = 3;
-/// What plans take beside matrices: 256 bytes as seen.
+/// The bytes that plans take beside matrices: 256 as seen.
 constexpr std::int64_t spare_bytes = 64 * 1024;
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
@@ -45,8 +45,8 @@ std::int64_t largest_divisor(std::int64_t number, std::int64_t most) {
   return divisor;
 }
 
-/// What a head needs beside its matrices: its scores' gradient, or its queries' gradient in fp32
-/// and once more, which the library's kernels for GPUs before the H100 take.
+/// The bytes that a head needs beside its matrices: its scores' gradient, or its queries' gradient
+/// in fp32 and once more. The library's kernels for GPUs before the H100 take the latter.
 std::int64_t scratch_bytes(const AttentionShape& shape, BackwardForm form) {
   const std::int64_t padded = round_up(shape.sequence, score_tile);
   if (form == BackwardForm::stored_scores) return padded * padded * element_bytes;

@@ -1,9 +1,9 @@
 #pragma once
 /// Attention by cuDNN, where it has a plan for the shape: 16-bit types, heads of a multiple of 8
-/// elements up to 256 (backward on most GPUs up to 128), causal or not, a window where causal.
-/// A few plans are built and timed at a shape's first use, and the fastest is kept; what an earlier
+/// elements up to 256 (backward on most GPUs up to 128), causal or not, a window where causal. A
+/// few plans are built and timed at a shape's first use, and the fastest is kept; what an earlier
 /// process chose, or another rank (KeptChoices), is taken without being timed. A call allocates no
-/// memory of the device. Where the library fails for want of memory CudaOutOfMemory is thrown, and
+/// memory of the device. If the library fails for want of memory, CudaOutOfMemory is thrown, and
 /// the next use begins anew.
 ///
 /// Backward has two forms (BackwardForm). One gives the same bits in every run and keeps the
@@ -34,8 +34,8 @@ class LibraryAttention {
  public:
   static constexpr std::int64_t default_scratch_bytes = std::int64_t{256} << 20;
 
-  /// Every rank gives the same max_scratch_bytes. `kept` may be null. What is pointed to outlives
-  /// it.
+  /// Every rank gives the same max_scratch_bytes. `kept` may be null. Everything that is pointed to
+  /// outlives it.
   LibraryAttention(const DnnLibrary* library, Gpu& gpu, Choice choice,
                    std::int64_t max_scratch_bytes = default_scratch_bytes,
                    KeptChoices* kept = nullptr);
@@ -46,7 +46,8 @@ class LibraryAttention {
                void* workspace);
   void backward(const AttentionShape& shape, void* d_qkv, const void* d_out, const void* qkv,
                 const void* out, const float* log_sum_exp, void* workspace);
-  /// Of the shape alone, the same on every GPU and rank: a plan that needs more is not used.
+  /// The workspace follows from the shape alone, the same on every GPU and rank: a plan that needs
+  /// more is not used.
   [[nodiscard]] static std::size_t workspace_bytes(
       const AttentionShape& shape, std::int64_t max_scratch_bytes = default_scratch_bytes);
 

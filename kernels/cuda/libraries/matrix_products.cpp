@@ -44,22 +44,22 @@ std::size_t bytes_of(DType type, std::int64_t count) {
   return static_cast<std::size_t>(count) * (type == DType::f32 ? 4 : 2);
 }
 
-/// What an epilogue reads or writes beside the matrices. The library is to go by such an address,
-/// but was seen to choose kernels that move 16 bytes at once all the same (pytorch/pytorch, pull
-/// request 194497), and a GPU that meets a wrong address is lost.
+/// Tells whether an epilogue can read or write there beside the matrices. The library is to go by
+/// such an address, but was seen to choose kernels that move 16 bytes at once all the same
+/// (pytorch/pytorch, pull request 194497), and a GPU that meets a wrong address is lost.
 bool can_take(const void* address) {
   return alignment_of(address) == max_alignment;
 }
 
-/// Its GELU is the tanh form. In fp32 nothing says how exact its tanh is. What is kept for backward
-/// has rows of a multiple of 8 elements there.
+/// Its GELU is the tanh form. In fp32 nothing says how exact its tanh is. Its data for backward has
+/// rows of a multiple of 8 elements there.
 bool can_activate(const MatmulShape& shape, Activation activation, const void* input) {
   return activation == Activation::gelu_tanh && shape.type != DType::f32 &&
          shape.out_type == shape.type && shape.n % 8 == 0 && can_take(input);
 }
 
-/// Half of the workspace is the library's at least. Of the sum of a single column there is a report
-/// of an illegal address (NVIDIA/apex #1392), of multiples of 8 there is none.
+/// Half of the workspace is the library's at least. The sum of a single column was reported to meet
+/// an illegal address (NVIDIA/apex #1392); no report names multiples of 8.
 bool can_sum(const MatmulShape& shape, const void* d_bias) {
   return bytes_of(shape.type, shape.m) <= MatrixProducts::library_workspace_bytes / 2 &&
          shape.m % 8 == 0 && (shape.accumulate || can_take(d_bias));
@@ -357,7 +357,7 @@ void MatrixProducts::add_candidates(const Call& call, const Epilogue& epilogue,
       product.candidates.push_back({epilogue, description, result.algo, product.candidates.size()});
   }
 } catch (const Refusal& refusal) {
-  // Where it has no such epilogue our kernels have.
+  // Our kernels have the epilogue if it has not.
   throw_if_out_of_memory(gpu_, refusal.status);
   product.refusal = refusal.status;
 }

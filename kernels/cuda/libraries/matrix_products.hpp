@@ -5,8 +5,8 @@
 /// the fastest serves the shape from then on, in all experiments of the process; what an earlier
 /// process chose, or another rank (KeptChoices), is taken without being timed. A product with a
 /// dimension that the library's fast kernels do not take, as a vocabulary of 50257, is done as two
-/// where that is faster. Later uses allocate nothing and wait for nothing. Where the library fails
-/// for want of memory CudaOutOfMemory is thrown, and the next use begins anew.
+/// where that is faster. Later uses allocate nothing and wait for nothing. If the library fails for
+/// want of memory, CudaOutOfMemory is thrown, and the next use begins anew.
 ///
 /// Sums are fp32 ones, also over 16-bit operands and where a product is cut along k; fp32 operands
 /// are multiplied as fp32 numbers, not as TF32. Results are the same in every run of one algorithm;
@@ -32,7 +32,7 @@ namespace dstune::kernels::cuda {
 
 class MatrixProducts {
  public:
-  /// What comes after a product where no epilogue does it.
+  /// Kernels for the work after a product that no epilogue does.
   struct OwnKernels {
     void (*add_bias)(const MatmulShape&, const void* bias, void* c);
     decltype(Table::activation_forward) activation_forward;
@@ -41,7 +41,7 @@ class MatrixProducts {
     decltype(Table::add) add;
   };
 
-  /// `kept` may be null. What is pointed to outlives it.
+  /// `kept` may be null. Everything that is pointed to outlives it.
   MatrixProducts(const BlasLibrary* library, Gpu& gpu, OwnKernels own, Choice choice,
                  KeptChoices* kept = nullptr);
 
@@ -74,7 +74,7 @@ class MatrixProducts {
   using Layout = Handle<cublasLtMatrixLayoutOpaque_t>;
   using Preference = Handle<cublasLtMatmulPreferenceOpaque_t>;
 
-  /// What is asked for beside the product and its bias.
+  /// The work that is asked for beside the product and its bias.
   enum class Then : std::uint8_t { nothing, activation, slope, bias_gradient };
   struct Operation {
     MatmulShape shape;
@@ -82,7 +82,7 @@ class MatrixProducts {
     Activation activation = Activation::gelu_tanh;
     bool operator==(const Operation&) const = default;
   };
-  /// What the library does itself of what comes after the product; our kernels do the rest.
+  /// The work after the product that the library does itself; our kernels do the rest.
   struct Epilogue {
     bool adds_bias = false;
     bool activates = false;
@@ -100,7 +100,7 @@ class MatrixProducts {
     const void* x = nullptr;  ///< where the activation's slope is taken
     void* d_bias = nullptr;
 
-    /// Where the library's result goes: where it activates that is not C.
+    /// The place of the library's result: not C if it activates that.
     [[nodiscard]] void* result(const Epilogue& epilogue) const {
       return epilogue.activates && operation.then == Then::activation ? activated : c;
     }
@@ -173,13 +173,13 @@ class MatrixProducts {
   }
   /// With what comes after it; whether the library did its part.
   [[nodiscard]] bool execute(const Call& call, Product& product, const Candidate& candidate);
-  /// Where the library stores a bias's gradient: what will be added to something behind its
-  /// workspace, which is so much smaller then.
+  /// The place where the library stores a bias's gradient that will be added to something: behind
+  /// its workspace, which is so much smaller then.
   [[nodiscard]] static void* sums_of(const Call& call);
   [[nodiscard]] static std::size_t library_bytes(const Call& call, const Epilogue& epilogue);
   [[nodiscard]] cublasStatus_t set_pointers(const Call& call, const Epilogue& epilogue,
                                             cublasLtMatmulDesc_t description) const;
-  /// What the epilogue has not done, in C.
+  /// Does in C what the epilogue has not done.
   void finish(const Call& call, const Epilogue& done) const;
   /// The bias's gradient by our kernels.
   void add_up_columns(const Call& call, bool accumulate) const;

@@ -86,8 +86,8 @@ class OperationGraph {
 
   [[nodiscard]] const Dimensions& size(Tensor tensor) const { return sizes_[tensor]; }
 
-  /// What executes it: the first `max_plans` of the library's configurations, in the order in
-  /// which it recommends them, that it can make for the GPU; at least one. Those that need more
+  /// The plans that execute it: the first `max_plans` of the library's configurations, in the order
+  /// in which it recommends them, that it can make for the GPU; at least one. Those that need more
   /// than `max_workspace_bytes` are left out.
   [[nodiscard]] std::vector<Descriptor> plans(const PlanTarget& target,
                                               std::int64_t max_workspace_bytes,
@@ -113,7 +113,7 @@ class OperationGraph {
   std::vector<Descriptor> operations_;
 };
 
-/// Of a tensor whose elements lie side by side.
+/// The strides of a tensor whose elements lie side by side.
 Dimensions packed_strides(const Dimensions& size);
 
 }  // namespace dstune::kernels::cuda

@@ -54,7 +54,7 @@ const Library* loaded(const char* name, const Library* (*load)(std::string&)) {
   return library;
 }
 
-// What the libraries made lives as long as the process: when it ends, CUDA may be gone first.
+// The libraries' objects live as long as the process: when it ends, CUDA may be gone first.
 MatrixProducts& products() {
   static auto& made =
       *new MatrixProducts(loaded("cuBLASLt", blas_library), real_gpu(),

@@ -15,8 +15,8 @@
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
 
-/// What lies there, which is a multiple of the Chunk's alignment: a GPU that is asked for it
-/// elsewhere is lost to the process.
+/// The value there, at a multiple of the Chunk's alignment: a GPU that is asked for it elsewhere is
+/// lost to the process.
 template <class Chunk>
 DSTUNE_FUNCTION const Chunk& at_once(const void* place) {
   return *static_cast<const Chunk*>(place);

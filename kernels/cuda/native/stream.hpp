@@ -1,6 +1,6 @@
 #pragma once
-/// What launches share: the calling thread's stream, bytes that are set or copied in it, CUDA's
-/// errors as exceptions, and the kernels that this program can launch.
+/// The common part of launches: the calling thread's stream, bytes that are set or copied in it,
+/// CUDA's errors as exceptions, and the kernels that this program can launch.
 
 #include <cstddef>
 
@@ -9,7 +9,7 @@
 namespace dstune::kernels::cuda {
 
 cudaStream_t stream();
-/// Throws CudaOutOfMemory or another std::runtime_error, with CUDA's own words. What failed is not
+/// Throws CudaOutOfMemory or another std::runtime_error, with CUDA's own words. A failure is not
 /// reported again by what follows.
 void check(cudaError_t error);
 

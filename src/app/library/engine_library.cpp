@@ -1,5 +1,5 @@
-// What Python calls of the program, which it has loaded as a library. The names are the library's
-// only symbols (exports.map).
+// The functions that Python calls in the program, which it has loaded as a library. The names are
+// the library's only symbols (exports.map).
 
 #include <chrono>
 #include <span>
@@ -46,7 +46,7 @@ const char* dstune_engine_source(const char* module) {
 void dstune_engine_begin(int argc, char** argv) {
   // The calling thread's, and so of all that it starts from now on.
   dstune::block_stop_signals();
-  // What the user's code prints is no result.
+  // The output of the user's code is no result.
   dstune::redirect_output();
   Channel::open();
   std::thread(run, std::vector<std::string>(argv, argv + argc)).detach();

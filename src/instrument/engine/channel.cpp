@@ -27,7 +27,7 @@ constexpr EnumTexts kind_texts{kinds};
 // Never destroyed.
 Channel* open_channel = nullptr;
 
-/// Of an open descriptor: numbers are used again, inodes of sockets are not.
+/// The inode of an open descriptor: numbers are used again, inodes of sockets are not.
 std::optional<std::uint64_t> inode_of(int descriptor) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) return std::nullopt;

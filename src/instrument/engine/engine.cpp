@@ -18,12 +18,12 @@ namespace {
 
 /// That imports may take to end once they are to.
 constexpr std::chrono::seconds prepare_drain{5};
-/// Of Python where nobody says: at the end of an experiment.
+/// The least time that Python has to drain, as at the end of an experiment.
 constexpr double min_drain_s = 5;
 /// Beyond them sums and products would overflow.
 constexpr double max_step_s = 1e9;
 constexpr double max_count = 1e18;
-/// What steps that are taken at once may last, and as a share of all before.
+/// The limits of steps that are taken at once: their time, and as a share of all before.
 constexpr double max_at_once_s = 0.5;
 constexpr double share_at_once = 0.25;
 
@@ -160,7 +160,7 @@ class EngineWorkload : public Workload {
     const json::Value reply = ask(build_command());
     parameters_ = count_in(reply, "parameters");
     add_texts(reply, "notes", "", engine_.notes_);
-    // Of tensor parallelism DeepSpeed's own figure knows nothing.
+    // DeepSpeed's own figure does not count tensor parallelism.
     const std::int64_t asked = count_in(ds_config(), "train_batch_size");
     const std::int64_t got = count_in(reply, "global_batch");
     if (got > 0 && got != asked) {
@@ -179,7 +179,7 @@ class EngineWorkload : public Workload {
     StepSample sample = mine.sample;
     device_peak_bytes_ = std::max(device_peak_bytes_, mine.device_peak_bytes);
     resident_peak_bytes_ = std::max(resident_peak_bytes_, mine.resident_peak_bytes);
-    // What is true of the group: every rank has as many samples.
+    // The group's sample: every rank has as many samples.
     ProcessGroup& group = context_.group->host();
     const std::vector<double> all =
         group.exchange(std::array{sample.loss, sample.skipped ? 1.0 : 0.0, sample.step_s});
@@ -203,7 +203,7 @@ class EngineWorkload : public Workload {
     const std::int64_t resident_bytes = std::max(resident_peak_bytes_, process_resident_bytes());
     PeakMemory peak;
     peak.process_bytes = resident_bytes;
-    // Of a processor's memory the imports take a part that is no experiment's.
+    // The imports take a part of a processor's memory that is no experiment's.
     const std::int64_t own_bytes =
         std::max<std::int64_t>(0, resident_bytes - engine_.loaded_.resident_bytes);
     peak.total_bytes = engine_.place_.on_gpu ? device_peak_bytes_ : own_bytes;
@@ -262,7 +262,7 @@ class EngineWorkload : public Workload {
     return command;
   }
 
-  /// Of one optimizer step on this rank.
+  /// The results of one optimizer step on this rank.
   struct Taken {
     StepSample sample;
     std::int64_t device_peak_bytes = 0;

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of large environments on a busy file system, read by all ranks of a job at once.
+/// The limit is for large environments on a busy file system, read by all ranks of a job at once.
 constexpr std::chrono::minutes import_timeout{20};
 constexpr std::chrono::seconds progress_every{10};
 
@@ -61,7 +61,7 @@ json::Value stated_in(const json::Document& document) {
   return names;
 }
 
-/// What ranks must have alike.
+/// The words that ranks must have alike.
 std::string words_of(const engine::Loaded& loaded) {
   std::string text = "script " + loaded.script_hash;
   for (const auto& [name, version] : loaded.versions) text += fmt::format(", {} {}", name, version);
@@ -99,8 +99,8 @@ void load(engine::Engine& engine, const WorkloadSpec& workload,
   }
 }
 
-/// What the script is given for an experiment: the workload's args, or the command's, with
-/// `autotuning.arg_mappings`; `$CONFIG` where the configuration's file goes.
+/// The arguments of the script for an experiment: the workload's args, or the command's, with
+/// `autotuning.arg_mappings`. `$CONFIG` stands where the configuration's file goes.
 std::vector<std::string> script_arguments(const JobSpec& job, const Experiment& experiment) {
   const auto command =
       script_command(script_line(job), experiment.ds_config, job.tuning.arg_mappings);
@@ -245,8 +245,8 @@ class EngineInstrument : public Instrument {
  private:
   [[nodiscard]] const engine::Loaded& loaded() const { return engine_->loaded(); }
 
-  /// What our own step holds is given back, and what its libraries keep is none of the engine's;
-  /// nor are leftovers of tiny models.
+  /// The memory of our own step is given back. Memory that its libraries keep is not counted as the
+  /// engine's; nor are leftovers of tiny models.
   void make_room(Device& device, bool is_tiny) {
     device.arena().free();
     device.host_arena().free();
@@ -255,7 +255,7 @@ class EngineInstrument : public Instrument {
     has_run_ = true;
   }
 
-  /// What a run needs of the engine beside the workload's context.
+  /// The facts on a run that the engine needs beside the workload's context.
   [[nodiscard]] engine::Assignment assignment_of(const RunContext& context) const {
     const Topology& topology = *context.topology;
     const auto node_of = [&](int rank) {

@@ -82,7 +82,7 @@ class TransformerWorkload : public Workload {
           account.categories_at_peak[static_cast<std::size_t>(category)] +
           on_host.categories_at_peak[static_cast<std::size_t>(category)];
     }
-    // What earlier, larger experiments left in the arenas is not this one's.
+    // Leftovers of earlier, larger experiments in the arenas are not this one's.
     const auto left_over = [](const Arena& arena, const MemoryPlan& plan) {
       return arena.capacity_bytes() - plan.arena_bytes;
     };

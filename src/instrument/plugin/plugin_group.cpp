@@ -124,7 +124,7 @@ PluginGroup::Agreement PluginGroup::agree(const Plan& plan) {
 template <class Work>
 dstune_status PluginGroup::together(const Plan& plan, const std::string& violation, Work&& work) {
   if (collective_error_ || failure_ || agreement_ != Agreement::agreed) return DSTUNE_ENDED;
-  // What MPI needs is open on other threads only.
+  // MPI's descriptors are open on other threads only.
   if (thread_ != nullptr && thread_->has_closed_sentinel()) {
     failure_ = closed_descriptors();
     return DSTUNE_FAILED;
@@ -189,7 +189,7 @@ void PluginGroup::broadcast_bytes(std::byte* data, std::int64_t bytes, int root)
   }
 }
 
-/// What stands behind the functions that a plug-in is given.
+/// The state behind the functions that a plug-in is given.
 struct PluginCalls {
   using Intent = PluginGroup::Intent;
   using Agreement = PluginGroup::Agreement;

@@ -28,7 +28,7 @@ class PluginGroup {
   PluginGroup(const PluginGroup&) = delete;
   PluginGroup& operator=(const PluginGroup&) = delete;
 
-  /// What the plug-in is given.
+  /// The functions that the plug-in is given.
   [[nodiscard]] const dstune_group* functions() const { return &functions_; }
 
   /// Calls into the plug-in and then meets the peers. False: this rank's call went well and a
@@ -40,7 +40,7 @@ class PluginGroup {
 
  private:
   enum class Intent { failed, returns, barrier, broadcast, all_reduce, reduce_scatter, all_gather };
-  /// What a rank is about to do: `amount` elements or bytes, `detail` their type or root.
+  /// The plan of a rank for its next call: `amount` elements or bytes, `detail` their type or root.
   struct Plan {
     Intent intent;
     std::uint64_t amount = 0;
@@ -74,7 +74,7 @@ class PluginGroup {
   std::vector<std::byte> sent_;
   std::vector<std::byte> received_;
 
-  // Of the call that is under way.
+  // The state of the call that is under way.
   std::string message_;                      ///< the plug-in's words for what it is about to answer
   Failure failure_;                          ///< found by us, on this rank or in a disagreement
   Agreement agreement_ = Agreement::agreed;  ///< at the last meeting: after any other there is none

@@ -48,7 +48,7 @@ std::shared_ptr<PluginThread> PluginThread::current() {
 }
 
 void PluginThread::serve() {
-  // Where the system refuses it the descriptors are everybody's, as they would be without a thread.
+  // If the system refuses it, the descriptors are everybody's, as they would be without a thread.
   unshare(CLONE_FILES);
   // As the worker's own thread has it: the default would double short sleeps.
   prctl(PR_SET_TIMERSLACK, 1000UL);

@@ -20,7 +20,7 @@ class PluginThread {
   static std::shared_ptr<PluginThread> current();
 
   /// Does the work there and waits for its end, or until the deadline: false then, and the thread
-  /// is of no further use. What the work throws is thrown here.
+  /// is of no further use. Exceptions of the work are thrown here.
   bool run(const std::function<void()>& work,
            std::optional<Waiter::Clock::time_point> deadline = std::nullopt);
   /// Takes kernels and device into use there.

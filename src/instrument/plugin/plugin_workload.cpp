@@ -88,7 +88,7 @@ constexpr std::int64_t max_count = std::int64_t{1}
 constexpr double max_flops = 1e30;
 constexpr double max_step_s = 1e9;
 
-/// What the library is told of the experiment; the texts live as long as this.
+/// The configuration of the experiment for the library; the texts live as long as this.
 struct Configuration {
   std::string options;
   std::string precision;
