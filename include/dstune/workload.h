@@ -11,8 +11,8 @@
  *  Order of calls. For each experiment that a rank is in: build, then report; if both succeeded,
  *  step 0, report, step 1, report, ...; at last destroy. Every call of one experiment is made on
  *  one thread, on every rank of its group; experiments follow each other in one process and never
- *  overlap there. What a library keeps in global variables outlives its experiments: the library is
- *  never unloaded.
+ *  overlap there. A library's global variables outlive its experiments: the library is never
+ *  unloaded.
  *
  *  Failing. A call answers DSTUNE_OK, or DSTUNE_OUT_OF_MEMORY or DSTUNE_FAILED, best by
  *  `return group->fail(group, DSTUNE_FAILED, "what went wrong")`. One rank may fail alone, also
@@ -20,9 +20,9 @@
  *  return, and the whole group records the status and the message of the lowest rank that failed.
  *  Whatever a function of the group answers other than DSTUNE_OK: give up and return it.
  *
- *  Who owns what. Everything that dstune-mpi passes in stays its own. The configuration and its
+ *  Ownership. Everything that dstune-mpi passes in stays its own. The configuration and its
  *  texts live until build returns: copy what is needed later. The group lives until destroy
- *  returns. What build allocates is the library's; destroy frees it. No buffer given to a
+ *  returns. Memory that build allocates is the library's; destroy frees it. No buffer given to a
  *  function of the group is used after that function has returned.
  *
  *  Not allowed: to throw, longjmp or leave the process; to fork or start programs; to call the
@@ -51,7 +51,7 @@
 extern "C" {
 #endif
 
-/** What a call answers. */
+/** The answer of a call. */
 typedef int32_t dstune_status;
 enum {
   DSTUNE_OK = 0,
@@ -135,13 +135,13 @@ typedef struct dstune_step {
   double update_s;
 } dstune_step;
 
-/** What the experiment holds on this rank: the most so far. */
+/** The memory and work of the experiment on this rank: the most so far. */
 typedef struct dstune_usage {
   size_t struct_bytes;
   int64_t device_bytes; /**< more than device_memory_bytes is recorded as out of memory */
   int64_t host_bytes;   /**< besides */
   int64_t parameters;   /**< of the whole model; 0: not said */
-  /** Of one optimizer step of the whole group; 0: 6 * parameters * tokens. */
+  /** FLOPs of one optimizer step of the whole group; 0: 6 * parameters * tokens. */
   double flops_per_step;
 } dstune_usage;
 

@@ -146,7 +146,7 @@ std::string reasons_text(const Answer& answer) {
   const std::vector<ReasonGroup>& groups = answer.reasons;
   if (groups.empty()) return "";
   constexpr std::size_t max_groups = 30;
-  std::string out = "\nWhat failed or did not run:\n";
+  std::string out = "\nFailed or not run:\n";
   for (std::size_t i = 0; i < std::min(groups.size(), max_groups); ++i) {
     const ReasonGroup& group = groups[i];
     out += fmt::format("  {} {} ({}{}): {}\n", group.count, group.status,

@@ -189,12 +189,12 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
         planned.total, space.size(), listed));
   } else if (is_large && options.lists_pruned) {
     planned.warnings.push_back(fmt::format(
-        "of {} members, the first {} are planned one by one and listed", planned.total, listed));
+        "the first {} of {} members are planned one by one and listed", listed, planned.total));
   } else if (is_large && kept > 0) {
     planned.warnings.push_back(
-        fmt::format("of {} members, the first {} that can run are tried; {} are left out: shorten "
+        fmt::format("the first {} that can run, of {} members, are tried; {} are left out: shorten "
                     "the lists, or draw a sample with the tuner random and tuner_num_trials",
-                    planned.total, listed, kept));
+                    listed, planned.total, kept));
   }
   return planned;
 }

@@ -458,9 +458,9 @@ class RaceTuner : public Tuner {
     const double percent = 100 * std::expm1(beliefs_->advantage(place).mean);
     const double chance = 100 * chance_above_zero(beliefs_->relevant_advantage(place));
     return fmt::format(
-        "expected {:.1f} % {} the best, with a chance {} % to be more than {:.0f} % better",
-        std::abs(percent), percent < 0 ? "below" : "above",
-        chance < 0.01 ? "below 0.01" : fmt::format("of {:.2g}", chance), 100 * relevant_gain_);
+        "expected {:.1f} % {} the best, with a chance {} {:.2g} % to be more than {:.0f} % better",
+        std::abs(percent), percent < 0 ? "below" : "above", chance < 0.01 ? "below" : "of",
+        std::max(chance, 0.01), 100 * relevant_gain_);
   }
 
   const PlannedSpace& space_;

@@ -324,7 +324,7 @@ std::string reasons_section(const Answer& answer) {
   }
   const std::vector<HtmlColumn> columns = {
       {"status", false}, {"members", true}, {"for instance", false}, {"reason", false}};
-  return section("What failed or did not run, and why", "", table("reasons", "", columns, rows));
+  return section("Failed or not run, and why", "", table("reasons", "", columns, rows));
 }
 
 std::string environment_section(const json::Value& environment) {
@@ -366,7 +366,7 @@ std::string report_html(const Answer& answer, const json::Value& environment) {
                                     with_target ? " of dstune-mpi's own step" : ""),
                         prediction_plot(points_of(answer, samples_per_s), "samples/s"));
   out +=
-      figure_section("What ran where",
+      figure_section("Runs on their ranks",
                      fmt::format("A bar a run on each of its ranks, red without a result; of more "
                                  "than {}, the last.",
                                  timeline_limit),

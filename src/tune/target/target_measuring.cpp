@@ -155,23 +155,22 @@ void measure_target(OpenJob& ready, AttemptDriver& driver,
        .is_to_be_ended = is_to_be_ended});
   const std::vector<CalibrationPoint> points = measuring.run(engines);
   if (points.size() < min_tiny_engines) {
-    log::warning(fmt::format(
-        "what DeepSpeed's work costs here is not known, since {} tiny engines have run and {} are "
-        "needed{}: the constants that come with the program stay",
-        points.size(), min_tiny_engines,
-        measuring.failure().empty() ? "" : " (" + measuring.failure() + ")"));
+    log::warning(
+        fmt::format("the costs of DeepSpeed's work here are not known, since {} tiny engines have "
+                    "run and {} are needed{}: the constants that come with the program stay",
+                    points.size(), min_tiny_engines,
+                    measuring.failure().empty() ? "" : " (" + measuring.failure() + ")"));
     return;
   }
   if (!measuring.failure().empty())
-    log::info("of the tiny engines one failed at least: " + measuring.failure());
+    log::info("at least one tiny engine failed: " + measuring.failure());
   TargetConstants fitted = fit_machine(points, *ready.target);
   fitted.num_engines = static_cast<int>(points.size());
   if (fitted.fit_error > max_fit_error) {
     log::warning(fmt::format(
-        "what DeepSpeed's work costs here is not known, since times of {} tiny engines are off by "
-        "{:.0f} %, as where something else keeps the machine busy: the constants that come with "
-        "the "
-        "program stay",
+        "the costs of DeepSpeed's work here are not known, since times of {} tiny engines are off "
+        "by {:.0f} %, as where something else keeps the machine busy: the constants that come with "
+        "the program stay",
         points.size(), 100 * fitted.fit_error));
     return;
   }
