@@ -83,10 +83,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Beyond them sums and products of what a plug-in says would overflow.
-constexpr std::int64_t max_count = std::int64_t{1}
+constexpr std::int64_t max_usage = std::int64_t{1}
                                    << 52;  ///< exact as a double; of parameters, too
 constexpr double max_flops = 1e30;
-constexpr double max_step_s = 1e9;
+constexpr double max_told_step_s = 1e9;
 
 /// The configuration of the experiment for the library; the texts live as long as this.
 struct Configuration {
@@ -124,7 +124,7 @@ void check_times(const dstune_step& step) {
   for (const auto& [name, time_s] :
        std::array{Time{"step_s", step.step_s}, Time{"forward_s", step.forward_s},
                   Time{"backward_s", step.backward_s}, Time{"update_s", step.update_s}}) {
-    if (!(time_s >= 0 && time_s <= max_step_s)) {
+    if (!(time_s >= 0 && time_s <= max_told_step_s)) {
       throw RecordedStatus(Status::failed, fmt::format("the plug-in says {} {}", name, time_s));
     }
   }
@@ -220,8 +220,8 @@ class PluginWorkload : public Workload {
     const dstune_status status = functions_->report(workload_, &usage);
     if (status != DSTUNE_OK) return status;
     const bool is_sound = usage.device_bytes >= 0 && usage.host_bytes >= 0 &&
-                          usage.host_bytes <= max_count && usage.parameters >= 0 &&
-                          usage.parameters <= max_count && usage.flops_per_step >= 0 &&
+                          usage.host_bytes <= max_usage && usage.parameters >= 0 &&
+                          usage.parameters <= max_usage && usage.flops_per_step >= 0 &&
                           usage.flops_per_step <= max_flops;
     if (!is_sound) {
       return group_.functions()->fail(
