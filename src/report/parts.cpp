@@ -361,7 +361,7 @@ std::string machine_text(const Answer& answer) {
 std::string changed_numerics_text(const Experiment& experiment) {
   const std::vector<std::string> keys = changed_numerics(experiment);
   if (keys.empty()) return "";
-  return fmt::format("by {}: its losses are others than without", fmt::join(keys, " and "));
+  return fmt::format("by {}: its losses differ from those without", fmt::join(keys, " and "));
 }
 
 std::vector<std::string> warning_lines(const Answer& answer) {

@@ -252,14 +252,14 @@ void add_quantization(const JobSpec& job, const json::Node& root,
   if (has(candidates_of(root, "zero_quantized_weights"), true)) {
     warnings.push_back(
         "zero_optimization.zero_quantized_weights: stage 3 with it computes with weights of 8 "
-        "bits, so its losses are others than without");
+        "bits, so its losses differ from those without");
   }
   const bool has_nodes = std::any_of(job.shapes.begin(), job.shapes.end(),
                                      [](const GroupShape& shape) { return shape.num_nodes > 1; });
   if (has_nodes && has(candidates_of(root, "zero_quantized_gradients"), true)) {
     warnings.push_back(
         "zero_optimization.zero_quantized_gradients: stage 3 with it reduces gradients across "
-        "nodes in 4 bits, so its losses are others than without; DeepSpeed itself does not "
+        "nodes in 4 bits, so its losses differ from those without; DeepSpeed itself does not "
         "divide those of matrices by the ranks of a node, as is done here");
   }
 }

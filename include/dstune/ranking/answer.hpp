@@ -198,7 +198,7 @@ struct SlowHost {
 [[nodiscard]] std::vector<SlowHost> slow_hosts(
     const std::vector<Row>& rows, const Policy::Flags& policy = default_policy().flags);
 
-/// Keys of zero_optimization by which a configuration's losses are others than without: ZeRO++'s
+/// Keys of zero_optimization by which a configuration's losses differ from those without: ZeRO++'s
 /// quantisation. None as a rule; docs/reference-step.md, 6.3 and 7, has how much.
 [[nodiscard]] std::vector<std::string> changed_numerics(const Experiment& experiment);
 
