@@ -14,8 +14,8 @@
 namespace dstune {
 namespace {
 
-/// Types of this process's own width: the identification of a library of the other width refuses
-/// it.
+/// Types of this process's own width. A library of the other width is refused by its
+/// identification.
 using Header = ElfW(Ehdr);
 using ProgramHeader = ElfW(Phdr);
 using Dynamic = ElfW(Dyn);

@@ -37,9 +37,9 @@ class MemoryRoom {
   /// Says why a member is not started; empty if nothing speaks against it. It is asked again after
   /// each observation: one that took more and ran may have shown that the plan errs.
   [[nodiscard]] std::string refusal(std::size_t index) const;
-  /// Tells whether a smaller size of the member's configuration is to be tried first. It lies above
-  /// the middle between two sizes: one that ran, or needs no more than that, and one that did not,
-  /// or needs as much. A running size that may run out counts as if it had.
+  /// Tells whether a smaller size of the member's configuration is to be tried first. The member is
+  /// then above the middle between two sizes: one that ran, or needs no more than that, and one
+  /// that did not, or needs as much. A running size that may run out counts as if it had.
   [[nodiscard]] bool is_beyond_middle(std::size_t index) const;
   /// The sizes of a member's configuration above those that ran, by rising size.
   [[nodiscard]] std::vector<std::size_t> sizes_above(std::size_t index) const;

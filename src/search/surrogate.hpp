@@ -41,7 +41,7 @@ class TrackRecord {
   /// they should be. If tails are heavy, each counts as the normal number that is as rare.
   [[nodiscard]] bool holds() const;
   /// The chance that something is better for a reason that no belief knows of. The next error is
-  /// unlike all that were seen with a chance of 1 / (errors + 2), by the rule of succession
+  /// unlike all that were seen with the probability 1 / (errors + 2), by the rule of succession
   /// (Laplace). One in four of such errors is for the better, and by enough.
   [[nodiscard]] double chance_unforeseen() const;
   [[nodiscard]] std::size_t size() const { return errors_.size(); }

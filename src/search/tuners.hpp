@@ -22,7 +22,7 @@ std::unique_ptr<Tuner> make_model_based_tuner(const PlannedSpace& space,
                                               const TuningOptions& options);
 std::unique_ptr<Tuner> make_phased_tuner(const std::string& type, const PlannedSpace& space,
                                          const TuningOptions& options);
-/// Runs before race goes on, by the choice of others.
+/// Runs that others chose before race goes on.
 struct Begun {
   std::vector<std::pair<std::size_t, Observation>> observed{};
   std::vector<double> errors{};  ///< of what was believed of them, in its deviations

@@ -29,7 +29,7 @@ struct SubGroup {
 /// parameters. Each takes parameters until they are as many as a sub-group holds.
 ///
 /// Some sub-groups of an offloaded optimizer stay on the device if `offload_ratio` is below 1. A
-/// disk takes large sub-groups alone: small ones stay on the device or the host. A large one that
+/// disk takes only large sub-groups; small ones stay on the device or the host. A large one that
 /// should stay on the device goes to the disk, too, but its moments stay on the host.
 [[nodiscard]] std::vector<SubGroup> cut_into_sub_groups(const Layout& layout,
                                                         const TrainingConfig& config);
