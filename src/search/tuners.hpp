@@ -50,7 +50,7 @@ std::unique_ptr<Tuner> make_plain_tuner(const std::string& type, const PlannedSp
 std::unique_ptr<Tuner> make_fallback_tuner(const std::string& type, const PlannedSpace& space,
                                            const TuningOptions& options);
 
-/// Makes a tuner without phases: it takes every planned member as it is.
+/// Without phases: every planned member as it is.
 std::unique_ptr<Tuner> make_flat_tuner(const std::string& type, const PlannedSpace& space,
                                        const TuningOptions& options);
 
