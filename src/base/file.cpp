@@ -22,7 +22,7 @@ namespace {
       fmt::format("can not {} {}: {}", action, path, std::generic_category().message(cause)));
 }
 
-/// Of what is no regular file.
+/// The kind of a file that is no regular one.
 const char* kind_of(mode_t mode) {
   if (S_ISDIR(mode)) return "directory";
   if (S_ISLNK(mode)) return "symbolic link";
@@ -109,7 +109,7 @@ void FileDescriptorTraits::close(int descriptor) noexcept {
 
 void check_output_file(const std::string& path) {
   struct stat found {};
-  // Of a symbolic link the rename takes the place, and what it leads to stays as it is.
+  // The rename takes the place of a symbolic link; the link's target stays as it is.
   if (::lstat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode) && !S_ISLNK(found.st_mode))
     refuse_kind("write", path, found.st_mode);
 }
@@ -198,7 +198,7 @@ void AppendFile::check() const {
 
 void AppendFile::append(std::string_view bytes) {
   if (const int cause = write_all(descriptor_.value(), bytes); cause != 0) {
-    // What comes later must not follow a torn piece; replay drops it where even this fails.
+    // Later bytes must not follow a torn piece; replay drops it if even this fails.
     [[maybe_unused]] const int ignored =
         ::ftruncate(descriptor_.value(), static_cast<off_t>(size_bytes_));
     fail("write", path_, cause);

@@ -14,7 +14,8 @@
 namespace dstune {
 namespace {
 
-/// Of this process's own width: a library of the other is refused by its identification.
+/// Types of this process's own width. A library of the other width is refused by its
+/// identification.
 using Header = ElfW(Ehdr);
 using ProgramHeader = ElfW(Phdr);
 using Dynamic = ElfW(Dyn);

@@ -112,7 +112,7 @@ std::optional<double> parse_clock(std::string_view text) {
   return days * 86400 + fields[0] * 3600 + fields[1] * 60 + fields[2];
 }
 
-/// With control characters escaped, but for those in `kept`.
+/// Escapes control characters, but for those in `kept`.
 std::string without_controls(std::string_view text, std::string_view kept) {
   std::string out;
   out.reserve(text.size());

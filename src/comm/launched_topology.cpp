@@ -11,8 +11,8 @@ namespace {
 
 constexpr int max_ranks = 1 << 20;
 
-/// Of the first variable that begins with a number of ranks ("4(x2)" is Slurm's for 4 on each of 2
-/// nodes).
+/// The value of the first variable that begins with a number of ranks ("4(x2)" is Slurm's for 4 on
+/// each of 2 nodes).
 int launched_ranks(std::initializer_list<const char*> names, int fallback) {
   for (const char* const name : names) {
     const char* const text = std::getenv(name);
@@ -22,7 +22,7 @@ int launched_ranks(std::initializer_list<const char*> names, int fallback) {
   return fallback;
 }
 
-/// Whether the caller's processors are its own and not its node's.
+/// Tells whether the caller's processors are its own and not its node's.
 bool is_bound() {
   const char* const type = std::getenv("SLURM_CPU_BIND_TYPE");
   return std::getenv("OMPI_MCA_orte_bound_at_launch") != nullptr ||

@@ -1,5 +1,5 @@
 #pragma once
-// What comm's sources share: the only place besides them that sees mpi.h.
+// State that comm's sources share: the only place besides them that sees mpi.h.
 
 #include <atomic>
 #include <cstddef>

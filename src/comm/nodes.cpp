@@ -22,7 +22,7 @@
 namespace dstune {
 namespace {
 
-/// What each rank has, in rank order. Collective over the communicator.
+/// Gathers every rank's values, in rank order. Collective over the communicator.
 template <class T>
 std::vector<std::vector<T>> gather(const Communicator& ranks, const std::vector<T>& mine) {
   std::vector<std::vector<T>> all;

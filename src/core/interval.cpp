@@ -52,7 +52,7 @@ std::vector<double> batch_means(const std::vector<double>& samples,
   return means;
 }
 
-/// By how much correlation blows up the variance of a mean of `count` samples (AR(1)).
+/// The factor by which correlation increases the variance of a mean of `count` samples (AR(1)).
 double inflation(double autocorrelation, double count) {
   const double rest = 1 - autocorrelation;
   return (1 + autocorrelation) / rest -
@@ -73,7 +73,7 @@ MeanEstimate of_autoregressive(const std::vector<double>& samples, double mean, 
   const bool is_short = samples.size() < policy.min_for_batches;
   const double lowest = std::max(least, is_short ? policy.least_correlation_of_few : 0.0);
   const double highest = is_short ? policy.most_correlation_of_few : policy.most_correlation;
-  // What a sample's own mean hides of it is added again.
+  // This adds again the part that a sample's own mean hides.
   const double estimated = (count * products / squares + 1) / (count - 3);
   const double factor = inflation(std::clamp(estimated, lowest, highest), count);
   const double variance =

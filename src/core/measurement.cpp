@@ -1,4 +1,4 @@
-/// What a measurement says in each metric, and the members of values that journals keep and ranks
+/// A measurement's value in each metric, and the members of values that journals keep and ranks
 /// exchange.
 
 #include "dstune/core/measurement.hpp"
@@ -42,7 +42,7 @@ Measurement readable(Measurement measurement) {
   return measurement;
 }
 
-/// What records and repeats have in common.
+/// The members that records and repeats have in common.
 template <class Archive, class Run>
 void members_of_run(Archive& archive, Run& run) {
   if constexpr (Archive::is_reading)

@@ -101,7 +101,7 @@ template void members(json::Reader&, TargetConstants&);
 
 namespace {
 
-/// Of processors, then of GPUs.
+/// The constants of processors, then of GPUs.
 struct EmbeddedConstants {
   std::array<TargetConstants, 2> all;
 };

@@ -29,7 +29,7 @@ std::string program_name(const RootedFiles& files, fs::path path) {
   return path.filename().string();
 }
 
-/// What the first lines of a script name, as they have it; empty: nothing.
+/// The words of a script's first lines, as they have them; empty: none.
 std::vector<std::string> words_of_first_line(const std::string& script) {
   if (!script.starts_with("#!")) return {};
   std::string line(trimmed(script.substr(2, script.find('\n') - 2)));

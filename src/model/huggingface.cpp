@@ -9,7 +9,7 @@ namespace dstune {
 namespace model {
 namespace {
 
-/// Of transformers' names, those whose formula is built.
+/// The names in transformers whose formula is built.
 constexpr EnumText activation_names[] = {
     enum_text(Activation::gelu, "gelu"),
     enum_text(Activation::gelu, "gelu_python"),
@@ -138,7 +138,7 @@ void Config::refuse_other_models() const {
 
 namespace {
 
-/// What the step lacks for a type that users are likely to have.
+/// Features that the step lacks for a type that users are likely to have.
 constexpr std::string_view missing_for_gemma2 =
     "it needs soft-capped logits (attn_logit_softcapping, final_logit_softcapping), a norm before "
     "and after each branch, a GELU in the gated MLP (hidden_activation), and embeddings scaled by "

@@ -1,4 +1,4 @@
-/// What the config of each family says: those with LayerNorm (gpt2, opt, gpt_neox, bert), and those
+/// Reads the config of each family: those with LayerNorm (gpt2, opt, gpt_neox, bert), and those
 /// with RMSNorm, rotary positions and SwiGLU (llama, mistral, phi3, qwen2, qwen3).
 
 #include <algorithm>
@@ -125,7 +125,7 @@ ModelSpec import_bert(const Config& config) {
 
 namespace {
 
-/// Where the types differ when a key is absent.
+/// Values in which the types differ when a key is absent.
 struct Defaults {
   std::int64_t hidden, intermediate, kv_heads, vocab, positions;
   double epsilon;

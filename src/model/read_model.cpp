@@ -111,7 +111,7 @@ ModelSpec read_model(const json::Node& node, json::Problems& problems) {
     }
   }
   spec.architecture = architecture_of(spec.family);
-  // What the older families have in common where nothing is said.
+  // The older families share these defaults.
   const bool gpt2_like = !spec.architecture.gated;
   spec.hidden_size = read_size(node, problems, "hidden_size", std::nullopt);
   spec.num_layers = read_size(node, problems, "num_layers", std::nullopt);

@@ -76,7 +76,7 @@ class Config {
   json::Problems& problems_;
 };
 
-/// Of one family each; sizes that do not fit each other are found later.
+/// Each imports one family; sizes that do not fit each other are found later.
 ModelSpec import_gpt2(const Config& config);
 ModelSpec import_opt(const Config& config);
 ModelSpec import_gpt_neox(const Config& config);

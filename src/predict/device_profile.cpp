@@ -181,7 +181,7 @@ void types(Archive& archive, Of<Archive, Work>& work) {
   }
 }
 
-/// What types and bounds do not say of a curve.
+/// Checks of a curve that types and bounds do not make.
 void check(json::Reader& archive, const std::vector<TimePoint>& points) {
   for (std::size_t i = 1; i < points.size(); ++i)
     if (points[i].size <= points[i - 1].size)
@@ -241,7 +241,7 @@ void members(Archive& archive, Of<Archive, DeviceProfile>& profile) {
   archive.constant("version", DeviceProfile::current_version,
                    "this release reads version " + std::to_string(DeviceProfile::current_version) +
                        " alone: measure again");
-  archive.stop_where_wrong();  // What follows is another format's.
+  archive.stop_where_wrong();  // The rest may be another format's.
   archive("machine", profile.machine);
   archive("model", profile.model);
   archive("concurrent_streams", profile.concurrent_streams);

@@ -98,7 +98,7 @@ double unknown(const Sizes& demanded, const Sizes& known, const Policy::Profilin
   return sum;
 }
 
-/// What of the demand a run would make known.
+/// The part of the demand that a run would make known.
 double gain_of(const Demand& offers, const Demand& demand, const Demand& known,
                const Policy::Profiling& policy) {
   double gain = 0;
@@ -200,7 +200,7 @@ std::vector<ProfilingTask> plan_profiling(const ModelSpec& model,
     by_shape[{member->shape.size(), member->shape}].push_back(member);
 
   std::vector<ProfilingTask> tasks;
-  Demand known;  // Of kernels: groups of every shape run the same.
+  Demand known;  // Known kernels: groups of every shape run the same.
   const ModelSpec cut = cut_down(model, options);
   StepPlanner whole_model(model, workspaces);
   StepPlanner cut_model(cut, workspaces);

@@ -56,7 +56,8 @@ std::optional<double> scaled(const std::vector<TimeCurve>& curves, const Work& w
   return best;
 }
 
-/// Of memory that is read and written by work that does little else; 0 where none was measured.
+/// Seconds a byte of memory that is read and written by work that does little else; 0 if none was
+/// measured.
 double seconds_per_byte(const DeviceProfile& profile) {
   double bytes = 0, seconds = 0;
   for (const WorkKind kind : {WorkKind::add, WorkKind::convert, WorkKind::update}) {

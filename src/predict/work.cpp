@@ -55,7 +55,7 @@ constexpr auto type_texts = numbered({"f32", "bf16", "f16", "i32", "i8"});
 
 static_assert(flag_texts.size() == num_work_flags);
 
-/// By Activation.
+/// The flag of each Activation.
 constexpr std::array activation_flags = {WorkFlag::gelu_tanh, WorkFlag::gelu, WorkFlag::relu,
                                          WorkFlag::silu};
 constexpr std::uint32_t activation_bits = [] {

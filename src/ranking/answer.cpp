@@ -108,7 +108,7 @@ std::vector<BestOfSize> best_of_sizes(const Scoreboard& board) {
   return sizes;
 }
 
-/// What the user's training takes: as DeepSpeed's engine used it, else as it was planned.
+/// Bytes that the user's training takes: used by DeepSpeed's engine, else planned.
 std::int64_t memory_bytes(const Record& record, bool is_by_engine) {
   const std::int64_t used = record.measurement.peak_memory.total_bytes;
   const std::int64_t planned = record.predicted.target_memory_bytes;

@@ -1,4 +1,4 @@
-// What the user's own runs say of the target's time, beside what was believed before them.
+// The target's time from the user's own runs, beside the beliefs before them.
 #include "dstune/ranking/calibration.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 using Calibrating = Policy::Calibrating;
 
-/// Of fits, each with weights by the one before.
+/// Number of fits; each has weights by the one before.
 constexpr int num_rounds = 10;
 
 constexpr Eigen::Index num_unknowns = num_overheads + 1;  // the scale first
@@ -41,10 +41,12 @@ double common_factor(const std::vector<CalibrationPoint>& points, const TimeCali
   return sum / squares;
 }
 
-/// Each unknown adds so much to the point's relative time, which is to be 1: the scale's factor,
-/// then the costs, each in units of what is likely, so that numbers are of one order. A device that
-/// works behind the host has the longer of two times: which one that is, the prior says, and the
-/// fit does not ask again. The other one tells nothing.
+/// A point as a row of the fit: each unknown adds so much to the point's relative time, which is to
+/// be 1. The scale's factor comes first, then the costs, each in units of its likely value, so that
+/// numbers are of one order.
+///
+/// A device that works behind the host has the longer of two times. The prior says which one that
+/// is, and the fit does not ask again. The other one tells nothing.
 Eigen::VectorXd row_of(const CalibrationPoint& point, const TimeCalibration& prior,
                        const Overheads& likely_costs_s) {
   const double device_s = prior.scale_of(point.precision) * point.measured_s;
@@ -64,7 +66,7 @@ Eigen::VectorXd row_of(const CalibrationPoint& point, const TimeCalibration& pri
   return row;
 }
 
-/// What minimises x' left x / 2 - right' x with nothing below 0, from `start` on; the first number
+/// Minimises x' left x / 2 - right' x with nothing below 0, from `start` on; the first number is
 /// not below `least_first`.
 Eigen::VectorXd least_above_0(const Eigen::MatrixXd& left, const Eigen::VectorXd& right,
                               const Eigen::VectorXd& start, double least_first = 0) {

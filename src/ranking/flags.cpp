@@ -1,4 +1,4 @@
-// What is strange about measurements.
+// Flags for strange measurements.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -24,7 +24,7 @@ std::size_t num_outliers(const std::vector<double>& timed_s, const Policy::Flags
       timed_s.begin(), timed_s.end(), [&](double step_s) { return step_s > middle + allowed; }));
 }
 
-/// By how much the last third takes longer than the first, where that is clear; else 0.
+/// The share by which the last third takes longer than the first, if that is clear; else 0.
 double slowdown(const std::vector<double>& timed_s, const Policy& policy) {
   const auto third = static_cast<std::ptrdiff_t>(timed_s.size() / 3);
   const MeanEstimate first =
@@ -82,7 +82,7 @@ std::string throttled_flag(const Measurement& measurement, const Policy& policy)
   return text;
 }
 
-/// Of the timed steps alone.
+/// Flags of the timed steps alone.
 std::vector<std::string> unsteady_flags(const Measurement& measurement, const Policy& policy) {
   std::vector<std::string> flags;
   const std::vector<double> timed_s = timed_steps_s(measurement);

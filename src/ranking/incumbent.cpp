@@ -1,4 +1,4 @@
-// What the best row means for a challenger while it runs.
+// The estimate of the best row that a challenger is compared with while it runs.
 #include <cmath>
 
 #include "dstune/ranking/scoreboard.hpp"
@@ -7,11 +7,11 @@ namespace dstune {
 
 namespace {
 
-/// What can not win is to lose at the first look: a share of the incumbent's step that no
-/// challenger comes near. It is positive, since 0 would mean that there is no race.
+/// A challenger that can not win is to lose at the first look: this is a share of the incumbent's
+/// step that no challenger comes near. It is positive, since 0 would mean that there is no race.
 constexpr double share_that_loses = 1e-3;
 
-/// What a step does, in the metric's unit up to a constant.
+/// Work of a step, in the metric's unit up to a constant.
 double work_of(const Experiment& experiment, Metric metric) {
   if (metric == Metric::latency) return 1;
   const int size = experiment.shape.size();

@@ -1,4 +1,4 @@
-// What is recommended, and how likely it is the best.
+// The recommendation, and the chance that it is the best.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -96,7 +96,7 @@ TuningCost cost_of(const Scoreboard& board, std::size_t answer,
   return cost;
 }
 
-/// What may be better than the answer, however little.
+/// Members that may be better than the answer, however little.
 std::vector<Undecided> undecided_of(const Scoreboard& board, const Verdict& verdict,
                                     std::size_t answer) {
   const Policy::Answering& policy = board.policy().answering;

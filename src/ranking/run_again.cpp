@@ -134,7 +134,7 @@ std::string RunAgainPolicy::no_finals_reason(const std::vector<std::size_t>& fin
   return "";
 }
 
-/// What changes slowly on the machine changes for all: A B C C B A.
+/// The order A B C C B A: slow changes of the machine are the same for all.
 std::vector<std::size_t> RunAgainPolicy::turns_of_next_round() const {
   std::vector<std::size_t> turns = contenders(board_);
   std::erase_if(turns, [&](std::size_t row) {
@@ -176,7 +176,7 @@ std::optional<RunAgain> RunAgainPolicy::next_in_finals(double time_left_s) {
   const bool is_first_round = !has_begun() || std::ranges::any_of(turns_, [&](std::size_t row) {
     return num_final_tries(board_.row(row)) == 0;
   });
-  // What was not measured again is not settled, whatever the model makes of its one run.
+  // A best row that was not measured again is not settled, whatever the model makes of its one run.
   const bool is_settled_here =
       is_settled(board_) && (!board_.best() || num_final_tries(board_.row(*board_.best())) > 0);
   const bool is_over = !is_first_round && (is_settled_here || is_time_over());

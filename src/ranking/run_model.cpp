@@ -19,7 +19,7 @@ using Eigen::Index;
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
-/// What is believed of a deviation before anything ran: its logarithm is normal.
+/// The prior of a deviation: its logarithm is normal.
 struct Scale {
   double usual, freedom;
 };
@@ -96,7 +96,7 @@ class Sampler {
   }
 
  private:
-  /// Of each length of the drift: the inverse of its correlations, and their determinant.
+  /// The inverse of the correlations, and their determinant, for each length of the drift.
   struct DriftShape {
     MatrixXd inverse;
     double log_determinant = 0;
@@ -159,7 +159,7 @@ class Sampler {
   [[nodiscard]] double variance(Index index) const {
     return variance(index, disturbed_[static_cast<std::size_t>(index)], run_deviation_);
   }
-  /// What is believed of a member's speed without its runs.
+  /// The prior of a member's speed, without its runs.
   struct Prior {
     double mean, variance;
   };
@@ -170,7 +170,8 @@ class Sampler {
                               : square(prediction_deviation_) / tail_weights_[member]};
   }
 
-  /// What a run says of its member and the drift, without what is known to have slowed it.
+  /// A run's speed for its member and the drift, without the effects that are known to have slowed
+  /// it.
   [[nodiscard]] double cleared(Index index) const {
     return run(index).log_speed + (disturbed_[static_cast<std::size_t>(index)] ? slowdown_ : 0) -
            (run(index).is_alone ? 0 : neighbour_);
@@ -274,7 +275,8 @@ class Sampler {
     neighbour_ = sum / weight + normal() / std::sqrt(weight);
   }
 
-  /// A share of which so many were seen, as if `before` had been, one of them such a one.
+  /// Draws a share of which `num` in `of` were seen. The prior counts as `before` more, one of them
+  /// in the share.
   [[nodiscard]] double draw_share(double num, double of, double before) {
     const double yes = gamma(1 + num);
     const double no = gamma(before - 1 + of - num);

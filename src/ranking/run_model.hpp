@@ -33,7 +33,7 @@ struct RunModelOptions {
   const Policy::Runs* policy = &default_policy().runs;
 };
 
-/// What is believed after all runs.
+/// The beliefs after all runs.
 struct RunBeliefs {
   std::vector<double> log_speeds;          ///< of each member, expected
   std::vector<std::vector<double>> draws;  ///< [member][draw] of the joint beliefs

@@ -41,7 +41,7 @@ bool Scoreboard::record(std::size_t row, Record record, const Overheads& overhea
     fit_calibration();
     return best_ == row;
   }
-  // As find_best() does over all: of equal ones the earlier in the space.
+  // The rule is find_best()'s: the earlier in the space wins among equal ones.
   const bool is_best =
       best_ ? is_better(row, *best_) ||
                   (row < *best_ && finite_value(row).has_value() && !is_better(*best_, row))
@@ -93,7 +93,7 @@ void Scoreboard::leave_out(std::size_t row, std::string reason, PlanStatus statu
 }
 
 void Scoreboard::judge() {
-  // Of first runs, whatever an earlier verdict made of them.
+  // The verdict is on first runs, whatever an earlier verdict made of them.
   judged_.clear();
   verdict_.emplace(*this, Care::full);
   for (std::size_t place = 0; place < verdict_->rows().size(); ++place)
@@ -130,7 +130,7 @@ void Scoreboard::note_first_run(std::size_t row) {
   note_interruptions(row);
 }
 
-/// By docs/measuring.md.
+/// Follows docs/measuring.md.
 void Scoreboard::note_interruptions(std::size_t row) {
   const Policy::Answering& policy = setup_.policy->answering;
   const std::vector<double> timed_s = timed_steps_s(rows_[row].record->measurement);
@@ -198,7 +198,7 @@ std::optional<std::size_t> Scoreboard::find_best() const {
   return best;
 }
 
-/// By docs/measuring.md.
+/// Follows docs/measuring.md.
 std::size_t Scoreboard::declared_best(const Verdict& verdict) const {
   const Policy::Answering& policy = setup_.policy->answering;
   std::size_t best = 0;

@@ -1,5 +1,5 @@
-// What a row is worth: by its first run or its final rounds, here and in the target's time, and how
-// far runs differ.
+// The value of a row: by its first run or its final rounds, here and in the target's time. The
+// differences between runs are here, too.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -96,7 +96,7 @@ std::optional<MetricValue> Scoreboard::value_of_first_run(std::size_t row, Metri
 
 namespace {
 
-/// What a value would be with speeds that are by these logarithms above its own.
+/// Returns a value at speeds whose logarithms are so much above its own.
 MetricValue at_speed(double value, Metric metric, const Verdict::Speed& speed) {
   const auto at = [&](double faster_by) {
     return value * std::exp(is_minimised(metric) ? -faster_by : faster_by);
@@ -133,7 +133,7 @@ const Experiment& experiment_of(const Row& row) {
   return row.record ? row.record->experiment : row.planned.experiment;
 }
 
-/// What a step does, in the metric's unit; the metric is none that is minimised.
+/// Work of a step, in the metric's unit. The metric must not be one that is minimised.
 double work_of_step(const Row& row, Metric metric) {
   const Experiment& experiment = experiment_of(row);
   const int size = experiment.shape.size();
@@ -175,7 +175,7 @@ std::optional<TargetTime> Scoreboard::target_time(std::size_t row) const {
 std::optional<TargetTime> Scoreboard::target_time_of_first_run(std::size_t row) const {
   const std::optional<Record>& record = rows_[row].record;
   if (!record) return std::nullopt;
-  // What was raced out was timed, too.
+  // Raced out rows were timed, too.
   return target_time_of(row,
                         value_so_far(record->measurement, Metric::throughput, record->experiment,
                                      StepEstimate::mean, setup_.policy->intervals));
@@ -203,7 +203,7 @@ std::optional<TargetTime> Scoreboard::target_time_of(
 
 std::optional<MetricValue> Scoreboard::reported_value(std::size_t row) const {
   auto value = ranked_value(row);
-  // Of what was judged the interval is made of all runs.
+  // Judged rows have an interval of all their runs.
   if (!value || is_judged(row)) return value;
   const double factor = std::exp(half_width_of_run_);
   value->ci_low = std::min(value->ci_low, value->value / factor);

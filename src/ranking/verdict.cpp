@@ -20,7 +20,7 @@ double seconds_of(std::chrono::system_clock::time_point time) {
          ms_per_s;
 }
 
-/// Of what stands for the steps of a run; nothing where none was timed.
+/// Logarithm of the speed of a run's steps; nothing if none was timed.
 std::optional<double> log_speed(const Scoreboard& board, const Measurement& measurement) {
   const std::vector<double> timed_s = timed_steps_s(measurement);
   if (measurement.status != Status::ok || timed_s.empty()) return std::nullopt;
@@ -41,9 +41,9 @@ class Runs {
       if (log_speed(board_, repeat.measurement)) add_run(member, repeat);
   }
 
-  /// A few steps say little of how far their mean may be off, and where they are alike by luck the
-  /// run would count for far more than others: as if as many degrees of freedom had said of each
-  /// what is usual.
+  /// A few steps say little of how far their mean may be off. A run whose steps are alike by luck
+  /// would count for far more than others. So each run gets as many more degrees of freedom that
+  /// say the usual error.
   [[nodiscard]] std::vector<ModelledRun> with_pooled_errors() const {
     const double usual_degrees = board_.policy().runs.usual_error_degrees;
     std::vector<double> errors;

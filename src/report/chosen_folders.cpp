@@ -67,7 +67,8 @@ void adopt_earlier(OwnFiles& results, OwnFiles& exps) {
   }
 }
 
-/// Whether a folder holds nothing, but for what a killed job of ours may have left.
+/// Tells whether a folder holds nothing but our files, and those that a killed job of ours may have
+/// left.
 bool is_free(const OwnFiles& files) {
   if (!entries::status_of(files.folder())) return true;
   const std::vector<std::string> names = entries::names_in(files.folder());

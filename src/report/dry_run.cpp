@@ -21,7 +21,7 @@ constexpr std::size_t min_reason_width = 30;
 constexpr std::string_view gap = "  ";
 constexpr std::size_t picture_indent = 4;
 
-/// Of a pruned member nothing is predicted; the keys are there all the same.
+/// The prediction of a member. The keys of a pruned one are there, too, all null.
 json::Value predicted_json(const PlannedExperiment& planned) {
   const bool is_predicted = planned.status != PlanStatus::pruned;
   json::Value value = json::write(is_predicted ? planned.predicted : Prediction());
@@ -54,7 +54,7 @@ std::string group_text(const GroupShape& shape) {
   return fmt::format("{} ({}x{})", shape.size(), shape.num_nodes, shape.num_gpus);
 }
 
-/// What stands before the name; `number`: among those that are planned.
+/// The cells before the name; `number`: among those that are planned.
 TableRow cells_of(const PlannedExperiment& planned, int number) {
   const Prediction& predicted = planned.predicted;
   const bool is_predicted = planned.status != PlanStatus::pruned;
@@ -86,7 +86,7 @@ std::string categories_text(const std::map<std::string, std::int64_t>& categorie
   return text;
 }
 
-/// What stands below or beside a name: the reason, and with --verbose the parts of the memory.
+/// The remarks below or beside a name: the reason, and with --verbose the parts of the memory.
 std::vector<std::string> remarks_on(const PlannedExperiment& planned, bool verbose) {
   std::vector<std::string> remarks;
   if (!planned.reason.empty()) remarks.push_back(planned.reason);

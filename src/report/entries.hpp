@@ -1,5 +1,5 @@
 #pragma once
-/// What lies under a path, as it is: no link is followed. Local.
+/// Entries under a path, as they are: no link is followed. Local.
 
 #include <optional>
 #include <string>

@@ -88,7 +88,7 @@ class Draft {
   FileDescriptor file_;
 };
 
-/// What is in the lock's place.
+/// The lock that was found in its place.
 struct Found {
   LockHolder holder;
   double modified_s = 0;
@@ -174,7 +174,7 @@ FolderLock::FolderLock(const std::string& folder, LockTimes times)
     std::unique_lock lock(mutex);
     while (!stopped.wait_for(lock, stop, times_.heartbeat, [] { return false; }) &&
            !stop.stop_requested()) {
-      // By the file system's clock. Where it fails the lock becomes stale, and check() tells.
+      // The file system's clock counts. If this fails the lock becomes stale, and check() tells.
       ::futimens(file_.value(), nullptr);
     }
   });
@@ -207,7 +207,7 @@ void FolderLock::take_over() {
   Draft draft(folder_);
   if (::rename(draft.path().c_str(), path_.c_str()) != 0) fail(path_, errno);
   file_ = draft.take();
-  // Of several who take it over at once the last one has it, and the others find that here.
+  // Several jobs may take it over at once: the last one has it, and the others find that here.
   std::this_thread::sleep_for(times_.settling);
   check();
 }

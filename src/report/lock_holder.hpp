@@ -1,5 +1,5 @@
 #pragma once
-/// Who holds a results folder, as the file `lock` says. Local.
+/// The holder of a results folder, as the file `lock` says. Local.
 
 #include <string>
 

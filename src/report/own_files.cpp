@@ -56,8 +56,8 @@ bool is_marked(const std::string& file, const std::string& content) {
   return false;
 }
 
-/// Whether the file is a journal of ours: a whole line of it is, or all it holds is the beginning
-/// of one. `is_noted`: the manifest says that it was made.
+/// Tells whether the file is a journal of ours: it has a whole line of one, or is only the
+/// beginning of one. `is_noted`: the manifest says that it was made.
 bool is_own_journal(const std::string& content, bool is_noted) {
   if (content.empty()) return is_noted;
   if (content.find('\n') == std::string::npos) return content.starts_with("{\"bytes\":");

@@ -101,7 +101,7 @@ std::string measured_again_text(const Answer& answer) {
                      finalists > 1 ? fmt::format(", in turns; {} finalists", finalists) : "");
 }
 
-/// What was told of experiments: each note once, with the first that has it.
+/// The notes on experiments: each note once, with the first that has it.
 std::vector<std::string> note_lines(const Answer& answer) {
   std::vector<std::string> lines;
   std::set<std::string> told;

@@ -1,5 +1,5 @@
 #pragma once
-/// What several reports are made of: names of files, JSON, tables, templates, and words about an
+/// Parts that several reports share: names of files, JSON, tables, templates, and words about an
 /// answer. Local.
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace dstune {
 
-/// What the files are called.
+/// The names of the files.
 namespace file_name {
 
 inline constexpr std::string_view journal = "journal.jsonl";
@@ -25,7 +25,7 @@ inline constexpr std::string_view optimal_command = "cmd_optimal.txt";
 inline constexpr std::string_view training_arguments = "training_arguments.json";
 inline constexpr std::string_view verify_slurm = "verify.sbatch";
 inline constexpr std::string_view verify_pbs = "verify.pbs";
-/// What the verification jobs leave; theirs, so it is never deleted.
+/// The folder that the verification jobs leave. It is theirs, so it is never deleted.
 inline constexpr std::string_view verification = "verify";
 inline constexpr std::string_view summary = "summary.txt";
 inline constexpr std::string_view page = "report.html";
@@ -40,7 +40,7 @@ inline constexpr std::string_view manifest = ".dstune-manifest.jsonl";
 /// Folders that are taken where the default ones are somebody else's; DeepSpeed has the same ones.
 inline constexpr const char* other_results = "dstune_results";
 inline constexpr const char* other_exps = "dstune_exps";
-/// Of the job that writes there now (folder_lock.hpp); deleted by nothing but its end.
+/// The lock of the job that writes there now (folder_lock.hpp); nothing but its end deletes it.
 inline constexpr std::string_view lock = "lock";
 
 /// All of the results folder but the journal and what is in nobody's way, in the order in which
@@ -52,7 +52,7 @@ inline constexpr std::array in_results = {
 inline constexpr std::string_view experiment = "exp.json";
 inline constexpr std::string_view config = "ds_config.json";
 inline constexpr std::string_view metrics = "metrics.json";
-/// What the engine measured beside our own step.
+/// The engine's measurement beside our own step.
 inline constexpr std::string_view verified = "verified.json";
 inline constexpr std::string_view memory_picture = "memory.svg";
 inline constexpr std::string_view memory_text = "memory.txt";
@@ -61,7 +61,7 @@ inline constexpr std::string_view traceback = "traceback.txt";
 inline constexpr std::array in_experiment = {memory_picture, memory_text, traceback, verified,
                                              metrics,        config,      experiment};
 
-/// What exp.json says in `written_by`; DeepSpeed's own has the same name and lacks this.
+/// The value of `written_by` in exp.json; DeepSpeed's own has the same name and lacks this.
 inline constexpr std::string_view writer = "dstune-mpi";
 
 /// Is the name safe as that of a folder below the results?
@@ -114,39 +114,42 @@ using TableRow = std::vector<std::string>;
 /// row has a cell for each column. Ends with a line end.
 std::string pipe_table(const std::vector<Column>& columns, const std::vector<TableRow>& rows);
 
-/// Whether anything is ranked by the target's time. Where nothing is, reports do not speak of it.
+/// Tells whether anything is ranked by the target's time. If nothing is, reports do not speak of
+/// it.
 [[nodiscard]] bool has_targets(const Answer& answer);
-/// Whether our own step's figures stand beside: with targets, and where the engine decides.
+/// Tells whether reports show our own step's figures beside: with targets, and if the engine
+/// decides.
 [[nodiscard]] bool has_own_steps(const Answer& answer);
-/// What the target's time rests on; empty where members are ranked by their own.
+/// The source of the target's time; empty if members are ranked by their own.
 std::string target_text(const Recommendation& recommendation);
 /// "all_gather" of its calls, "all_gather_ahead" of those ahead of their use; empty of what is no
 /// collective call.
 std::string collective_kind(Overhead overhead);
 
-/// Why the answer is another one than the best that was measured here; empty where it is that one.
+/// Says why the answer is another one than the best that was measured here; empty if it is that
+/// one.
 std::string choice_text(const Recommendation& recommendation);
 
-/// What the calibration does, how often the answer was measured, how sure it is, and what energy it
-/// takes: pairs of what and what of it. Of an answer with a recommendation.
+/// Pairs of a name and a text for an answer with a recommendation. They say what the calibration
+/// does, how often the answer was measured, how sure it is, and what energy it takes.
 std::vector<std::pair<std::string, std::string>> confidence_lines(const Answer& answer);
 
 /// "with a probability of 93 %"
 std::string probability_text(double probability);
-/// What may be as good as the answer, by how much, and what more time would give; empty where it is
-/// clear.
+/// Names the members that may be as good as the answer, and by how much they may be better. It says
+/// what more time would give, too. Empty if the answer is clear.
 std::string undecided_text(const Recommendation& recommendation);
 /// The answer beside the baseline; empty where there is none.
 std::string gain_text(const Recommendation& recommendation);
 /// "64 samples today, 32 in the answer; …": what a user may do about it, too. Empty where the
 /// global batch stays.
 std::string batch_change_text(const Recommendation& recommendation);
-/// What the tuning took, and when it is earned back.
+/// The cost of the tuning, and when it is earned back.
 std::string cost_text(const Recommendation& recommendation);
 /// How steady the machine was, and what that did to the answer; empty where nothing was compared.
 std::string machine_text(const Answer& answer);
 
-/// Whether its losses are others than without some key, as a sentence's end; empty as a rule.
+/// Says that its losses are others than without some key, as a sentence's end; usually empty.
 std::string changed_numerics_text(const Experiment& experiment);
 
 /// A line for each slow host, and one for how many experiments have flags of a kind.

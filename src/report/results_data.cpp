@@ -28,7 +28,7 @@ void add_value(json::Value& out, const std::optional<MetricValue>& value) {
   add_interval(out, value);
 }
 
-/// Of our own step, where the value is the target's.
+/// Adds the value of our own step if the ranked value is the target's.
 void add_measured(json::Value& out, const Standing& standing) {
   if (standing.measured) add_value(out["measured"], standing.measured);
 }
@@ -52,7 +52,7 @@ json::Value peak_memory_json(const PeakMemory& peak) {
 /// DeepSpeed's keys; null where nothing was timed.
 void add_deepspeed_metrics(json::Value& value, const Record& record) {
   const Measurement& measurement = record.measurement;
-  // Of one that was raced out, too.
+  // Experiments that were raced out have a value, too.
   const auto so_far = [&](Metric metric) {
     return part_of(value_so_far(measurement, metric, record.experiment), &MetricValue::value);
   };
@@ -178,7 +178,7 @@ json::Value calibration_json(const std::optional<CalibrationSummary>& calibratio
   return out;
 }
 
-/// What is said of the answer first, wherever it is.
+/// The facts of the answer that come first in every file.
 json::Value recommended_json(const Recommendation& recommendation) {
   const Experiment& experiment = recommendation.standing.row->record->experiment;
   json::Value out = {{"name", experiment.name}, {"metric", to_text(recommendation.metric)}};
@@ -194,7 +194,7 @@ json::Value recommended_json(const Recommendation& recommendation) {
   return out;
 }
 
-/// What stands beside the answer, wherever it is.
+/// Adds the facts that stand beside the answer in every file.
 void add_gain(json::Value& out, const Recommendation& recommendation) {
   json::Value& baseline = out["baseline"];
   if (recommendation.baseline) {

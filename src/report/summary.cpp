@@ -14,7 +14,7 @@ namespace dstune {
 
 namespace {
 
-/// Of tables that list members, where they are ranked by the target's time.
+/// A column of tables that list members, if they are ranked by the target's time.
 Column measured_column() {
   return {"measured here", ColumnType::number};
 }
@@ -62,7 +62,8 @@ std::string measured_text(const Standing& standing, Metric metric) {
                            : "";
 }
 
-/// What DeepSpeed's engine used beside what was planned for it; empty where it did not run.
+/// The memory that DeepSpeed's engine used, beside the plan for it; empty if the engine did not
+/// run.
 std::string memory_text(const Recommendation& recommendation) {
   const Record& record = *recommendation.standing.row->record;
   const std::int64_t used = record.measurement.peak_memory.total_bytes;
@@ -99,7 +100,8 @@ std::string winner_text(const Answer& answer) {
   return text + line_of(not_comparable_words, record.measurement.not_comparable);
 }
 
-/// What each was ranked by beside what DeepSpeed itself said, for all that it ran.
+/// A table of all members that DeepSpeed itself ran: the value that each was ranked by, and
+/// DeepSpeed's.
 std::string verification_text(const Answer& answer) {
   const bool with_target = has_targets(answer);
   std::vector<Column> columns = {
@@ -224,7 +226,7 @@ std::string prediction_text(const Answer& answer) {
   return text + ".\n";
 }
 
-/// As Python prints a timedelta, hours going on after 23.
+/// Formats like Python prints a timedelta; hours go on after 23.
 std::string elapsed_text(double seconds) {
   const auto us = static_cast<std::int64_t>(std::llround(seconds * 1e6));
   const std::int64_t whole_s = us / 1'000'000;

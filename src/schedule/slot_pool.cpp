@@ -69,7 +69,7 @@ bool SlotPool::has_room(const Needs& needs) const {
   return placement && placement->cost == 0;
 }
 
-/// As if these had ended, without the slots that others hold.
+/// The pool as if these had ended, without the slots that others hold.
 SlotPool SlotPool::after(const std::vector<std::uint64_t>& reservations) const {
   SlotPool later(*this);
   for (const std::uint64_t number : reservations) later.release(number);
@@ -179,14 +179,14 @@ void SlotPool::release(std::uint64_t number) noexcept {
       node.free.host += needs.host_bytes;
       node.free.disk += needs.disk_bytes;
     } else {
-      // Who is lost may still be there, and its memory and file with it.
+      // A lost rank may still be there, and its memory and file with it.
       node.all.host -= needs.host_bytes;
       node.all.disk -= needs.disk_bytes;
     }
   }
 }
 
-// Where a group would go: the choice behind SlotPool's reservations.
+// The choice of a group's place, behind SlotPool's reservations.
 
 std::optional<SlotPool::Part> SlotPool::cheapest_part(std::size_t node, int num_gpus,
                                                       const std::vector<bool>& avoid) const {
@@ -199,7 +199,7 @@ std::optional<SlotPool::Part> SlotPool::cheapest_part(std::size_t node, int num_
   std::ranges::copy_if(of_node, std::back_inserter(usable), is_usable);
   if (static_cast<int>(usable.size()) < num_gpus) return std::nullopt;
 
-  // Of those that are taken the ones that have been so for longest.
+  // Taken slots are chosen in the order in which they were taken, the oldest first.
   const auto holder = [&](int world_rank) {
     return slots_[world_rank] == Slot::taken ? holder_of_[world_rank] : 0;
   };

@@ -45,7 +45,7 @@ class ExperimentFile {
     }
     return experiment;
   }
-  /// What was left out of its config.
+  /// Notes on keys that were left out of its config.
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
  private:

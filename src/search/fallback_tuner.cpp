@@ -1,4 +1,4 @@
-// A micro-batch that is an integer is where sizes are searched from. Where it does not run, smaller
+// The search for sizes starts from a micro-batch that is an integer. If it does not run, smaller
 // ones take its place, as with DeepSpeed's autotuner: stage by stage, on groups of each shape.
 #include <map>
 #include <set>

@@ -16,7 +16,7 @@ struct Points {
   std::size_t num_features = 0;
   std::vector<double> features;  ///< [point][feature]
   std::size_t size = 0;
-  /// Of each feature, the knob that it belongs to, rising from 0; empty: each is one of its own.
+  /// The knob that each feature belongs to, rising from 0; empty: each is one of its own.
   std::vector<std::size_t> knobs{};
   /// Knobs that act together.
   std::vector<std::pair<std::size_t, std::size_t>> pairs{};
@@ -38,7 +38,7 @@ std::vector<KnobValues> knob_values(const Points& points);
 /// Members as points of numbers.
 struct Features {
   Points points;
-  /// Of the feature: TrainingConfig's member, or the group's, or a key's pointer.
+  /// Name of each feature: TrainingConfig's member, or the group's, or a key's pointer.
   std::vector<std::string> names;
   /// The share of features in which two members are equal; 1 where nothing differs.
   [[nodiscard]] double similarity(std::size_t one, std::size_t other) const;

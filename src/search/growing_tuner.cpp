@@ -1,5 +1,5 @@
-// race where micro-batches are searched and nobody knows how large they may be: sizes of one
-// configuration grow until memory is used up or throughput no longer grows. What they took says how
+// The tuner `race` for searched micro-batches, if nobody knows how large they may be. Sizes of one
+// configuration grow until memory is used up or throughput no longer grows. Their times say how
 // fast others are likely to be, and a race decides among all sizes up to there.
 #include <algorithm>
 #include <map>
@@ -162,7 +162,7 @@ class GrowingTuner : public Tuner {
     if (!(value > 0)) return std::nullopt;
     return is_minimised(options_.metric) ? 1 / value : value;
   }
-  /// Of all that ran to their end.
+  /// The best of all that ran to their end.
   [[nodiscard]] std::optional<std::size_t> best() const {
     std::optional<std::size_t> found;
     for (const std::size_t index : order_)
@@ -186,8 +186,8 @@ class GrowingTuner : public Tuner {
     for (const std::size_t index : chain) sizes.push_back(size_of_member(index));
     return step_up(sizes, place, policy_.step_up);
   }
-  /// By how much the size at a place is better than one that is smaller by so much that this says
-  /// something; nothing where none was timed.
+  /// Returns the relative gain of the size at a place over one that is so much smaller that this
+  /// says something. Nothing if none of those was timed.
   [[nodiscard]] std::optional<double> growth_at(const SizeChain& chain, std::size_t place) const {
     for (std::size_t other = place; other > 0; --other) {
       const auto smaller = score_of(chain[other - 1]);
@@ -198,7 +198,7 @@ class GrowingTuner : public Tuner {
     return std::nullopt;
   }
 
-  /// Where a configuration's sizes have come to.
+  /// The state of a configuration's growth.
   struct Growth {
     std::optional<std::size_t> next{};  ///< the member to be run; nothing: it is over
     std::string reason{};               ///< why it is over; empty: there are no larger sizes
@@ -246,7 +246,7 @@ class GrowingTuner : public Tuner {
     return grown == chains_.end() ? nullptr : &*grown;
   }
 
-  /// What is to be measured before the race; nothing where that is all there.
+  /// The member to be measured before the race; nothing if all are measured.
   [[nodiscard]] std::optional<std::size_t> wanted_to_grow() const {
     for (const SizeChain& chain : chains_) {
       const Growth growth = growth_of(chain);
@@ -310,8 +310,8 @@ class GrowingTuner : public Tuner {
     race_anew();
   }
 
-  /// The largest micro-batch to be tried after the largest one of a configuration. Where memory
-  /// ended it others may have more room.
+  /// The largest micro-batch to be tried after the largest one of a configuration. Others may have
+  /// more room if memory ended it.
   [[nodiscard]] std::int64_t ceiling_above(const SizeChain& chain, std::size_t runs) const {
     const auto higher = place_above(chain, runs);
     return size_of_member(chain[is_by_memory_ && higher ? *higher : runs]);
@@ -329,7 +329,8 @@ class GrowingTuner : public Tuner {
     return *roomiest;
   }
 
-  /// Where memory ended the growth, what turns out to have more room grows on.
+  /// The member that grows on if memory ended the growth: a configuration may turn out to have more
+  /// room.
   [[nodiscard]] std::optional<std::size_t> next_with_room() const {
     if (!is_by_memory_) return std::nullopt;
     const Growth growth = growth_of(roomiest_chain());
@@ -354,7 +355,8 @@ class GrowingTuner : public Tuner {
     return size_of_member(index) > ceiling_ && !fitted_.contains(index);
   }
 
-  /// Of which sizes tell how long steps are: the one that went furthest, where it tells enough.
+  /// The configuration whose sizes tell how long steps are: the one that went furthest, if enough
+  /// of its sizes were timed.
   [[nodiscard]] const SizeChain& telling_chain() const {
     const SizeChain& roomiest = roomiest_chain();
     const auto num_told = std::ranges::count_if(

@@ -27,7 +27,8 @@ const std::vector<json::Value::json_pointer>& amounts_of_configs() {
   return all;
 }
 
-/// Which members of TrainingConfig, in their order, need no less memory the more they are.
+/// Tells for each member of TrainingConfig, in their order, whether a larger value never needs less
+/// memory.
 const std::vector<bool>& amounts_of_members() {
   static const auto all = [] {
     std::set<std::string_view> names = {"accumulation_steps"};

@@ -1,5 +1,5 @@
 #pragma once
-/// What was measured of members' memory says of others, where nothing is planned. Local.
+/// Predicts members' memory from the measured memory of others, if nothing is planned. Local.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace dstune {
 
-/// Whether one takes no less memory than the other on a group of the same shape, whatever the
-/// model: they differ, if at all, by a larger micro-batch, more accumulation, larger buckets or
-/// less recompute, and in no key that nobody here knows.
+/// Tells whether one takes no less memory than the other on a group of the same shape, whatever the
+/// model. They differ, if at all, by a larger micro-batch, more accumulation, larger buckets or
+/// less recompute. They differ in no key that nobody here knows.
 [[nodiscard]] bool surely_needs_no_less(const Experiment& one, const Experiment& other);
 
 /// The DeepSpeed config without what surely_needs_no_less() compares by amount.
@@ -31,15 +31,17 @@ class MeasuredMemory {
 
   /// Any number of times of a member, in any order.
   void observe(std::size_t index, const Observation& observation);
-  /// Why a member surely runs out of memory; empty where that is not known. Of three sizes of a
-  /// configuration the two largest say how much each further sample takes at least: activations,
-  /// and what does not grow beside them, add up to a convex function. Of another configuration that
-  /// keeps samples alike one size is enough then. That holds up to twice the largest size, and what
-  /// is larger takes no less. Where nobody says how much there is, what ran out says it.
+  /// Says why a member surely runs out of memory; empty if that is not known.
+  ///
+  /// The two largest of three sizes of a configuration say how much each further sample takes at
+  /// least. Activations, and the rest that does not grow beside them, add up to a convex function.
+  /// One size of another configuration that keeps samples alike is enough then. That holds up to
+  /// twice the largest size; larger sizes take no less. If nobody says how much memory there is,
+  /// members that ran out of it say so.
   [[nodiscard]] std::string refusal(std::size_t index) const;
-  /// Whether another size of the member's configuration says more. Of one of which nothing has run
-  /// that is what ran of others; between a size that ran and one that ran out of memory it is the
-  /// middle.
+  /// Tells whether another size of the member's configuration says more. If none of them has run,
+  /// that is the size that ran of others. Between a size that ran and one that ran out of memory it
+  /// is the middle.
   [[nodiscard]] bool is_beyond_middle(std::size_t index) const;
 
  private:
@@ -53,7 +55,7 @@ class MeasuredMemory {
     std::int64_t bytes = 0;
     std::size_t index = 0;
   };
-  /// Of one configuration, by rising micro-batch.
+  /// Sizes of one configuration, by rising micro-batch.
   using Ladder = std::vector<Size>;
 
   void note_room(std::size_t index, const Observation& observation);
@@ -62,7 +64,7 @@ class MeasuredMemory {
     return space_->members[index].planned.experiment;
   }
 
-  /// Of a larger size than those of the ladder, at least; 0 where that is not known.
+  /// Bytes of a larger size than those of the ladder, at least; 0 if that is not known.
   [[nodiscard]] double bytes_above(const Ladder& ladder, std::int64_t micro_batch) const;
   [[nodiscard]] double bytes_a_sample(const Ladder& ladder) const;
   /// 0: nobody knows.

@@ -14,7 +14,7 @@ namespace {
 
 using Bytes = std::map<std::string, std::int64_t>;  ///< by name
 
-/// They add up to the arena. What lies free between tensors is `gaps`.
+/// They add up to the arena. The free bytes between tensors are `gaps`.
 Bytes categories_of(const MemoryPlan& memory) {
   Bytes categories;
   for (int category = 0; category < num_categories; ++category)
@@ -27,7 +27,8 @@ Bytes categories_of(const MemoryPlan& memory) {
 /// The fewest micro-steps that have a middle one at every stage: more of them repeat it.
 constexpr std::int64_t folded_micro_steps = 3;
 
-/// Which states there are and which temporaries, not by which numbers they are updated.
+/// The configuration as far as it takes memory: it keeps the states and temporaries of the
+/// optimizer, not the numbers that it updates them by.
 TrainingConfig memory_key(const TrainingConfig& config) {
   TrainingConfig result = config;
   result.accumulation_steps = std::min(config.accumulation_steps, folded_micro_steps);

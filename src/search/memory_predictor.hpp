@@ -24,7 +24,7 @@ class MemoryPredictor {
 
   const JobSpec* job_;
   StepPlanner planner_;
-  /// By group size, and the configuration as far as it takes memory.
+  /// Predictions by group size, and by the configuration as far as it takes memory.
   std::map<int, std::unordered_map<TrainingConfig, Prediction, TrainingConfigHash>> known_;
 };
 

@@ -18,10 +18,11 @@
 
 namespace dstune {
 
-/// Members need what the plan says, corrected by what others took: a factor of all, and of
-/// the member's own configuration, whose sizes differ in the micro-batch alone, the line through
-/// its two largest. Where nobody says what runs took, it is the plan's figure. The limit lies
-/// between what ran and what ran out, on groups of the same shape.
+/// Members need what the plan says, corrected by what others took. All share a factor. The sizes of
+/// a member's own configuration differ in the micro-batch alone, and the line through the two
+/// largest corrects the member. If nobody says what runs took, the need is the plan's figure. The
+/// limit lies between the needs of members that ran and of those that ran out, on groups of the
+/// same shape.
 class MemoryRoom {
  public:
   /// The space outlives it. All its planned members have a prediction of memory.
@@ -31,14 +32,14 @@ class MemoryRoom {
   void begin(std::size_t index) { running_.insert(index); }
   /// Any number of times of a member, in any order.
   void observe(std::size_t index, const Observation& observation);
-  /// Whether anything was learnt by which members are refused, or tried later.
+  /// Tells whether anything was learnt by which members are refused, or tried later.
   [[nodiscard]] bool knows() const { return !limits_.empty(); }
-  /// Why a member is not started; empty where nothing speaks against it. It is asked again after
+  /// Says why a member is not started; empty if nothing speaks against it. It is asked again after
   /// each observation: one that took more and ran may have shown that the plan errs.
   [[nodiscard]] std::string refusal(std::size_t index) const;
-  /// Whether a smaller size of the member's configuration is to be tried first: between what ran,
-  /// or needs no more than that, and what did not, or needs as much, it is above the middle. What
-  /// runs and may run out counts as if it had.
+  /// Tells whether a smaller size of the member's configuration is to be tried first. The member is
+  /// then above the middle between two sizes: one that ran, or needs no more than that, and one
+  /// that did not, or needs as much. A running size that may run out counts as if it had.
   [[nodiscard]] bool is_beyond_middle(std::size_t index) const;
   /// The sizes of a member's configuration above those that ran, by rising size.
   [[nodiscard]] std::vector<std::size_t> sizes_above(std::size_t index) const;

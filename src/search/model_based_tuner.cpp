@@ -75,7 +75,7 @@ class ModelBasedTuner : public Tuner {
  private:
   static constexpr std::size_t nowhere = SIZE_MAX;
 
-  /// What failed is worse than anything; what was raced out is as good as it was when it was.
+  /// Failed members are worse than anything. Raced out members keep the score that they had then.
   [[nodiscard]] double score_of(const Observation& observation) const {
     const double value = observation.value ? observation.value->value : 0;
     return value > 0 && is_minimised_ ? 1 / value : value;

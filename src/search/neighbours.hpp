@@ -20,21 +20,22 @@ using KnobChoice = std::vector<KnobPoint>;
 
 class Neighbours {
  public:
-  /// What each point takes of memory is one more knob, the last one, where they differ in it.
+  /// Makes the memory of each point one more knob, the last one, if points differ in it.
   Neighbours(const Points& points, const std::vector<std::int64_t>& memory_bytes,
              int num_memory_classes);
 
-  /// With that knob: what a member takes of memory, in classes by its logarithm. What is short of
-  /// memory, or of a cache, is slower than predicted whatever the knobs are.
+  /// The points with that knob: the memory that a member takes, in classes by its logarithm.
+  /// Members that are short of memory, or of a cache, are slower than predicted whatever their
+  /// knobs are.
   [[nodiscard]] const Points& points() const { return points_; }
   [[nodiscard]] std::size_t num_knobs() const { return knobs_.size(); }
 
-  // Without the memory, which follows from the other knobs:
+  // These leave out the memory, which follows from the other knobs:
   /// In how many knobs two members differ.
   [[nodiscard]] int distance(std::size_t one, std::size_t other) const;
   /// The same; what is ordered counts by how far.
   [[nodiscard]] double difference(std::size_t one, std::size_t other) const;
-  /// Whether it is of one knob.
+  /// Tells whether the choice is of one knob alone.
   [[nodiscard]] bool is_of_knob(const KnobChoice& choice) const;
 
   [[nodiscard]] bool has(std::size_t place, const KnobChoice& choice) const;

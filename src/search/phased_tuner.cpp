@@ -178,7 +178,7 @@ class PhasedTuner : public Tuner {
     return static_cast<std::size_t>(std::ranges::find(members, index) - members.begin());
   }
 
-  /// Why it surely runs out of memory, by what was measured; empty where a plan says so, or nobody.
+  /// Says why it surely runs out of memory, by measurements; empty if a plan says so, or nobody.
   [[nodiscard]] std::string refusal_of(std::size_t index) const {
     return space_.is_unplanned ? memory_.refusal(index) : "";
   }
@@ -209,7 +209,7 @@ class PhasedTuner : public Tuner {
   }
 
   /// The configuration's sizes are known: the stage's other configurations are tried with the best
-  /// of them. Where none ran, another configuration may.
+  /// of them. If none ran, another configuration may.
   void end_sizes() {
     if (!sizes_->best()) return leave_chain();
     const GroupShape& shape = stages_[stage_].shape;
@@ -235,8 +235,8 @@ class PhasedTuner : public Tuner {
       end_stage();
   }
 
-  /// What is known of the chain, and of the others behind it the sizes that were its best.
-  /// `largest`: that the chain has room for.
+  /// Begins the grid of all that is known of the chain, and of the others behind it in the sizes
+  /// that were its best. `largest`: the micro-batch that the chain has room for.
   void begin_grid(std::int64_t largest) {
     std::vector<std::int64_t> candidates;
     for (const std::size_t place : sizes_->candidates())
@@ -250,7 +250,7 @@ class PhasedTuner : public Tuner {
     const std::vector<Chain>& chains = stages_[stage_].chains;
     for (std::size_t at = chain_ + 1; at < chains.size(); ++at) {
       for (const std::size_t index : chains[at]) {
-        // What has more room is worth a larger size.
+        // A member with more room is worth a larger size.
         const bool has_more_room = space_.is_unplanned
                                        ? failed && micro_batch(index) == micro_batch(*failed)
                                        : index == chains[at].back() && micro_batch(index) > largest;
@@ -284,7 +284,7 @@ class PhasedTuner : public Tuner {
     }
   }
 
-  /// Why a stage can not improve on the one before, on groups of the same shape; empty where it
+  /// Says why a stage can not improve on the one before, on groups of the same shape; empty if it
   /// can. It takes less memory for more traffic.
   [[nodiscard]] std::string violation_of(const Stage& stage) const {
     if (stage.shape != largest_shape_) return "";
@@ -310,7 +310,7 @@ class PhasedTuner : public Tuner {
                        stage.zero_stage, 100 * (1 - best_here / best));
   }
 
-  /// Why the chain's other sizes are not run.
+  /// Notes why the chain's other sizes are not run.
   void note_sizes() {
     const auto failed = sizes_->smallest_failed();
     for (std::size_t place = 0; place < chain().size(); ++place) {
@@ -346,7 +346,7 @@ class PhasedTuner : public Tuner {
   EarlyStopping failures_;
   std::size_t trials_left_;
   std::optional<double> best_score_;
-  // Where the search is: a stage, and its chain whose sizes are searched, or then its grid.
+  // The state of the search: a stage, and its chain whose sizes are searched, or then its grid.
   std::size_t stage_ = 0;
   std::size_t chain_ = 0;
   std::optional<SizeSearch> sizes_;

@@ -15,8 +15,8 @@ namespace dstune {
 
 namespace {
 
-/// Whether what is tried, and in which order, is the tuner's choice and not the plan's. A dry run
-/// has no measurements to choose by: it lists the space's order, up to the cap.
+/// Tells whether the tuner, not the plan, chooses the experiments that are tried, and their order.
+/// A dry run has no measurements to choose by: it lists the space's order, up to the cap.
 bool chooses_by_itself(const TuningOptions& tuning, const PlannerOptions& options) {
   return !options.lists_pruned &&
          (tuning.tuner_type == "race" || tuning.tuner_type == "model_based");
@@ -152,7 +152,7 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
       break;
     }
     if (is_large && trials_left == 0 && !options.lists_pruned) {
-      // What lies past the cap is counted, not listed.
+      // Members past the cap are counted, not listed.
       ++(member.is_pruned ? planned.pruned : num_live);
       continue;
     }

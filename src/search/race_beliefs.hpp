@@ -1,6 +1,6 @@
 #pragma once
-/// What a race believes of its candidates: how good each may be, by what was predicted and what was
-/// measured, and how far that may be trusted. Local.
+/// The beliefs of a race about its candidates: how good each may be, by predictions and
+/// measurements, and how far that may be trusted. Local.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@ class RaceBeliefs {
               std::span<const std::vector<double>> unknowns, double run_error, std::uint64_t seed,
               const Policy& policy);
 
-  /// A candidate begins to run. What is believed of it will be compared with what is measured.
+  /// A candidate begins to run. Its belief will be compared with its measurement.
   void begin(std::size_t place);
   /// A candidate begins of which the result is known at once, as from a journal.
   void begin_known(std::size_t place);
@@ -36,29 +36,30 @@ class RaceBeliefs {
   void forget(std::size_t place);
   /// After scores were replaced: how they hang together is learnt anew, and the best is looked for.
   void learn_anew();
-  /// Of an experiment elsewhere, as TrackRecord::note.
+  /// Notes the error of an experiment elsewhere, as TrackRecord::note.
   void note_error(double error) { record_.note(error); }
 
   [[nodiscard]] double prior(std::size_t place) const { return priors_[place]; }
   [[nodiscard]] const std::set<std::size_t>& running() const { return running_; }
   [[nodiscard]] const std::vector<Sample>& samples() const { return samples_; }
-  /// Of what was timed to its end.
+  /// The best of those that were timed to their end.
   [[nodiscard]] const std::optional<std::size_t>& best() const { return best_; }
   [[nodiscard]] double best_score() const { return measured_.at(*best_).score; }
 
-  // With at least one sample:
-  /// How much is expected of a candidate.
+  // These need at least one sample:
+  /// The expected score of a candidate.
   [[nodiscard]] double expected_score(std::size_t place) const;
-  /// How much better than the best one is. With a best one.
+  /// The posterior of its score less the best one's. It needs a best one.
   [[nodiscard]] Posterior advantage(std::size_t place) const;
-  /// By how much more than what is worth finding.
+  /// The same less the gain that is worth finding.
   [[nodiscard]] Posterior relevant_advantage(std::size_t place) const;
-  /// The chance that any of these is better by more than what is worth finding. With a best one.
+  /// The chance that any of these is better by more than the gain that is worth finding. It needs a
+  /// best one.
   [[nodiscard]] double chance_of_better(const std::set<std::size_t>& waiting) const;
 
-  /// Whether beliefs were as far off as they said.
+  /// Tells whether beliefs were as far off as they said.
   [[nodiscard]] bool hold() const { return record_.holds(); }
-  /// That something is better of which beliefs know nothing.
+  /// The chance that something is better that beliefs know nothing of.
   [[nodiscard]] double chance_unforeseen() const { return record_.chance_unforeseen(); }
 
  private:

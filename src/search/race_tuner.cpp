@@ -134,7 +134,7 @@ class RaceTuner : public Tuner {
   [[nodiscard]] std::optional<double> chance_of_better() const override {
     if (!best()) return std::nullopt;
     const double chance = beliefs_->chance_of_better(waiting_);
-    // What beliefs know nothing of may be among those that wait, too.
+    // Members that beliefs know nothing of may be among those that wait, too.
     return waiting_.empty() ? chance : 1 - (1 - chance) * (1 - beliefs_->chance_unforeseen());
   }
 
@@ -311,7 +311,7 @@ class RaceTuner : public Tuner {
     };
     const std::size_t chosen = most_promising(score_of);
     if (!space_.is_unplanned || !(score_of(chosen) > 0)) return chosen;
-    // Of those that teach as much the one whose steps take least.
+    // The shortest step is chosen from those that teach as much.
     const double enough = policy_.as_different * score_of(chosen);
     return most_promising([&](std::size_t place) {
       return score_of(place) >= enough ? -expected_step(place) : -HUGE_VAL;
@@ -328,9 +328,9 @@ class RaceTuner : public Tuner {
     return std::log(static_cast<double>(global_batch(experiment.config, size))) - score;
   }
 
-  /// What is likeliest to be better (Kushner 1964): that ends a search soonest. By how much it may
-  /// be better does not count; what is uncertain is tried by most_different(). It does count where
-  /// nothing was planned, since beliefs are wide, and where few trials are allowed, since nothing
+  /// The member that is likeliest to be better (Kushner 1964): that ends a search soonest. The size
+  /// of the gain does not count; most_different() tries uncertain members. It does count if nothing
+  /// was planned, since beliefs are wide. It also counts if few trials are allowed, since nothing
   /// corrects a small step.
   [[nodiscard]] std::size_t best_choice() const {
     return most_promising([&](std::size_t place) {
@@ -385,9 +385,9 @@ class RaceTuner : public Tuner {
     return std::nullopt;
   }
 
-  /// What needs more than some memory may be slower than predicted, whatever its knobs are. Where
-  /// such a limit separates what was measured: the most promising one below it that, corrected as
-  /// those below it were, would be better than the best.
+  /// Members that need more than some memory may be slower than predicted, whatever their knobs
+  /// are. Such a limit may separate the measured members. Then this returns the most promising one
+  /// below it that would be better than the best, corrected as those below the limit were.
   [[nodiscard]] std::optional<std::size_t> untried_below_limit() const {
     std::vector<std::pair<std::int64_t, double>> measured;
     for (const Sample& sample : samples())

@@ -19,8 +19,8 @@ StageOfShape stage_of(const PlannedMember& member) {
   return {experiment.shape, experiment.config.zero_stage};
 }
 
-/// Of the sizes of the baseline's configuration that are planned the largest that is at most
-/// `size`; where none is, the smallest.
+/// Returns the largest planned size of the baseline's configuration that is at most `size`; if
+/// there is none, the smallest.
 std::size_t member_with_size(const PlannedSpace& planned, std::int64_t size) {
   const std::size_t smallest = *planned.baseline;
   const auto size_of = [&](std::size_t index) {

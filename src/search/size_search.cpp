@@ -85,16 +85,16 @@ std::optional<std::size_t> SizeSearch::take(std::size_t place) {
   return place;
 }
 
-/// The start, and steps up from what has ended, since small sizes say whether larger ones pay; idle
-/// groups try two steps. Then the middle of the widest gap between a size that runs and one that
-/// does not. What is running is taken for either.
+/// The search begins with the start, and goes up in steps from the sizes that have ended, since
+/// small sizes say whether larger ones pay. Idle groups try two steps. The middle of the widest gap
+/// between a size that runs and one that does not comes next. A running size is taken for either.
 std::optional<std::size_t> SizeSearch::next_probe() {
   if (is_untried(start_)) return take(start_);
   const auto failed = smallest_failed();
   const auto runs = largest();
   if (!runs && failed && is_untried(0)) return take(0);
   if (!runs && failed && grows_) {
-    // With one sample a norm over the batch fails, say.
+    // A norm over the batch may fail with one sample, for example.
     std::optional<std::size_t> place = 0;
     while (place && !is_untried(*place)) place = step_up(sizes_, *place, policy_->step_up);
     return place && !is_any_running() ? take(*place) : std::nullopt;
@@ -136,7 +136,7 @@ bool SizeSearch::is_largest_known() const {
   return trials_[*runs + 1].is_over;
 }
 
-/// Of the two largest that ran, whether the larger one brought too little.
+/// Tells whether the larger of the two largest sizes that ran brought too little.
 bool SizeSearch::is_on_plateau() const {
   const auto runs = largest();
   if (!runs) return false;

@@ -1,8 +1,8 @@
 #pragma once
 /// DeepSpeed's search for the micro-batch of one configuration, on sizes that fit by the plan. It
-/// looks for the largest that runs or still pays, by steps up, and by bisection where one does not
+/// looks for the largest that runs or still pays, by steps up, and by bisection if one does not
 /// run. Then it tries some sizes between half of that and it, and finer ones around the best of
-/// them. Where nothing is planned sizes double until one does not run, or brings too little. Local.
+/// them. If nothing is planned, sizes double until one does not run, or brings too little. Local.
 
 #include <cstdint>
 #include <optional>
@@ -42,7 +42,8 @@ class SizeSearch {
   /// Above the largest that ran, the smallest that did not, or is known not to: larger ones were
   /// not tried.
   [[nodiscard]] std::optional<std::size_t> smallest_failed() const;
-  /// What other configurations like this one are worth trying with: the best and its challengers.
+  /// Sizes that are worth trying with other configurations like this one: the best and its
+  /// challengers.
   [[nodiscard]] const std::vector<std::size_t>& candidates() const { return candidates_; }
 
  private:

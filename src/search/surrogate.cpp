@@ -32,7 +32,8 @@ using Hyperparameter = Policy::Surrogate::Hyperparameter;
 /// Hyperparameters that do not belong to a knob or a feature.
 enum HyperparameterIndex : Index { linear, smooth, length, own, slope, pair, noise, num_common };
 
-/// Where points lie, and how much values of a knob resemble each other. Nothing of it is learnt.
+/// The places of points, and how much values of a knob resemble each other. Nothing of it is
+/// learnt.
 class Geometry {
  public:
   Geometry(const Points& points, std::span<const double> predicted,
@@ -123,7 +124,7 @@ class Kernel {
     return is_knob ? policy.knob : policy.feature;
   }
 
-  /// Without what is a point's own.
+  /// Covariances without the part that is each point's own.
   [[nodiscard]] MatrixXd between(const Places& rows, const Places& columns) const {
     const MatrixXd left = columns_of(scaled_, rows), right = columns_of(scaled_, columns);
     const MatrixXd products = left.transpose() * right;
@@ -148,7 +149,7 @@ class Kernel {
           columns_of(geometry.unknowns, rows).transpose() * columns_of(geometry.unknowns, columns);
     return result;
   }
-  /// With what is a point's own.
+  /// The variances of points, with the part that is each point's own.
   [[nodiscard]] VectorXd variances() const {
     const VectorXd squares = scaled_.colwise().squaredNorm();
     VectorXd result = (linear_variance_ * squares).array() + smooth_variance_ +
@@ -201,7 +202,7 @@ VectorXd values_of(std::span<const Sample> samples) {
   return values;
 }
 
-/// Of the samples, with their noise.
+/// Covariance of the samples, with their noise.
 MatrixXd covariance(const Kernel& kernel, std::span<const Sample> samples) {
   const Places places = places_of(samples);
   MatrixXd result = kernel.between(places, places);
@@ -219,7 +220,7 @@ double normal_chance_below(double z) {
   return 0.5 * std::erfc(-z / std::numbers::sqrt2);
 }
 
-/// Of Student's t with four degrees of freedom.
+/// The distribution function of Student's t with four degrees of freedom.
 double heavy_chance_below(double t) {
   const double share = t / std::sqrt(4 + t * t);
   return 0.5 + 0.75 * share - 0.25 * share * share * share;
@@ -406,7 +407,7 @@ void TrackRecord::note(double error) {
 }
 
 double TrackRecord::scale() const {
-  // Of the most recent ones: what was believed before much was learnt says little of now.
+  // Only the most recent errors count: beliefs from before much was learnt say little of now.
   const std::size_t count = std::min(errors_.size(), policy_->recent_errors);
   double squares = policy_->prior_observations;
   for (std::size_t back = 1; back <= count; ++back)

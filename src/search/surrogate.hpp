@@ -1,5 +1,5 @@
 #pragma once
-/// What is to be expected of members that were not measured, from those that were. Local.
+/// Predicts the values of members that were not measured from those that were. Local.
 
 #include <cstddef>
 #include <cstdint>
@@ -33,16 +33,16 @@ class TrackRecord {
       : policy_(&policy) {}
   /// An experiment has ended, of which this was believed before; errors of it are in its deviation.
   void note(double error);
-  /// By which deviations are to be multiplied.
+  /// The factor by which deviations are to be multiplied.
   [[nodiscard]] double scale() const;
   /// An error was larger than a normal distribution lets expect.
   [[nodiscard]] bool has_heavy_tails() const;
-  /// Whether the last eight, widened as they were known to be, were no larger than they should be.
-  /// Where tails are heavy each counts as the normal number that is as rare.
+  /// Tells whether the last eight errors, widened as they were known to be, were no larger than
+  /// they should be. If tails are heavy, each counts as the normal number that is as rare.
   [[nodiscard]] bool holds() const;
-  /// The chance that something is better for a reason that no belief knows of. By the rule of
-  /// succession (Laplace) the next error is unlike all that were seen with 1 / (errors + 2); one in
-  /// four of such errors is for the better, and by enough.
+  /// The chance that something is better for a reason that no belief knows of. The next error is
+  /// unlike all that were seen with the probability 1 / (errors + 2), by the rule of succession
+  /// (Laplace). One in four of such errors is for the better, and by enough.
   [[nodiscard]] double chance_unforeseen() const;
   [[nodiscard]] std::size_t size() const { return errors_.size(); }
 
@@ -53,12 +53,14 @@ class TrackRecord {
 
 /// A Gaussian process over the features (Rasmussen and Williams 2006, chapters 2 and 5).
 ///
-/// Values are differences of logarithms: what is measured against what was predicted. The prior is
-/// a constant; what each value of a knob brings, and of knobs that act together each pair of
-/// values, where neighbours resemble each other; a share of the prediction itself; a linear and a
-/// smooth part over all features; and what is every member's own. How much of each, and of the
-/// noise, is what makes the samples likeliest. What a value brings that no sample has stays as open
-/// as it was, whatever the samples say of other knobs.
+/// Values are differences of logarithms: measured against predicted. The prior is a sum of parts.
+/// One is a constant. Each value of a knob has a part, in which neighbours resemble each other.
+/// Each pair of values has one if its knobs act together. Others are a share of the prediction
+/// itself, a linear and a smooth part over all features, and each member's own part.
+///
+/// The variances of the parts and of the noise are those that make the samples likeliest. The part
+/// of a value that no sample has stays as uncertain as it was, whatever the samples say of other
+/// knobs.
 class Surrogate {
  public:
   /// `predicted`: of each point, a logarithm; empty where nothing is.
@@ -79,7 +81,7 @@ class Surrogate {
   [[nodiscard]] Posterior at(std::size_t point) const;
   /// value(point) − value(other): less uncertain than the two where they resemble each other.
   [[nodiscard]] Posterior difference(std::size_t point, std::size_t other) const;
-  /// What the deviations that samples state of their noise are to be multiplied by, as learnt.
+  /// The factor, as learnt, for the deviations that samples state of their noise.
   [[nodiscard]] double noise_scale() const;
   /// Makes all posteriors wider or narrower.
   void trust(double scale, bool has_heavy_tails);
@@ -99,12 +101,13 @@ class Surrogate {
 
 /// The chance that such a number is above 0.
 [[nodiscard]] double chance_above_zero(const Posterior& posterior);
-/// What a normal number is above 0 on average, 0 where it is below.
+/// The mean of max(0, x) for such a number x.
 [[nodiscard]] double expected_improvement(const Posterior& posterior);
 
-/// Which of several points is the better one, learnt from measured ones: gradient-boosted
-/// regression trees on the pairwise logistic loss (Chen and Guestrin, XGBoost, KDD 2016, sections 2
-/// and 3.1; Burges et al., ICML 2005), with the settings of DeepSpeed's cost model.
+/// Tells which of several points is the better one, learnt from measured ones. It has
+/// gradient-boosted regression trees on the pairwise logistic loss, with the settings of
+/// DeepSpeed's cost model. Sources: Chen and Guestrin, XGBoost, KDD 2016, sections 2 and 3.1;
+/// Burges et al., ICML 2005.
 class BoostedTrees {
  public:
   /// The points outlive it.

@@ -154,7 +154,7 @@ class BaselineFirst : public Tuner {
   [[nodiscard]] std::vector<std::string> notes() const override { return tuner_->notes(); }
 
  private:
-  /// What users reach for first is the largest size that runs.
+  /// Users reach first for the largest size that runs, so the comparison follows it.
   void grow_to(std::size_t index) {
     const PlannedMember& now = space_.members[compared_with_];
     const PlannedMember& next = space_.members[index];

@@ -22,15 +22,14 @@ std::unique_ptr<Tuner> make_model_based_tuner(const PlannedSpace& space,
                                               const TuningOptions& options);
 std::unique_ptr<Tuner> make_phased_tuner(const std::string& type, const PlannedSpace& space,
                                          const TuningOptions& options);
-/// What ran before race goes on, by the choice of others.
+/// Runs that others chose before race goes on.
 struct Begun {
   std::vector<std::pair<std::size_t, Observation>> observed{};
   std::vector<double> errors{};  ///< of what was believed of them, in its deviations
   /// Members whose measurements made the predictions, so that these can not be tested by them. They
   /// are not counted among the first ones of a search.
   std::set<std::size_t> fitted{};
-  /// Of each member of the space, how far the prediction may be off (MemberBelief::unknowns); or
-  /// empty.
+  /// Uncertainty of each member's prediction (MemberBelief::unknowns); or empty.
   std::vector<std::vector<double>> unknowns{};
   /// They were spread over the space, so that it is not explored any more.
   bool are_spread = false;
@@ -40,7 +39,7 @@ struct Begun {
 };
 std::unique_ptr<Tuner> make_race_tuner(const PlannedSpace& space, const TuningOptions& options,
                                        const Begun& begun = {});
-/// Where sizes are searched that nobody has planned.
+/// Makes the tuner that searches sizes that nobody has planned.
 std::unique_ptr<Tuner> make_growing_tuner(const PlannedSpace& space, const TuningOptions& options);
 
 /// The tuner of a space in which no member is smaller than the micro-batch that its config asks
@@ -55,7 +54,7 @@ std::unique_ptr<Tuner> make_fallback_tuner(const std::string& type, const Planne
 std::unique_ptr<Tuner> make_flat_tuner(const std::string& type, const PlannedSpace& space,
                                        const TuningOptions& options);
 
-/// Of the space, rising.
+/// Indices of the space's planned members, rising.
 [[nodiscard]] std::vector<std::size_t> planned_members(const PlannedSpace& space);
 
 /// DeepSpeed's early stopping: after so many experiments past the best one.
@@ -83,13 +82,13 @@ class EarlyStopping {
   [[nodiscard]] bool is_due() const {
     return max_since_best_ > 0 && num_since_best_ >= max_since_best_;
   }
-  /// Whether one more may be begun beside `num_under_way` that have not ended: not where the search
-  /// would be over if none of these brought anything better.
+  /// Tells whether one more may be begun beside `num_under_way` that have not ended. It may not if
+  /// the search would be over when none of these brought anything better.
   [[nodiscard]] bool allows_beside(std::size_t num_under_way) const {
     return max_since_best_ == 0 ||
            num_since_best_ + static_cast<std::int64_t>(num_under_way) < max_since_best_;
   }
-  /// Why others are not run, where it is due.
+  /// Says why others are not run, if early stopping is due.
   [[nodiscard]] std::string reason() const {
     return fmt::format("early stopping: {} experiments brought nothing better", num_since_best_);
   }
@@ -102,7 +101,7 @@ class EarlyStopping {
   std::size_t index_of_best_ = 0;
 };
 
-/// What a failure tells of members that were not run.
+/// Rules that draw conclusions from a failure about members that were not run.
 class FailureRules {
  public:
   /// All of them by place, as in the features, which outlive it.

@@ -26,7 +26,7 @@ void add_size(Dimension& dimension, const KnobTable& table, std::optional<std::i
   dimension.settings.push_back({std::move(setting)});
 }
 
-/// What the row makes of a size that does not stand for what follows from the others.
+/// Reads a given size by the row; a size that follows from the others is not read here.
 std::optional<std::int64_t> read_size(const json::Node& node, const KnobTable& table,
                                       const Knob& row, json::Problems& problems) {
   const auto value = table.read_value(node, row, problems);
@@ -206,7 +206,7 @@ std::optional<BatchTriple> resolve_batch(std::optional<std::int64_t> train_batch
       return std::nullopt;
     }
   };
-  // What is absent follows by integer division, as in DeepSpeed; the product is checked after.
+  // Absent sizes follow by integer division, as in DeepSpeed; the product is checked after.
   if (total && micro && !steps) {
     steps = *total / *micro / group_size;
   } else if (total && !micro && steps) {

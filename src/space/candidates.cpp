@@ -102,7 +102,7 @@ class CandidateCheck {
   [[nodiscard]] bool is_of_dimension(const std::string& pointer) const {
     return std::any_of(product_->dimensions.begin(), product_->dimensions.end(),
                        [&](const Dimension& dimension) {
-                         // What has no row has no candidates to complain about.
+                         // A key without a row has no candidates to complain about.
                          return is_knob(dimension) && job_->knobs().find(dimension.pointer) &&
                                 is_below(pointer, dimension.pointer);
                        });
@@ -153,7 +153,8 @@ class CandidateCheck {
   json::Problems* problems_;
 };
 
-/// What the step does not do of a candidate, in every member that was tried; empty: nothing.
+/// The reason why the step does not act on a candidate, in every member that was tried; empty: it
+/// does.
 std::string unbuilt_reason(const Trials& trials, const Dimension& dimension, std::size_t index) {
   for (const Violation& violation : trials.common(&dimension, index))
     if (violation.is_unbuilt && is_below(violation.pointer, dimension.pointer))
@@ -161,7 +162,7 @@ std::string unbuilt_reason(const Trials& trials, const Dimension& dimension, std
   return "";
 }
 
-// What the user is told once.
+// Warnings that the user gets once.
 
 bool is_default(const json::Value& value, const Knob& knob) {
   return value.is_null() || value == "auto" || value == json::Value::parse(knob.fallback);
@@ -217,7 +218,7 @@ class EffectNotes {
   std::vector<std::string> inert_, not_built_;
 };
 
-/// Of a key of a section.
+/// The candidates of a key of a section.
 json::Value candidates_of(const json::Node& root, const char* section, const char* key) {
   const auto above = root.find(section);
   const auto found = above && above->is_object() ? above->find(key) : std::nullopt;
@@ -232,7 +233,8 @@ bool has(const json::Value& candidates, const json::Value& value) {
   return std::find(candidates.begin(), candidates.end(), value) != candidates.end();
 }
 
-/// Where DeepSpeed itself does not average (get_param_gradient_attribute in stage_1_and_2.py).
+/// Tells whether DeepSpeed itself does not average (get_param_gradient_attribute in
+/// stage_1_and_2.py).
 bool has_unreduced_sums(const JobSpec& job, const json::Node& root) {
   if (switches_of(job.deepspeed_version).fp32_sums_are_averaged) return false;
   if (!has(candidates_of(root, "data_types", "grad_accum_dtype"), "fp32")) return false;
@@ -246,7 +248,7 @@ bool has_unreduced_sums(const JobSpec& job, const json::Node& root) {
   return is_group && has_stage1 && (offloads || has(candidates_of(root, "fp16", "enabled"), true));
 }
 
-/// What ZeRO++'s quantisation changes but times.
+/// Warns of changes that ZeRO++'s quantisation makes beside times.
 void add_quantization(const JobSpec& job, const json::Node& root,
                       std::vector<std::string>& warnings) {
   if (has(candidates_of(root, "zero_quantized_weights"), true)) {
@@ -264,7 +266,7 @@ void add_quantization(const JobSpec& job, const json::Node& root,
   }
 }
 
-/// Whether some group would hold several copies of the states (MiCS).
+/// Tells whether some group would hold several copies of the states (MiCS).
 bool has_copies(const JobSpec& job, const json::Node& root) {
   const json::Value list = candidates_of(root, "mics_shard_size");
   return std::any_of(list.begin(), list.end(), [&](const json::Value& candidate) {

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a folder on Python's path says of DeepSpeed.
+// The version of DeepSpeed in a folder on Python's path.
 
 std::optional<Version> version_of_tree(const RootedFiles& files, const fs::path& tree) {
   return parse_version(files.first_line(tree / "version.txt"));

@@ -31,7 +31,7 @@ void apply(const Overrides& overrides, TuningOptions& tuning) {
   if (overrides.overwrite) tuning.overwrite = true;
 }
 
-// What values stand for: groups of ranks, models.
+// The meaning of values: groups of ranks, models.
 
 /// A value of `num_gpus` or `num_nodes`, with its place.
 struct Count {
@@ -268,11 +268,10 @@ void decide_verify(const Overrides& overrides, SectionTarget& target) {
          "or the other workload"});
 }
 
-/// Whether the costs of the target's time are measured, and by which engine.
+/// Decides whether the costs of the target's time are measured, and by which engine.
 void decide_measuring(const json::Node& root, SectionTarget& target) {
   JobSpec& job = *target.job;
-  const bool can_measure = job.has_own_step() &&
-                           job.target.framework != TargetFramework::self;
+  const bool can_measure = job.has_own_step() && job.target.framework != TargetFramework::self;
   const auto problem = [&](const char* message) {
     const auto section = root.find("dstune");
     const auto place = section ? section->find("target") : std::nullopt;
@@ -296,7 +295,7 @@ void decide_measuring(const json::Node& root, SectionTarget& target) {
   if (target.measuring->options.is_null()) target.measuring->options = json::Value::object();
 }
 
-/// What DeepSpeed's engine is to train.
+/// Checks that DeepSpeed's engine has something to train.
 void check_engine(SectionTarget& target) {
   const WorkloadSpec* const engine = target.job->engine();
   if (engine == nullptr || !target.job->is_by_engine()) return;

@@ -27,7 +27,7 @@ std::string acronym(const std::string& key) {
   return letters;
 }
 
-/// As Python's str() writes it.
+/// Writes a value as Python's str() does.
 std::string python_text(const json::Value& value, bool is_nested = false) {
   if (value.is_null()) return "None";
   if (value.is_string()) {
@@ -89,7 +89,8 @@ bool names_itself(const Dimension& dimension) {
          (dimension.kind == Kind::knob && dimension.pointer != "/zero_optimization/stage");
 }
 
-/// What one key of a config adds to its canonical name, with a closing "_" where it adds something.
+/// The part that one key of a config adds to its canonical name, with a closing "_" if it is not
+/// empty.
 std::string canonical_part(const std::string& key, const json::Value& value,
                            const std::vector<std::string>& keys, bool omit_values) {
   if (key == "arg_mappings") return "";
@@ -106,7 +107,7 @@ std::string canonical_part(const std::string& key, const json::Value& value,
   return is_named ? acronym(key) + (omit_values ? "" : value_text(value)) + "_" : "";
 }
 
-// Which members run alike.
+// Members that run alike.
 
 struct Reset {
   const Knob* knob;
@@ -147,7 +148,7 @@ bool is_gradients_own(CommunicationType type, Precision precision) {
          (type == CommunicationType::fp16 && precision == Precision::fp16);
 }
 
-/// Why a knob makes no difference to the step.
+/// Says why a knob makes no difference to the step.
 std::string no_effect(const Knob& knob, int zero_stage) {
   if (!knob.acts_at(zero_stage)) return fmt::format("has no effect at stage {}", zero_stage);
   if (knob.effect == KnobEffect::inert) return "has no effect on a step";
@@ -242,7 +243,7 @@ std::string NameTemplate::name(const std::vector<std::size_t>& digits, int zero_
     name += fmt::format("gas{}_tmbspg{}", batch.accumulation_steps, batch.micro_batch);
   } else {
     const auto append_size = [&](const Part& part, std::int64_t size) {
-      // As canonical_part() writes a number.
+      // The number is written as canonical_part() does.
       name += size > 9000 ? fmt::format("{}{:.1e}_", part.texts.front(), static_cast<double>(size))
                           : fmt::format("{}{}_", part.texts.front(), size);
     };
@@ -308,7 +309,7 @@ bool is_read_here(const KnobTable& table, const Dimension& dimension) {
   for (const auto& said : dimension.settings)
     for (const Setting& setting : said) {
       const Knob& knob = table.knobs()[setting.row];
-      // What is in it has rows of its own.
+      // The section's members have rows of their own.
       const bool is_section = knob.type == KnobType::object && !table.below(knob.pointer).empty();
       if (setting.presence != Presence::absent && !is_section && knob.apply == nullptr)
         return false;

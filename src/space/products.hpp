@@ -1,6 +1,6 @@
 #pragma once
-/// What a space is made of: products of dimensions with their candidates and batch sizes, and what
-/// tells their members apart, their names and what they make the step do. Local.
+/// The parts of a space: products of dimensions with their candidates and batch sizes. Members are
+/// told apart by their names, and by what they make the step do. Local.
 
 #include <array>
 #include <cstddef>
@@ -42,8 +42,8 @@ struct Product {
 /// place of the candidate. At least one product.
 std::vector<Product> expand(const JobSpec& job, json::Problems& problems);
 
-/// What the user is told once: unknown top-level keys, keys without an effect on the search, and
-/// candidates that are not built, whose members are pruned.
+/// Warnings that the user gets once: unknown top-level keys, keys without an effect on the search,
+/// and candidates that are not built, whose members are pruned.
 std::vector<std::string> find_warnings(const JobSpec& job, const std::vector<Product>& products);
 
 // The three batch sizes. Each candidate is what the row of its key reads.
@@ -71,14 +71,17 @@ void fill_searched_micro_batches(const JobSpec& job, Product& product, json::Pro
 /// At least one combination of sizes must be possible.
 void check_batches(const JobSpec& job, const Product& product, json::Problems& problems);
 
-/// Why a global batch lies outside the limits of the `autotuning` section; empty where it does not.
+/// Says why a global batch lies outside the limits of the `autotuning` section; empty if it does
+/// not.
 std::string batch_limit_reason(const TuningOptions& tuning, std::int64_t train_batch_size);
 
-/// Reads what the base and each candidate say into `settings`; wrong types and values are problems,
-/// at the candidate's place in the document. Then tries each candidate with the first and the last
-/// of the other dimensions and each stage: what DeepSpeed refuses every time is a problem of the
-/// candidate, or of what is fixed. What the step does not do is one only where nothing else is left
-/// of the dimension. Adds each problem once.
+/// Reads the base and each candidate into `settings`. Wrong types and values are problems, at the
+/// candidate's place in the document.
+///
+/// Then it tries each candidate with the first and the last of the other dimensions and each stage.
+/// A refusal of DeepSpeed every time is a problem of the candidate, or of the fixed keys. A
+/// candidate that the step does not act on is a problem only if the dimension has no other left.
+/// Adds each problem once.
 void check_candidates(const JobSpec& job, std::vector<Product>& products, json::Problems& problems);
 
 // The names of members.
@@ -113,7 +116,7 @@ class NameTemplate {
   std::vector<std::string> shapes_, recomputes_;  ///< what they append; empty: nothing
 };
 
-// Which members run alike.
+// Members that run alike.
 
 /// The configuration with every knob that does not act at its ZeRO stage at its default.
 TrainingConfig effective_config(const TrainingConfig& config);
@@ -126,7 +129,7 @@ Digest fingerprint(const TrainingConfig& config, const GroupShape& shape);
 [[nodiscard]] std::int64_t sequence_ranks(const Settings& settings);
 [[nodiscard]] std::int64_t tensor_ranks(const Settings& settings);
 
-/// Whether all that the dimension's candidates say is in a TrainingConfig.
+/// Tells whether all that the dimension's candidates say is in a TrainingConfig.
 [[nodiscard]] bool is_read_here(const KnobTable& table, const Dimension& dimension);
 
 /// "reduce_bucket_size has no effect at stage 0": what differs between the members of `product`

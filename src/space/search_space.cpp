@@ -14,11 +14,11 @@ namespace {
 using Kind = Dimension::Kind;
 using Digits = std::vector<std::size_t>;
 
-/// What the knobs of a member say, whatever its batch sizes, shape and recompute.
+/// The meaning of a member's knobs, whatever its batch sizes, shape and recompute.
 struct Knobs {
   TrainingConfig config;
   std::string refusal;  ///< why DeepSpeed refuses the combination, or what is not built
-  /// By which DeepSpeed divides the ranks in its rule of the batch sizes.
+  /// DeepSpeed divides the number of ranks by this in its rule of the batch sizes.
   std::int64_t ranks_per_micro_batch = 1;
 };
 
@@ -144,7 +144,7 @@ class SearchSpace::Visit {
       if (dimension.kind == Kind::micro_batch) micro = size_of(dimension, digits[index]);
       if (dimension.kind == Kind::accumulation_steps) steps = size_of(dimension, digits[index]);
     }
-    // Where ranks do not divide the engine says so itself.
+    // The engine itself says so if ranks do not divide.
     const std::int64_t group_size =
         std::max<std::int64_t>(1, member.shape.size() / ranks_per_micro_batch);
     std::string why;

@@ -106,7 +106,7 @@ std::vector<std::string> share_lines(ProcessGroup& group, const std::vector<std:
   std::string text;
   for (const std::string& line : mine)
     if (text.size() + line.size() < longest) text += (text.empty() ? "" : "\n") + printable(line);
-  // Equal texts travel once. As many bits of the hash as a double holds exactly.
+  // Equal texts travel once. The hash has as many bits as a double holds exactly.
   const double hash = static_cast<double>(std::hash<std::string>()(text) >> 12);
   const std::vector<double> all =
       group.exchange(std::array{static_cast<double>(text.size()), hash});

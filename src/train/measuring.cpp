@@ -35,7 +35,7 @@ std::vector<Numbers> exchange(ProcessGroup& group, const Numbers& mine) {
   return result;
 }
 
-/// Of this rank's GPU while steps are timed. 0: nobody told.
+/// States of this rank's GPU while steps are timed. 0: nobody told.
 struct GpuSamples {
   double num_samples = 0;
   double sm_clock_mhz = 0;  ///< the lowest, of the others the highest
@@ -55,7 +55,7 @@ struct GpuSamples {
   }
 };
 
-/// Of the GPUs of all ranks; nothing where no rank saw any.
+/// The worst condition of the GPUs of all ranks; nothing if no rank saw any.
 std::optional<GpuCondition> condition_of(const std::vector<GpuSamples>& all) {
   GpuCondition worst;
   std::uint64_t reasons = 0;
@@ -77,7 +77,7 @@ std::optional<GpuCondition> condition_of(const std::vector<GpuSamples>& all) {
   return worst;
 }
 
-/// What a step's agreement carries from each rank.
+/// The numbers that a step's agreement carries from each rank.
 struct StepNumbers {
   double status, reason_bytes;  ///< train::FailureCode
   double stop, skipped;         ///< 1: yes
@@ -191,7 +191,7 @@ class Run {
         factor, timed_s.size());
   }
 
-  /// What ends the training though nothing went wrong on this rank alone.
+  /// The failure that ends the training though nothing went wrong on this rank alone.
   [[nodiscard]] Failure failure_of(const StepSample& sample) const {
     if (!sample.failure.empty()) return {Status::failed, sample.failure};
     if (!sample.skipped || skipped_in_a_row_ + 1 < default_policy().measuring.max_skipped_in_a_row)
@@ -281,7 +281,7 @@ class Run {
     if (more > 0) result_.not_comparable += fmt::format("; and {} more", more);
   }
 
-  /// Of one micro-step and one update, over the timed steps.
+  /// Averages the phases of one micro-step and one update over the timed steps.
   void average_phases() {
     std::array<double, 3> sum{};
     double steps = 0;

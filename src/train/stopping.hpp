@@ -16,22 +16,22 @@ struct WarmupRule {
   int min_steps = 0;  ///< what the workload needs before its steps are alike, whatever options say
   const Policy::Measuring* policy = &default_policy().measuring;
 
-  /// Whether the steps so far, all that made their update, are warm-up enough.
+  /// Tells whether the steps so far, all that made their update, are warm-up enough.
   [[nodiscard]] bool is_over(const std::vector<double>& step_times_s) const;
 };
 
-/// What becomes of a measurement after a timed step.
+/// The decision about a measurement after a timed step.
 enum class StoppingDecision { go_on, enough, lost };
 
 class TimingRule {
  public:
   explicit TimingRule(const MeasureOptions& options, const Policy& policy = default_policy());
-  /// To be asked after every timed step, with the timed steps so far.
+  /// Decides after a timed step, with the timed steps so far. It has to be asked after every one.
   [[nodiscard]] StoppingDecision decide(const std::vector<double>& timed_s,
                                         const IncumbentEstimate& incumbent);
-  /// Whether the last verdict came from a look: at an interval, whose last digits may differ from
-  /// machine to machine, or at the race, whose incumbent the leader alone knows. Then the leader's
-  /// counts. The same on every rank.
+  /// Tells whether the last verdict came from a look: at an interval, or at the race. The
+  /// interval's last digits may differ from machine to machine, and the leader alone knows the
+  /// race's incumbent. Then the leader's verdict counts. The same on every rank.
   [[nodiscard]] bool has_looked() const { return has_looked_; }
 
  private:

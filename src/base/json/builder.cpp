@@ -157,7 +157,7 @@ std::string TreeBuilder::next_pointer() const {
       pointer = append_pointer(pointer, container.key);
       continue;
     }
-    // Of a list inside which another is open, the last element is that one.
+    // If another list is open inside a list, it is the last element of that list.
     const std::size_t size = container.value->size();
     pointer =
         append_pointer(pointer, std::to_string(&container == &open_.back() ? size : size - 1));

@@ -1,6 +1,6 @@
 #pragma once
-/// What the readers of JSON and Hjson share: places in a text, what is wrong with it in plain
-/// words, and the values that are built from it.
+/// Code that the readers of JSON and Hjson share: places in a text, problems in plain words, and
+/// the values that are built from the text.
 
 #include <cstddef>
 #include <optional>
@@ -27,9 +27,9 @@ class TextPlaces {
   std::vector<std::size_t> line_starts_;
 };
 
-/// Whether a byte of UTF-8 is one after the first of its character.
+/// Tells whether a byte of UTF-8 is one after the first of its character.
 bool is_continuation(char);
-/// Whether a character belongs to a word of JSON, or of other languages that people bring.
+/// Tells whether a character belongs to a word of JSON, or of other languages that people bring.
 bool is_word_char(char);
 
 /// The word that touches `offset`, or the character there, as a message shows it.
@@ -95,8 +95,8 @@ class TreeBuilder {
   Problems problems_;
 };
 
-/// Reads JSON with comments. `text` is UTF-8 and begins with no byte order mark. What is wrong
-/// becomes a problem of the tree's.
+/// Reads JSON with comments. `text` is UTF-8 and begins with no byte order mark. Errors become
+/// problems of the tree.
 void read_json(std::string_view text, TreeBuilder& tree);
 /// Likewise Hjson (hjson.github.io/syntax.html) as the Python package that DeepSpeed reads its
 /// configs with does, so that what works there means the same here. Stricter than it, because the

@@ -13,8 +13,8 @@ namespace dstune::json {
 
 namespace {
 
-/// Without byte order marks (the library would skip a second one). Throws InputError where it is
-/// not UTF-8.
+/// Returns the text without byte order marks (the library would skip a second one). Throws
+/// InputError if it is not UTF-8.
 std::string_view checked(std::string_view text, const std::string& file) {
   constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
   while (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
@@ -46,7 +46,7 @@ struct Found {
   std::size_t index;  ///< of the value among its neighbours
 };
 
-/// What a pointer's token names inside `value`, or nothing.
+/// The value that a pointer's token names inside `value`, or nothing.
 std::optional<Found> find(const Value& value, std::string_view token) {
   if (value.is_array()) {
     std::size_t index = 0;

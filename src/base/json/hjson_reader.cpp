@@ -12,7 +12,7 @@ namespace {
 /// Thrown where the tree has taken the problem.
 struct Stopped {};
 
-/// Whether a message can show it as it is.
+/// Tells whether a message can show it as it is.
 bool is_short_word(std::string_view text) {
   return text.size() <= 40 && std::none_of(text.begin(), text.end(), [](char c) {
            return static_cast<unsigned char>(c) <= 0x20 || c == 0x7F;
@@ -45,8 +45,8 @@ class HjsonReader {
     return has_no_braces_ && tree_->depth() == 1;
   }
 
-  /// Whether the document is the members of an object whose braces are left out. A single text
-  /// without quotes counts as a key: its colon is missing.
+  /// Tells whether the document is the members of an object whose braces are left out. A single
+  /// text without quotes counts as a key: its colon is missing.
   bool begins_with_key() {
     const char first = scan_.next();
     if (first == '{' || first == '[' || scan_.at("'''")) return false;

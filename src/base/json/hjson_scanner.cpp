@@ -16,7 +16,7 @@ bool is_control(char c) {
   return static_cast<unsigned char>(c) < 0x20;
 }
 
-/// Whether all of `word` is a JSON number.
+/// Tells whether all of `word` is a JSON number.
 bool is_number(std::string_view word) {
   const auto skip_one_of = [&word](std::string_view letters) {
     const bool is_there = !word.empty() && letters.find(word.front()) != letters.npos;
@@ -149,7 +149,7 @@ void HjsonScanner::append_escaped(std::string& out) {
   ++at_;
 }
 
-/// What is escaped from `begin` to here, in UTF-8.
+/// The text that is escaped from `begin` to here, in UTF-8.
 std::string HjsonScanner::code_point(std::size_t begin) const {
   const std::string_view escaped = text_.substr(begin, at_ - begin);
   try {
@@ -216,7 +216,7 @@ std::optional<Value> HjsonScanner::literal(std::string_view word) const {
   if (word == "false") return false;
   if (word == "null") return nullptr;
   if (!is_number(word)) return std::nullopt;
-  // As the reader of JSON does, to the last bit.
+  // The number is read as the reader of JSON does, to the last bit.
   Value number = Value::parse(word.begin(), word.end(), nullptr, false);
   if (number.is_discarded()) throw HjsonOverflow{at_};
   return number;

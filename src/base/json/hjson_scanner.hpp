@@ -12,7 +12,7 @@
 
 namespace dstune::json {
 
-/// Where reading stopped and why, in plain words.
+/// The place at which reading stopped and the reason, in plain words.
 struct HjsonFault {
   std::size_t offset;
   std::string message;
@@ -47,8 +47,8 @@ class HjsonScanner {
   std::string quoted();
   /// A text in '''.
   std::string multiline();
-  /// What stands without quotes: true, false, null, a number, or a text to the end of the line.
-  /// Throws HjsonOverflow, too.
+  /// A value without quotes: true, false, null, a number, or a text to the end of the line. Throws
+  /// HjsonOverflow, too.
   Value unquoted();
 
   /// The line of the latest text without quotes that ends with this bracket.
@@ -73,7 +73,7 @@ class HjsonScanner {
     std::size_t offset = 0;
     std::size_t characters = 0;
   } counted_;
-  /// Where the latest text without quotes begins that ends with such a character.
+  /// The beginning of the latest text without quotes that ends with such a character.
   std::map<char, std::size_t> ending_with_;
 };
 

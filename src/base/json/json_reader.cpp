@@ -57,7 +57,7 @@ constexpr std::array between_texts = {
     Meaning{"expected end of input", "the end of the file"},
 };
 
-/// What is wrong with the syntax at `offset`, where the library's reader stopped with
+/// Explains the error in the syntax at `offset`, at which the library's reader stopped with
 /// `problem_text`.
 std::string explain_syntax(std::string_view text, std::size_t offset,
                            std::string_view problem_text) {

@@ -12,7 +12,7 @@ namespace dstune {
 
 /// A program that starts tasks on nodes, in front of the launcher.
 enum class StarterKind { none, srun, mpirun };
-/// Which mpirun it is, as far as its name and options tell.
+/// The kind of mpirun, as far as its name and options tell.
 enum class MpiKind { unknown, open_mpi, hydra };
 
 enum class LauncherKind {

@@ -147,7 +147,7 @@ ShellPiece read_word(std::string_view rest) {
   return word;
 }
 
-/// With its target.
+/// Reads a redirection with its target.
 ShellPiece read_redirection(std::string_view rest, std::size_t operator_length) {
   const std::size_t target = operator_length + space_length(rest.substr(operator_length));
   const ShellPiece word = read_word(rest.substr(target));

@@ -85,7 +85,7 @@ bool names_json(const std::string& word) {
 
 TrainingCommand::TrainingCommand(const std::string& command, const std::string& config_path)
     : pieces_(split_shell(command)) {
-  // What is there once more in a script that the command starts is not seen.
+  // A second --autotuning in a script that the command starts is not seen.
   remove_everywhere("--autotuning");
   const std::vector<std::size_t> marks = replace_variable(pieces_, "CONFIG", config_path);
   has_variable_ = !marks.empty();
@@ -123,7 +123,7 @@ std::string TrainingCommand::ambiguity(const std::vector<std::string>& flags) co
   return "";
 }
 
-/// Of one simple command without `$CONFIG`.
+/// Says why the place of the configuration is hidden in one simple command without `$CONFIG`.
 std::string TrainingCommand::hidden_place() const {
   if (runs_text(words())) return "the command is inside a text for another shell";
   const std::string engine = value_of("--deepspeed");

@@ -18,8 +18,8 @@ class TrainingCommand {
   /// tuning is left on.
   TrainingCommand(const std::string& command, const std::string& config_path);
 
-  /// Why it can not be told where the configuration goes, or where `flags` go that are not there;
-  /// empty where it can.
+  /// Says why it can not be told where the configuration goes, or where `flags` go that are not
+  /// there; empty if it can.
   [[nodiscard]] std::string ambiguity(const std::vector<std::string>& flags) const;
   [[nodiscard]] bool has_variable() const { return has_variable_; }
 
@@ -61,7 +61,7 @@ class TrainingCommand {
 /// The script's word, or its module's; 0 where neither can be told from the words in front.
 [[nodiscard]] std::size_t script_word(const std::vector<std::string>& words);
 
-/// Whether the word behind `--deepspeed` is the configuration's file.
+/// Tells whether the word behind `--deepspeed` is the configuration's file.
 [[nodiscard]] bool names_json(const std::string& word);
 /// The flags of `accelerate launch` that name the configuration's file.
 inline constexpr const char* accelerate_config_flags[] = {"--deepspeed_config_file",

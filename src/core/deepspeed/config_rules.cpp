@@ -55,7 +55,7 @@ bool lacks_bf16_states(const Settings& settings, Pointer) {
          (offloads_optimizer(settings) || !settings.is_on("/bf16/bf16_optimizer_states"));
 }
 
-/// By this name, not by another one of the same section.
+/// Tells whether a key is given by this name, not by another one of the same section.
 bool is_given_itself(const Settings& settings, Pointer name) {
   return settings.is_given(settings.table().find(name).value());
 }

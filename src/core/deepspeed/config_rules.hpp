@@ -20,7 +20,7 @@ struct ConfigRule {
   Version since{}, until{};  ///< the releases; those that do not know the key have no such rule
 };
 
-/// By what they are about: types of numbers; zero_optimization and how its stages reduce; all else.
+/// Rules by subject: types of numbers; zero_optimization and how its stages reduce; all else.
 [[nodiscard]] std::span<const ConfigRule> precision_rules();
 [[nodiscard]] std::span<const ConfigRule> zero_rules();
 [[nodiscard]] std::span<const ConfigRule> section_rules();

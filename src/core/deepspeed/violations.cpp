@@ -1,5 +1,6 @@
-/// What a release of DeepSpeed refuses in combination, and what the step does not do: columns of
-/// the table, rules, and which arguments the optimizers and schedulers take.
+/// Combinations that a release of DeepSpeed refuses, and those that the step does not build. They
+/// come from columns of the table, from rules, and from the arguments that optimizers and
+/// schedulers take.
 
 #include <algorithm>
 #include <array>

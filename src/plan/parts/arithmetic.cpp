@@ -37,8 +37,8 @@ std::int64_t rows_of(const TrainingConfig& config) {
 
 Sizes sizes_of(const ModelSpec& model, const TrainingConfig& config, int group_size) {
   const bool gated = model.architecture.gated;
-  // cuBLASLt activates what a product gives by this form of GELU, and keeps its input. Of ReLU it
-  // keeps signs, as bits: they are not what is kept here.
+  // cuBLASLt activates a product's result by this form of GELU, and keeps its input. ReLU is not
+  // fused: cuBLASLt keeps its signs as bits, and the step keeps the input.
   const bool fuses = !gated && model.architecture.activation == Activation::gelu_tanh;
   return {.rows = rows_of(config),
           .hidden = model.hidden_size,

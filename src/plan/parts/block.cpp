@@ -78,7 +78,7 @@ void Block::release_saved() {
 void Block::release_cheap() {
   Emitter& emitter = context_.emitter;
   emitter.release({norm1_.mean, norm1_.rstd, norm1_.out});
-  // Where norms come after their branch, the second one's result is the next block's.
+  // If norms come after their branch, the second norm's result is the next block's input.
   if (kind_ != BlockKind::post_norm) emitter.release({norm2_.mean, norm2_.rstd, norm2_.out});
   attention_.release_cheap();
   mlp_.release_cheap();

@@ -5,11 +5,13 @@ namespace {
 
 using enum ParameterRole;
 
-/// Where blocks are computed again and `cpu_checkpointing` asks for it: their inputs are in host
-/// memory between forward and backward. As DeepSpeed 0.19.6 does it
-/// (runtime/activation_checkpointing/offload_activations.py): on a stream of its own; the newest
-/// input stays on the device, and the one before it is still there when backward begins.
-/// DeepSpeed's host issues the copies back ahead of the device; here they begin a block ahead.
+/// Keeps the inputs of blocks in host memory between forward and backward. It acts if blocks are
+/// computed again and `cpu_checkpointing` asks for it.
+///
+/// DeepSpeed 0.19.6 does the same (runtime/activation_checkpointing/offload_activations.py), on a
+/// stream of its own. The newest input stays on the device, and the one before it is still there
+/// when backward begins. DeepSpeed's host issues the copies back ahead of the device; here they
+/// begin a block ahead.
 class HostCheckpoints {
  public:
   /// Does nothing where nothing asks for it.

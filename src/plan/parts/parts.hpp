@@ -62,7 +62,8 @@ void linear_forward(const Context& context, const Linear& layer, TensorId out, T
 /// The activation of `out`, which it gets, too, as a new tensor.
 TensorId linear_activation_forward(const Context& context, const Linear& layer, TensorId out,
                                    TensorId in);
-/// Where DeepSpeed runs the layer, but here its output is not needed: its parameters only.
+/// Emits only the use of a layer's parameters: DeepSpeed runs the layer, but here nobody needs its
+/// output.
 void pass(const Context& context, const Linear& layer);
 void pass(const Context& context, const Norm& norm);
 /// d_in = (or +=, where it accumulates) the gradient of the layer's input or, where that is the
@@ -80,7 +81,7 @@ TensorId linear_backward(const Context& context, const Linear& layer, TensorId d
 /// Acquires the statistics and `out`; `input` is there already. It becomes residual + x, or is
 /// `residual` itself where there is no x.
 void norm_forward(const Context& context, Norm& norm, TensorId residual, TensorId x);
-/// With a new tensor of this layer for residual + x; x is released.
+/// Makes a new tensor of this layer for residual + x, and releases x.
 void norm_forward_of_sum(const Context& context, Norm& norm, int layer, TensorId residual,
                          TensorId x);
 /// d_residual += (or =, where it is new) the gradient through the norm. Releases the statistics.
@@ -99,10 +100,10 @@ class Attention {
 
   /// The projection's result for `in`, which backward needs again.
   TensorId forward(TensorId in);
-  /// What backward needs of forward, without the result.
+  /// Computes again all that backward needs, without the result.
   void forward_again(TensorId in);
   void release_saved();
-  /// With selective recompute: what forward_again makes anew.
+  /// Releases the tensors that forward_again makes anew with selective recompute.
   void release_cheap();
   /// The gradient of `in` from that of the result: in a new tensor, or added to `d_in` where one is
   /// given. Releases `in` and what was kept.
@@ -132,12 +133,12 @@ class Mlp {
 
   /// The result for `in`, which backward needs again.
   TensorId forward(TensorId in);
-  /// What backward needs of forward, without the result.
+  /// Computes again all that backward needs, without the result.
   void forward_again(TensorId in);
   void release_saved();
-  /// With selective recompute: what forward_again makes anew.
+  /// Releases the tensors that forward_again makes anew with selective recompute.
   void release_cheap();
-  /// As Attention's.
+  /// Returns the same as Attention's.
   TensorId backward(TensorId d_out, TensorId in, TensorId d_in = no_tensor);
 
  private:
@@ -170,7 +171,7 @@ class Block {
   Running forward(const Running& running);
   /// Takes over the gradient of the block's output and returns that of its input.
   TensorId backward(TensorId d_out);
-  /// What is kept where the whole block is computed again.
+  /// The tensor that is kept if the whole block is computed again.
   [[nodiscard]] TensorId& input() { return kind_ == BlockKind::post_norm ? input_ : norm1_.input; }
 
  private:
@@ -191,8 +192,8 @@ class Block {
   BlockKind kind_;
   Recompute recompute_;
 
-  // Kept for backward. Of a whole block that is computed again only its input is, from forward on:
-  // norm1_.input, or input_ where norms come after their branch.
+  // Kept for backward. A whole block that is computed again keeps only its input, from forward on:
+  // norm1_.input, or input_ if norms come after their branch.
   Norm norm1_, norm2_;
   TensorId input_ = no_tensor;
   Attention attention_;

@@ -13,7 +13,7 @@ constexpr std::string_view arena_text = "tensors of a step";
 }  // namespace
 
 std::size_t ArenaSimulation::bin_of(std::int64_t bytes) {
-  // What is placed is a multiple of the alignment, so there are bits behind the first.
+  // Placed sizes are multiples of the alignment, so there are bits behind the first.
   const auto size = static_cast<std::uint64_t>(bytes);
   const std::uint64_t shift = std::bit_width(size) - 1 - bits_behind_first;
   return (shift << bits_behind_first) + (size >> shift);

@@ -35,7 +35,7 @@ class ArenaSimulation {
   struct Block {
     std::int64_t offset, bytes;
     int lower, higher;  // neighbours
-    // Of a hole: the ones before and after it in its bin.
+    // A hole has neighbours: the holes before and after it in its bin.
     int before = none, after = none;
     bool is_hole = false;
   };

@@ -87,8 +87,8 @@ class Emitter {
   /// A new event, reached when what the stream was given so far is done.
   int record(Stream stream);
   void wait(Stream stream, int event) { emit(op::Wait{event}, stream); }
-  /// Where work goes that may run beside compute: on `stream`, after what compute was given so
-  /// far, or on compute itself.
+  /// Returns the stream of work that may run beside compute: `stream`, after the work that compute
+  /// was given so far, or compute itself.
   Stream begin_beside(bool overlap, Stream stream) {
     if (!overlap) return Stream::compute;
     wait(stream, record(Stream::compute));

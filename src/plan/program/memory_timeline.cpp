@@ -76,7 +76,7 @@ class Recorder {
   void begin_part(const std::string& name, const std::string& phase) {
     auto& parts = timeline_.parts;
     const std::size_t now = accounts_.front().instants.size();
-    // Of a part in which nothing was done the next one takes the place.
+    // The next part takes the place of a part in which nothing was done.
     if (!parts.empty() && parts.back().first_instant == now) parts.pop_back();
     if (!parts.empty() && parts.back().name == name && parts.back().phase == phase) return;
     parts.push_back({name, phase, now});

@@ -25,7 +25,7 @@ void check(const ModelSpec& model, const TrainingConfig& config, int group_size,
           "parts of the group are of equal size");
 }
 
-/// What DeepSpeed and PyTorch do in a micro-step beside its operations.
+/// Counts the overheads of DeepSpeed and PyTorch in a micro-step beside its operations.
 void count_overheads(const plan::Context& context, const plan::ModuleTrace& trace) {
   const int stage = context.config.zero_stage;
   context.emitter.count(Overhead::module_call, trace.num_calls);

@@ -7,15 +7,15 @@
 namespace dstune::plan {
 namespace {
 
-/// What Hugging Face's modules of a family do that its architecture does not say.
+/// Traits of Hugging Face's modules of a family that its architecture does not say.
 struct Modules {
   /// Drops out of the embeddings, of what a branch adds, of attention's probabilities. Families
   /// whose published configs have no such dropout are taken without.
   bool embedding_dropout, branch_dropout, attention_dropout;
   /// Eager attention takes its softmax in fp32 and rounds the result.
   bool softmax_in_fp32;
-  /// q, k and v are views of one product, and q and k are copied when they are rotated: v keeps all
-  /// of the product alive, and the copies' layout makes attention's result be copied, too.
+  /// q, k and v are views of one product, and q and k are copied when they are rotated. So v keeps
+  /// all of the product alive. The copies' layout makes attention's result be copied, too.
   bool copies_merged_qkv;
 };
 
@@ -39,7 +39,7 @@ Modules modules_of(ModelFamily family) {
   return {false, false, true, true, false};
 }
 
-/// What the terms are made of. All of it counts for one token.
+/// The sizes that the terms are made of. All of them count for one token.
 struct Shape {
   std::int64_t element_bytes, hidden, heads_width, kv_width, intermediate, heads, kv_heads,
       sequence;
@@ -87,7 +87,7 @@ std::int64_t attention_bytes(const Shape& shape, const Architecture& parts) {
       normed_heads + mask(shape, shape.modules.branch_dropout, shape.hidden);
   // Keys and values are repeated for every head but in the kernels of their own.
   if (shape.eager) {
-    // Of a single sample v is multiplied as the view that it is, where it is not repeated.
+    // The v of a single sample is multiplied as the view that it is, if it is not repeated.
     const bool holds_product =
         shape.modules.copies_merged_qkv && shape.one_sample && shape.kv_width == shape.heads_width;
     return around + e * (holds_product ? 6 : 4) * shape.heads_width + probabilities(shape);
@@ -164,9 +164,9 @@ std::int64_t backward_bytes(const Shape& shape, const Architecture& parts) {
   return std::max({in_mlp, in_norm, in_softmax});
 }
 
-/// Of the loss at its fullest, the beginning of backward: log-probabilities and two gradients.
-/// Those who predict the next token take it in fp32; 16-bit logits are gone by then where the
-/// training loop keeps the loss alone.
+/// Bytes a token of the loss at its fullest, the beginning of backward: log-probabilities and two
+/// gradients. Models that predict the next token take the loss in fp32. Their 16-bit logits are
+/// gone by then if the training loop keeps the loss alone.
 std::int64_t loss_bytes(const Shape& shape, const Architecture& parts, std::int64_t vocab_size) {
   return 3 * (parts.objective == Objective::next_token ? 4 : shape.element_bytes) * vocab_size;
 }
@@ -199,7 +199,7 @@ TargetActivations target_activations(const ModelSpec& model, const TrainingConfi
                     .one_sample = config.micro_batch == 1,
                     .modules = modules_of(model.family)};
   const std::int64_t layer = layer_bytes(shape, parts);
-  // Of inputs that go to the host the newest is here, and one on its way.
+  // The device holds the newest of the inputs that go to the host, and one on its way.
   const bool on_host = config.cpu_checkpointing && config.recompute == Recompute::block;
   const std::int64_t checkpoints =
       on_host ? std::min<std::int64_t>(3, model.num_layers) : model.num_layers;

@@ -22,7 +22,7 @@ std::int64_t whole_parameters(const ParameterTable& table, std::int64_t own) {
   return most;
 }
 
-/// Of all parameters as they lie in DeepSpeed's flat buffer at stages 1 and 2.
+/// Elements of all parameters as they lie in DeepSpeed's flat buffer at stages 1 and 2.
 std::int64_t laid_out_elements(const ParameterTable& table, const TrainingConfig& config) {
   const bool aligns = config.zero_stage == 1 || config.zero_stage == 2;
   const std::int64_t alignment = aligns ? order_of(config).alignment : 1;
@@ -31,7 +31,8 @@ std::int64_t laid_out_elements(const ParameterTable& table, const TrainingConfig
   return end;
 }
 
-/// What an optimizer that is not all on the host leaves on the device, and what it has on a disk.
+/// Counts elements that an optimizer leaves on the device if it is not all on the host, and those
+/// that it has on a disk.
 void count_left(const ParameterTable& table, const TrainingConfig& config, int group_size,
                 TargetCounts& counts) {
   const Layout layout(table, config.zero_stage, {.size = group_size}, offloaded_of(config));
@@ -78,7 +79,7 @@ void count_swapped_shards(const ParameterTable& table, const TrainingConfig& con
   if (!groups.back().swaps_parameters) counts.written_together = 0;
 }
 
-/// By DeepSpeed's coordinator, played through.
+/// Counts what stage 3 gathers: it plays DeepSpeed's coordinator through.
 void count_gathered(const ModelSpec& model, const ParameterTable& table,
                     const TrainingConfig& config, int group_size, TargetCounts& counts) {
   if (config.zero_stage < 3 || (group_size == 1 && !are_parameters_offloaded(config))) return;

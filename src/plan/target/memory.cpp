@@ -20,7 +20,7 @@ std::int64_t pinned(std::int64_t bytes, const TargetSpec& target) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(bytes)));
 }
 
-/// Of offloaded parameters, on the host. Buffers of transfers are pinned without an allocator.
+/// Bytes of offloaded parameters on the host. Buffers of transfers are pinned without an allocator.
 std::int64_t parameter_host_bytes(const TargetCounts& counts, const TrainingConfig& config,
                                   std::int64_t e, const TargetSpec& target) {
   if (!are_parameters_offloaded(config)) return 0;
@@ -71,7 +71,8 @@ constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
 constexpr std::int64_t context_bytes = 512 * mebibyte;
 constexpr std::int64_t cublas_bytes = 32 * mebibyte;
 constexpr std::int64_t nccl_bytes = 512 * mebibyte;
-/// What PyTorch's caching allocator reserves beyond what is allocated; docs/memory.md, "Framework".
+/// Percent that PyTorch's caching allocator reserves beyond the allocated bytes; docs/memory.md,
+/// "Framework".
 constexpr std::int64_t reserved_percent = 4;
 
 }  // namespace

@@ -23,13 +23,14 @@ std::int64_t moment_bytes(const TrainingConfig& config) {
   return moments * (config.low_precision_moments ? 2 : 4);
 }
 
-/// Of an element's master copy from stage 1 on, and of the gradient that updates it.
+/// Bytes of an element's master copy from stage 1 on, and of the gradient that updates it.
 std::int64_t master_bytes(const TrainingConfig& config) {
   return config.low_precision_master ? 2 : 4;
 }
 
-/// What the update of an element makes on GPUs and drops again: PyTorch's loops over lists of
-/// tensors (torch/optim/adam.py, sgd.py, adagrad.py: _multi_tensor_…); DeepSpeed's kernels nothing.
+/// Bytes that the update of an element allocates on GPUs and drops again. PyTorch's loops over
+/// lists of tensors do so (torch/optim/adam.py, sgd.py, adagrad.py: _multi_tensor_…); DeepSpeed's
+/// kernels allocate nothing.
 std::int64_t temporary_bytes(const OptimizerConfig& optimizer) {
   const bool decays = optimizer.weight_decay != 0;
   switch (optimizer.kind) {
@@ -82,8 +83,8 @@ std::int64_t buckets_of(const TrainingConfig& config) {
                          config.overlap_comm ? 2 : 1);
 }
 
-/// Of an own element in the update: a flat copy of its gradient, that in the master copy's type,
-/// and what the optimizer makes.
+/// Bytes of an own element in the update: a flat copy of its gradient, the same in the master
+/// copy's type, and the optimizer's temporary tensors.
 std::int64_t update_bytes(const TrainingConfig& config, std::int64_t e) {
   const std::int64_t master = master_bytes(config);
   return (e < master ? e + master : e) + temporary_bytes(config.optimizer);
@@ -96,8 +97,9 @@ bool has_fp32_partition(const TrainingConfig& config) {
   return config.zero_stage == 1 && config.switches.fp32_sums_are_averaged;
 }
 
-/// Beside gradients that are read as they are: the norm's copy in double precision of what is own
-/// of a parameter, and then what the optimizer makes.
+/// Bytes of the norm or of the update, whichever needs more, beside gradients that are read as they
+/// are. The norm copies the own part of a parameter in double precision; the optimizer makes its
+/// temporary tensors after it.
 std::int64_t norm_or_update_bytes(const TargetCounts& counts, const TrainingConfig& config) {
   return std::max(8 * std::min(counts.largest_parameter, counts.own),
                   temporary_bytes(config.optimizer) * counts.own);
@@ -161,11 +163,11 @@ TargetStates stage1(const TargetCounts& counts, const TrainingConfig& config, st
        {&states.loss, &states.layers, &states.first_layer, &states.reduction})
     instant->gradients += sums;
   if (has_fp32_partition(config)) {
-    // Between steps there are none. What is flattened in fp32 has moved into the bucket, so that
-    // only what is sent comes beside it, and the own partition. Gradients are parts of the buckets
-    // until the update is over.
+    // There are no gradients between steps. Gradients that are flattened in fp32 have moved into
+    // the bucket, so that only the sent copy and the own partition come beside it. Gradients are
+    // parts of the buckets until the update is over.
     if (!accumulates) states.loss.gradients = 0;
-    // With overlap gradients of 16 bits are on their way to their sums beside it.
+    // Gradients of 16 bits are on their way to their sums beside the bucket if collectives overlap.
     const std::int64_t on_the_way = config.overlap_comm ? e * counts.head : 0;
     states.reduction.buckets = std::max(
         states.reduction.buckets, buckets + 4 * counts.own + (c < 4 ? c * full : 0) + on_the_way);
@@ -195,8 +197,8 @@ TargetStates stage2(const TargetCounts& counts, const TrainingConfig& config, st
   const auto converted = [&](std::int64_t largest) {
     return in_fp32 ? 4 * std::min(largest, counts.own) : 0;
   };
-  // With several micro-steps there is room for this one's own part beside their sums, once
-  // something was copied out of a bucket.
+  // Several micro-steps need room for this one's own part beside their sums, once something was
+  // copied out of a bucket.
   const bool adds = config.accumulation_steps > 1 && !in_fp32 && !is_optimizer_offloaded(config);
   const std::int64_t added = adds ? e * counts.own_whole : 0;
   const std::int64_t added_early = flattened > 0 ? added : 0;
@@ -220,8 +222,8 @@ TargetStates stage2(const TargetCounts& counts, const TrainingConfig& config, st
 }
 
 /// Bytes that ZeRO++ reduces a bucket's gradients in, one after the other, on nodes of so many
-/// ranks: codes of 4 bits and scales on their way inside the node and across, the sums of the node
-/// in fp16, and all shards of the result.
+/// ranks. They are codes of 4 bits and scales on their way inside the node and across, the sums of
+/// the node in fp16, and all shards of the result.
 std::int64_t quantized_reduction(const TargetCounts& counts, const TrainingConfig& config,
                                  std::int64_t full, int group_size) {
   const std::int64_t largest = counts.largest_parameter;
@@ -269,8 +271,8 @@ TargetStates stage3(const TargetCounts& counts, const TrainingConfig& config, in
     together += together / group_size;
   }
   const std::int64_t whole = e * counts.max_gathered + std::max(travels * together, alone);
-  // What forward gathered for linear layers, released, and keeps for backward all the same; where
-  // blocks are computed again one block's at a time.
+  // Autograd keeps weights of linear layers for backward that forward gathered and released. If
+  // blocks are computed again it keeps one block's at a time.
   std::int64_t held = 0;
   if (!config.memory_efficient_linear && counts.max_gathered > 0) {
     const std::int64_t released =
@@ -301,8 +303,8 @@ TargetStates stage3(const TargetCounts& counts, const TrainingConfig& config, in
   return states;
 }
 
-/// What an offloaded optimizer leaves on the device: no states and no part of the gradients, but
-/// buffers through which gradients leave, one parameter after the other.
+/// Returns what an offloaded optimizer leaves on the device: no states and no part of the
+/// gradients. Gradients leave through buffers, one parameter after the other.
 TargetStates without_optimizer(TargetStates states, const TargetCounts& counts,
                                const TrainingConfig& config, int group_size, std::int64_t e) {
   const std::int64_t ranks = config.zero_stage == 3 ? group_size : 1;
@@ -324,7 +326,7 @@ TargetStates without_optimizer(TargetStates states, const TargetCounts& counts,
   const std::int64_t left = 4 * (counts.updated_on_device + counts.held_gradients) + sums;
   for (TargetInstant* instant :
        {&states.loss, &states.layers, &states.first_layer, &states.reduction, &states.update}) {
-    // With a partition of fp32 sums on the device, gradients are as without offloading.
+    // A partition of fp32 sums on the device keeps gradients as they are without offloading.
     if (partition == 0 && (config.zero_stage >= 2 || instant == &states.update))
       instant->gradients = left;
     instant->step = 0;
@@ -336,7 +338,7 @@ TargetStates without_optimizer(TargetStates states, const TargetCounts& counts,
     states.update.buckets = all_buckets_bytes(config);
   // They leave when their bucket has been reduced: its flat copy is gone.
   const std::int64_t leaving = all_buckets_bytes(config) + converted;
-  // What is larger than a bucket is cloned before it is reduced where it is.
+  // A parameter larger than a bucket is cloned before it is reduced where it is.
   const bool clones = config.switches.offload_waits_for_copies &&
                       counts.largest_parameter > config.reduce_bucket_size;
   const std::int64_t cloned = clones ? e * counts.largest_parameter : 0;
@@ -371,7 +373,7 @@ TargetStates target_states(const TargetCounts& counts, const TrainingConfig& con
   TargetStates states = of_stage(counts, config, group_size, e);
   if (is_optimizer_offloaded(config))
     states = without_optimizer(states, counts, config, group_size, e);
-  // What stays whole is gathered again when the gradients are gone.
+  // Parameters that stay whole are gathered again when the gradients are gone.
   if (counts.max_gathered > 0)
     states.update.step = std::max(states.update.step, e * counts.persistent);
   return states;

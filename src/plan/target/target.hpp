@@ -11,7 +11,8 @@
 
 namespace dstune::plan {
 
-/// What the target's memory is made of, in elements: of the model, and of what one rank holds.
+/// The counts that the target's memory is calculated from, in elements: of the model, and of one
+/// rank's own part.
 struct TargetCounts {
   std::int64_t parameters, own, secondary, own_whole, largest_unit, persistent, largest_parameter;
   std::int64_t padding;           ///< between parameters, of parameter_alignment
@@ -21,19 +22,19 @@ struct TargetCounts {
   std::int64_t head;              ///< gradients that exist in the backward of the last layer
   std::int64_t embeddings;        ///< gradients that do not yet in that of the first
   std::int64_t table_copies;      ///< of its gradient, beside it, as backward ends
-  // Of what stage 3 gathers: there as backward begins, at most; in one call of several parameters
-  // at most, or of one.
+  // Gathered by stage 3: there as backward begins, at most; in one call of several parameters at
+  // most, or of one.
   std::int64_t left_of_forward, max_gathered, gathered_together, gathered_alone;
   // Weights of linear layers that stage 3 gathers and releases: all, a block's, the head's.
   std::int64_t linear, linear_of_layer, linear_of_head;
-  // Of the own part, where the optimizer is offloaded.
+  // Parts of the own part if the optimizer is offloaded.
   std::int64_t updated_on_device;  ///< by it, all the same
   std::int64_t updated_on_host;    ///< by states that are always there
   std::int64_t largest_on_disk;    ///< sub-group
   std::int64_t moments_on_host;    ///< whose master copy is on a disk
   std::int64_t held_gradients;     ///< on the device, on their way to an optimizer on a disk
   std::vector<std::int64_t> secondary_shards;  ///< of hpZ, one by one
-  // Of the own part, where parameters are on a disk.
+  // Parts of the own part if parameters are on a disk.
   std::vector<std::int64_t> small_shards;  ///< that stay on the host, one by one
   std::int64_t written_together;           ///< in whole transfers, a sub-group's
   std::int64_t disk_bytes;                 ///< of files
@@ -77,7 +78,7 @@ struct TargetActivations {
 TargetActivations target_activations(const ModelSpec& model, const TrainingConfig& config,
                                      TargetAttention attention);
 
-/// What DeepSpeed holds on the host of what is offloaded. Bytes of one rank.
+/// Bytes of one rank that DeepSpeed holds on the host for offloaded states and parameters.
 [[nodiscard]] std::int64_t target_host_bytes(const TargetCounts& counts,
                                              const TrainingConfig& config,
                                              const TargetSpec& target);

@@ -1,6 +1,6 @@
 #pragma once
-/// What stage 3 has on a disk, as DeepSpeed's swappers have it there (runtime/swap_tensor): which
-/// tensors, and the transfers of states, gradients and shards of parameters by way of the host's
+/// The tensors that stage 3 has on a disk, as DeepSpeed's swappers have them there
+/// (runtime/swap_tensor). States, gradients and shards of parameters travel by way of the host's
 /// buffers.
 
 #include <optional>
@@ -18,10 +18,11 @@ namespace dstune::plan {
 }
 inline constexpr std::int64_t disk_alignment_elements = disk_alignment_of(DType::f32);
 
-/// Whether DeepSpeed moves a tensor of so many bytes to a disk, or leaves it where it is.
+/// Tells whether DeepSpeed moves a tensor of so many bytes to a disk; otherwise it stays where it
+/// is.
 [[nodiscard]] bool is_swappable(const TrainingConfig& config, std::int64_t bytes);
 
-/// By piece of stage 3: its shard is on the disk.
+/// Tells for each piece of stage 3 whether its shard is on the disk.
 [[nodiscard]] std::vector<bool> find_shards_on_disk(const Layout& layout,
                                                     const TrainingConfig& config);
 

@@ -157,7 +157,7 @@ void GatherSchedule::prefetch(int visit, MicroStepGathers& gathers) {
   taken_.clear();
   for (; next_ < order_.size() && ahead < most; ++next_) {
     const Queued& queued = order_[next_];
-    // What is read from the disk first is gathered at a later visit.
+    // A shard that is read from the disk first is gathered at a later visit.
     if (is_absent(queued.piece)) break;
     int& latest = fetched_for_[queued.piece];
     latest = std::max(latest, queued.visit);

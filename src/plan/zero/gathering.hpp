@@ -63,7 +63,7 @@ struct ModuleTrace {
   std::vector<TraceEvent> events;
   /// All pieces in the order in which the model registers its parameters, unit after unit.
   std::vector<int> registered;
-  // Of a micro-step.
+  // Counts of a micro-step.
   int num_calls = 0;  ///< forward calls of modules, in leaves and when forward is run again, too
   int num_hooks = 0;  ///< fetches and releases of modules with parameters
 };
@@ -73,7 +73,7 @@ struct ModuleTrace {
                                         const std::vector<Piece>& pieces,
                                         const TrainingConfig& config);
 
-/// What a trace depends on.
+/// The knobs that a trace depends on.
 struct TraceKnobs {
   bool recomputes = false;
   std::int64_t granularity = 0;
@@ -84,7 +84,7 @@ struct TraceKnobs {
 /// Those of one model's plans where nothing is gathered.
 class ModuleTraces {
  public:
-  /// As trace_modules. It holds until the next call.
+  /// Returns the same as trace_modules. The reference holds until the next call.
   const ModuleTrace& of(const ModelSpec& model, const ParameterTable& table,
                         const TrainingConfig& config);
 
@@ -103,7 +103,7 @@ class VisitLists {
  public:
   /// In any order of visits; before `sort` only.
   void add(int visit, Entry entry) { added_.push_back({visit, entry}); }
-  /// By visit, in each as they were added.
+  /// Sorts entries by visit; those of one visit keep the order in which they were added.
   void sort(std::size_t num_visits) {
     begin_.assign(num_visits + 1, 0);
     // Counts become beginnings, these ends as entries are put down, and those beginnings again.
@@ -131,7 +131,7 @@ class VisitLists {
   std::vector<Entry> entries_;
 };
 
-/// What happens at each visit of a micro-step; pieces in the flat order.
+/// The gathers, reads and releases at each visit of a micro-step; pieces in the flat order.
 struct MicroStepGathers {
   VisitLists<ShardRead> read;  ///< before what is fetched is gathered, which waits for all reads
   VisitLists<int> fetched;     ///< gathered now, because they are needed now
@@ -159,11 +159,13 @@ class GatherSchedule {
 
   /// The first micro-step of all: nothing is gathered ahead, nothing stays.
   MicroStepGathers trace_micro_step();
-  /// The next one. What is released when is decided in the first of these and holds from then on.
+  /// Plans the next micro-step. The first of these decides when pieces are released; that holds
+  /// from then on.
   MicroStepGathers micro_step(const GatherLimits& limits);
   /// The update has gathered what is kept and released everything else.
   void update();
-  /// Why DeepSpeed's buffers do not do; empty where they do. What was planned holds no more then.
+  /// Says why DeepSpeed's buffers do not suffice; empty if they do. If they do not, nothing that
+  /// was planned holds any more.
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
  private:
@@ -186,7 +188,7 @@ class GatherSchedule {
   [[nodiscard]] PieceRange pieces_of(int visit) const { return trace_.visits[visit].pieces; }
   [[nodiscard]] std::int64_t elements(int piece) const { return pieces_[piece].elements; }
 
-  /// Where pieces occur in the trace: by visit, of modules' own parameters, or with their
+  /// The visits at which pieces occur in the trace: of modules' own parameters, or with their
   /// children's.
   struct Occurrences {
     std::vector<int> begin;                     // by piece, into `visits`
@@ -225,33 +227,34 @@ class GatherSchedule {
 struct TracedGathers {
   std::vector<Piece> pieces;
   ModuleTrace trace;
-  /// By piece: it stays whole from its first use on, the update gathers it anew.
+  /// Tells for each piece whether it stays whole from its first use on; the update gathers such
+  /// pieces anew.
   std::vector<bool> kept;
-  /// By piece: where, in a tensor of so many elements. The pieces of a parameter that is kept as a
-  /// whole lie one after another.
+  /// Offset by piece, in a tensor of `kept_elements` elements. The pieces of a parameter that is
+  /// kept as a whole lie one after another.
   std::vector<std::int64_t> kept_offset;
   std::int64_t kept_elements = 0;
   std::vector<bool> kept_whole;  ///< by parameter: all pieces of it are kept
   MicroStepGathers first;        ///< of the first micro-step of all
-  /// Of what is above, behind that micro-step; none where it fails.
+  /// The schedule of the trace above, behind that micro-step; none if it fails.
   std::optional<GatherSchedule> schedule;
   std::string failure;
 };
 
 struct Gathering {
   std::shared_ptr<const TracedGathers> traced;
-  /// Why DeepSpeed could not run it; it can not be planned then.
+  /// The reason why DeepSpeed could not run it; the step can not be planned then.
   std::string failure;
 
   MicroStepGathers second;  ///< of the second, where it belongs to the first optimizer step, too
   MicroStepGathers steady;  ///< of every later one
 };
 
-/// Why DeepSpeed's quantisation of weights would fail; empty where it would not.
+/// Says why DeepSpeed's quantisation of weights would fail; empty if it would not.
 [[nodiscard]] std::string weights_violation(const Layout& layout, const Gathering& gathering,
                                             const TrainingConfig& config);
 
-/// Where layout.gathers().
+/// Plans the gathers of a layout; requires layout.gathers().
 [[nodiscard]] Gathering plan_gathering(const ModelSpec& model, const Layout& layout,
                                        const TrainingConfig& config);
 
@@ -259,7 +262,7 @@ struct Gathering {
 /// how far ahead share what is traced. Most spaces have few.
 class Gatherings {
  public:
-  /// As plan_gathering. It holds until the next call.
+  /// Returns the same as plan_gathering. The reference holds until the next call.
   const Gathering& of(const ModelSpec& model, const Layout& layout, const TrainingConfig& config);
 
  private:

@@ -10,7 +10,7 @@ std::vector<BucketRange> cut_into_buckets(const Layout& layout, std::int64_t buc
                                           bool from_the_beginning) {
   const int count = layout.num_parameters();
   std::vector<BucketRange> ranges;
-  // Of arrivals [begin, end).
+  // Closes a bucket of arrivals [begin, end).
   const auto close = [&](int begin, int end) {
     const int first = from_the_beginning ? begin : count - end;
     const int last = from_the_beginning ? end : count - begin;

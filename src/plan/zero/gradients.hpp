@@ -28,12 +28,12 @@ struct BucketRange {
 std::vector<BucketRange> cut_into_buckets(const Layout& layout, std::int64_t bucket_elements,
                                           bool from_the_beginning = false);
 
-/// What a reduction uses beside its bucket, each where it needs it.
+/// Tensors that a reduction uses beside its bucket, each if it needs it.
 struct ReductionScratch {
   TensorId scattered = no_tensor;  ///< the own shards of the average, unless they go to their place
   TensorId flattened = no_tensor;  ///< what one owner holds of the bucket, side by side
-  /// What travels of one quantised gradient after the other, and their sums over a node; and the
-  /// padded gradient of what is reduced as it is.
+  /// Codes and scales of one quantised gradient after the other travel through these; `sums` are
+  /// over a node. `padded` is the padded gradient of one that is reduced as it is.
   TensorId codes = no_tensor, scales = no_tensor;
   TensorId received_codes = no_tensor, received_scales = no_tensor;
   TensorId sums = no_tensor;
@@ -91,14 +91,15 @@ class Reduction : ZeroPart {
   Kind kind_;
 };
 
-/// As DeepSpeed chooses: of buckets of several parameters, and of a parameter alone.
+/// The reductions that DeepSpeed chooses: for buckets of several parameters, and for a parameter
+/// alone.
 struct Reductions {
   Reduction shared, alone;
 };
 /// `contiguous`: gradients are copied to buckets as they arrive.
 [[nodiscard]] Reductions choose_reductions(const ZeroContext& zero, bool contiguous);
 
-/// Where the averaged gradients of the own part go.
+/// The destination of the averaged gradients of the own part.
 class OwnGradients {
  public:
   virtual ~OwnGradients() = default;
@@ -114,7 +115,8 @@ class OwnGradients {
                     Stream stream) = 0;
   /// All are kept: what goes to a disk is there when compute goes on.
   virtual void finish() {}
-  /// Where a reduction may put the own shards of a bucket itself; no view where it may not.
+  /// The place into which a reduction may put the own shards of a bucket itself; no view if it may
+  /// not.
   [[nodiscard]] virtual View place_of_shards(const BucketRange&) const { return {}; }
 
  protected:
@@ -141,7 +143,7 @@ class Reducer : ZeroPart {
   /// last to the first, at stage 1 without overlap from the first to the last. `slab` is released
   /// as soon as nothing reads it any more.
   void arrive(int unit, View source, TensorId slab);
-  /// Whether the last pass of a step does more than others.
+  /// Tells whether the last pass of a step does more than others.
   [[nodiscard]] bool is_last_another() const {
     return layout_.offloaded().optimizer || layout_.partition().replicas > 1;
   }
@@ -169,9 +171,9 @@ class Reducer : ZeroPart {
   void flush(const BucketRange& range);
   /// All that has arrived for a bucket; `own_bucket` is acquired where it needs one of its own.
   View bucket_of(const BucketRange& range, TensorId& own_bucket);
-  /// What travels of a bucket: itself, or a copy in the type that is sent.
+  /// Returns the view of a bucket that travels: itself, or a copy in the type that is sent.
   View sent_of(const BucketRange& range, View bucket, TensorId& copy);
-  /// Of averages that leave the device in another type than they travelled in.
+  /// Acquires room for averages that leave the device in another type than they travelled in.
   TensorId acquire_converted(const BucketRange& range);
   Stream begin_reduction();
   /// The own part of a bucket's gradients becomes the mean over the copies of the states.
@@ -196,7 +198,8 @@ class Reducer : ZeroPart {
   std::size_t filling_ = 0;
   std::vector<Slab> slabs_;
   std::vector<Arrived> uncopied_;
-  // What the reduction on the other stream still uses, and the event of its end.
+  // The reduction on the other stream still uses these tensors; `reduction_` is the event of its
+  // end.
   int reduction_ = -1;
   std::vector<TensorId> used_tensors_;
   std::vector<std::size_t> used_slabs_;
@@ -206,9 +209,9 @@ struct MicroStep {
   bool first = false, last = false;
 };
 
-/// Where backward writes gradients: the flat gradients, added up over the micro-steps (stages 0 and
-/// 1; or anew in each, where sums are fp32), or a slab for each unit that is reduced, or added to
-/// its sums, and released (stages 2 and 3, BF16_Optimizer).
+/// The destination of the gradients that backward writes. Stages 0 and 1 have flat gradients, which
+/// add up over the micro-steps, or are new in each if sums are fp32. Stages 2 and 3 and
+/// BF16_Optimizer have a slab for each unit. It is reduced, or added to its sums, and released.
 class GradientSink : ZeroPart {
  public:
   explicit GradientSink(const ZeroContext& zero);
@@ -218,7 +221,7 @@ class GradientSink : ZeroPart {
   void open(int unit);
   void close(int unit);
   void end_backward();
-  /// Whether the last of several micro-steps does something else than those before it.
+  /// Tells whether the last of several micro-steps does something else than those before it.
   [[nodiscard]] bool is_last_another() const {
     return reducer_ && (slabs_.empty() || reducer_->is_last_another());
   }

@@ -1,4 +1,4 @@
-/// What a rank's persistent tensors hold before the first step.
+/// Contents of a rank's persistent tensors before the first step.
 
 #include <algorithm>
 
@@ -127,7 +127,7 @@ class Initialization : ZeroPart {
     throw LogicError("unknown memory");
   }
 
-  /// Of the sub-group's parameters, which are read from the disk one by one where they are there.
+  /// Makes the master copy of the sub-group's parameters. Those on the disk are read one by one.
   void emit_swapped_master(const SubGroup& group, View master) {
     for (const int piece : layout_.pieces_of(group.first, group.count)) {
       const std::int64_t count = layout_.piece_shard_elements(piece);
@@ -163,7 +163,7 @@ class Initialization : ZeroPart {
     emitter_.release(staged);
   }
 
-  /// Of the parameters' type, that nothing needs yet.
+  /// Tells whether the host has a buffer of the parameters' type that nothing needs yet.
   [[nodiscard]] bool has_host_buffer() const {
     return tensors_.updated_parameters != no_tensor || layout_.stage() == 3;
   }
@@ -179,7 +179,7 @@ class Initialization : ZeroPart {
     emitter_.emit(op::Convert{master, through, count});
   }
 
-  /// Of states in fp32, which alone are swapped: the master copy is in a buffer.
+  /// Writes states to the disk. Only states in fp32 are swapped, so the master copy is in a buffer.
   void emit_states_on_disk(const SubGroup& group, View master) {
     const View zeros = at(tensors_.swap_buffers[1]);
     const UpdateStates& states = tensors_.on_disk;

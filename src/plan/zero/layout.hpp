@@ -1,6 +1,6 @@
 #pragma once
-/// Which rank holds which elements: copies of the states and their parts, the flat order of stages
-/// 0 to 2, the pieces and shards of stage 3.
+/// Elements that each rank of a group holds: copies of the states and their parts, the flat order
+/// of stages 0 to 2, the pieces and shards of stage 3.
 
 #include <cstdint>
 #include <ranges>
@@ -15,9 +15,9 @@
 
 namespace dstune::plan {
 
-/// Which ranks of a group share what, seen from one of them: MiCS keeps a copy of all states in
-/// each block of mics_shard_size ranks, hpZ a second partition of the parameters in each block of
-/// zero_hpz_partition_size. Blocks are of consecutive ranks, as in DeepSpeed
+/// The ranks of a group that share copies, seen from one of them. MiCS keeps a copy of all states
+/// in each block of mics_shard_size ranks. hpZ keeps a second partition of the parameters in each
+/// block of zero_hpz_partition_size. Blocks are of consecutive ranks, as in DeepSpeed
 /// (runtime/zero/mics_utils.py, utils/groups.py).
 struct Partition {
   int size = 1;           ///< ranks that share one copy of the states
@@ -62,7 +62,7 @@ struct PieceRange {
 /// In the flat order.
 [[nodiscard]] std::vector<Piece> cut_into_pieces(const ParameterTable& table);
 
-/// Which of a rank's states are not on the device.
+/// The states of a rank that are not on the device.
 struct Offloaded {
   bool optimizer = false;
   bool parameters = false;  ///< stage 3
@@ -89,7 +89,7 @@ class Layout {
   [[nodiscard]] const Parameter& parameter(int index) const { return table_->all()[index]; }
   [[nodiscard]] int num_parameters() const { return static_cast<int>(table_->all().size()); }
   [[nodiscard]] int stage() const { return stage_; }
-  /// Of the ranks that share one copy of the states, which are the whole group but with MiCS.
+  /// Number of ranks that share one copy of the states: the whole group unless MiCS is used.
   [[nodiscard]] int group_size() const { return partition_.size; }
   [[nodiscard]] int group_rank() const { return partition_.rank; }
   [[nodiscard]] const Partition& partition() const { return partition_; }
@@ -104,7 +104,7 @@ class Layout {
   [[nodiscard]] std::int64_t resident_elements() const { return resident_; }
   /// Elements that this rank updates, padding included.
   [[nodiscard]] std::int64_t own_elements() const { return own_; }
-  /// Where they begin in the parameter tensor.
+  /// Offset of the own elements in the parameter tensor.
   [[nodiscard]] std::int64_t own_offset() const {
     return stage_ == 1 || stage_ == 2 ? own_ * group_rank() : 0;
   }
@@ -154,7 +154,7 @@ class Layout {
                       int shards_first) const;
 
  private:
-  /// Where each parameter begins; the end of the last.
+  /// Sets the offset at which each parameter begins, and returns the end of the last.
   std::int64_t place_parameters(const ParameterOrder& order);
   /// Beginning and end, in the parameter tensor, of the parameters that a rank's own part touches.
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> touched(int rank) const;
@@ -176,8 +176,9 @@ class Layout {
 /// DeepSpeed's kernels read and write so many numbers at once.
 inline constexpr std::int64_t quantized_at_once = 8;
 
-/// Elements that share a scale where so many weights, a multiple of 8, are gathered: the most that
-/// divide them, are a multiple of 8, and make as many runs as runs of 8000 would be or more.
+/// Elements that share a scale when so many weights, a multiple of 8, are gathered. Their number is
+/// the largest multiple of 8 that divides the weights and makes as many runs as runs of 8000 would
+/// be, or more.
 [[nodiscard]] std::int64_t weights_of_a_scale(std::int64_t elements);
 
 /// Nodes over which gradients are reduced quantised; 0: they are not.
@@ -192,7 +193,7 @@ inline constexpr std::int64_t quantized_at_once = 8;
 [[nodiscard]] std::int64_t scales_of_gradient(const Layout& layout, const Piece& piece);
 [[nodiscard]] std::int64_t longer_side(const Layout& layout, const Piece& piece);
 
-/// Why DeepSpeed's quantisation of gradients would fail; empty where it would not.
+/// Says why DeepSpeed's quantisation of gradients would fail; empty if it would not.
 [[nodiscard]] std::string gradients_violation(const Layout& layout, const TrainingConfig& config);
 
 }  // namespace dstune::plan

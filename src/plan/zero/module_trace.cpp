@@ -149,7 +149,7 @@ class ModuleTree {
       linear(ModuleKind::key, part(weights, 1));
       if (normed) leaf(ModuleKind::key_norm, of(unit, key_norm_weight, key_norm_weight));
       linear(ModuleKind::value, part(weights, 2));
-      // Each belongs to its matrix there. As a rule they stay whole.
+      // Hugging Face's modules have each bias with its matrix. Biases stay whole as a rule.
       if (table_.find(unit, qkv_bias) >= 0) biases(of(unit, qkv_bias, qkv_bias));
     }
     linear(ModuleKind::projection, projection);
@@ -200,8 +200,8 @@ ModuleSize size_of(const std::vector<Module>& modules, const std::vector<Piece>&
   return size;
 }
 
-/// Makes leaves of the modules whose layers are small: stage3_module_granularity_threshold. Of this
-/// one, or of those in it.
+/// Makes leaves of the modules whose layers are small: this one, or some of those in it. The
+/// threshold is stage3_module_granularity_threshold.
 void mark_small(std::vector<Module>& modules, const std::vector<Piece>& pieces,
                 std::int64_t threshold, int index) {
   Module& module = modules[index];
@@ -282,7 +282,7 @@ class Tracer {
     }
     children_begin_.push_back(children_.size());
   }
-  /// Of a module, from the first to the last; a leaf has none.
+  /// The children of a module, from the first to the last; a leaf has none.
   [[nodiscard]] std::span<const int> children(int index) const {
     return {children_.data() + children_begin_[index],
             children_.data() + children_begin_[index + 1]};
@@ -296,7 +296,7 @@ class Tracer {
     trace_.events.push_back({TraceEvent::Kind::fetch, visit});
     return visit;
   }
-  /// Of a module and all below it.
+  /// Counts the calls of a module and all below it.
   [[nodiscard]] int calls_in(int module) const {
     int calls = 0;
     for (int each = module; each < at(module).end; ++each) calls += is_call(each);
@@ -314,7 +314,8 @@ class Tracer {
     if (hooked) release(visit);
   }
 
-  /// What runs again before `last` has what its backward needs: no hook follows its forward.
+  /// Runs modules again up to `last`. The forward of `last` then has all that its backward needs:
+  /// no hook follows it.
   void forward_again(int index, int last) {
     if (index == last) {
       trace_.visits[fetch(index, true)].holds = false;

@@ -1,5 +1,6 @@
-/// Where the averaged gradients of the own part go: on the device into one flat tensor, with an
-/// offloaded optimizer to the host or a disk, parameter by parameter as in DeepSpeed.
+/// The destinations of the averaged gradients of the own part. They stay on the device in one flat
+/// tensor. An offloaded optimizer gets them on the host or a disk, parameter by parameter as in
+/// DeepSpeed.
 
 #include <algorithm>
 
@@ -75,7 +76,7 @@ class GradientsOnDevice final : public OwnGradients, ZeroPart {
 
   [[nodiscard]] std::vector<TensorId> acquire_scratch(const BucketRange& range) const override {
     if (!(overwrite_ ? rounds_first_ : rounds_added_)) return {};
-    // As large on every rank, whatever is its own.
+    // The tensor is as large on every rank, whatever part the rank owns.
     const std::int64_t most =
         layout_.stage() == 3 ? range.shards : std::min(range.elements(), layout_.own_elements());
     return {emitter_.acquire("converted gradients", -1, Category::buckets, emitter_.type(), most)};
@@ -84,7 +85,7 @@ class GradientsOnDevice final : public OwnGradients, ZeroPart {
   void keep(const BucketRange& range, View averaged, const std::vector<TensorId>& scratch,
             Stream stream) override {
     const TensorId rounded = scratch.empty() ? no_tensor : scratch.front();
-    // What lies side by side there and here goes together.
+    // Pieces that lie side by side there and here go together.
     std::int64_t own = 0, from = 0, count = 0;
     const auto keep_run = [&] {
       if (count > 0) keep_elements(own, moved(averaged, from), count, rounded, stream);
@@ -128,8 +129,8 @@ class GradientsOnDevice final : public OwnGradients, ZeroPart {
   bool rounds_first_;  // … or kept
 };
 
-/// Of an offloaded optimizer. Sums over micro-steps are on the host, the last one's go where their
-/// update is.
+/// The gradients of an offloaded optimizer. The host holds sums over micro-steps. Those of the last
+/// micro-step go where their update is.
 class OffloadedGradients : public OwnGradients, protected ZeroPart {
  public:
   OffloadedGradients(const ZeroContext& zero, DType sum_type)
@@ -142,7 +143,8 @@ class OffloadedGradients : public OwnGradients, protected ZeroPart {
   void finish() override { writer_.finish(Stream::compute); }
 
  protected:
-  /// What hand_over needs of a bucket whose largest piece has so many elements.
+  /// Acquires the tensor that hand_over needs for a bucket whose largest piece has so many
+  /// elements.
   void acquire_master_typed(std::int64_t largest, std::vector<TensorId>& scratch) const {
     if (!last_ || sum_type_ == master_type_) return;
     scratch.push_back(
@@ -279,7 +281,7 @@ class OffloadedParts final : public OffloadedGradients {
                            : moved(averaged, piece.averaged_offset);
       wait_for_copies();
       if (adds_to_own_) {
-        // Where all is one sub-group.
+        // All elements are in one sub-group here.
         accumulate(at(tensors_.on_host.gradients, piece.own_offset), moved(sum, piece.slice_offset),
                    piece.slice_elements, stream);
       } else if (tensors_.accumulated_gradients != no_tensor) {

@@ -140,7 +140,7 @@ void ParameterTravel::send_quantized(TravelGroup& group) {
   const std::int64_t shards = group.shard_elements;
   const std::int64_t run = weights_of_a_scale(shards);
   const std::int64_t scales = shards / run;
-  // What is quantised at once lies side by side.
+  // Shards that are quantised at once lie side by side.
   const bool collects = shards_.are_on_host() || group.pieces.size() > 1;
   if (collects) group.own = acquire("own shards", emitter_.type(), shards);
   group.codes = acquire("gathered codes", DType::i8, shards * from.ranks);
@@ -171,9 +171,9 @@ TensorId ParameterTravel::acquire_from_nodes(std::int64_t shard_elements) {
                  shard_elements * partition.across_nodes.count);
 }
 
-/// Brings the shards of all ranks together: [rank][shard] to `out`. With MiCS's hierarchical
-/// gathers from the ranks with this one's place on each node, then of each node from the own one's
-/// ranks.
+/// Brings the shards of all ranks together: [rank][shard] to `out`. MiCS's hierarchical gathers
+/// first gather from the ranks with this one's place on each node. Then they gather each node's
+/// part from the ranks of the own node.
 void ParameterTravel::all_gather(const TravelGroup& group, View out, View own, Stream stream) {
   const std::int64_t shards = group.shard_elements;
   if (group.from_nodes == no_tensor) {
@@ -202,7 +202,7 @@ void ParameterTravel::take(int piece) {
   if (index == nothing) return;
   TravelGroup& group = sent_[index];
   if (!group.has_arrived) arrive(group);
-  // As in DeepSpeed, the buffer lives until the last of its parameters is asked for.
+  // The buffer lives until the last of its parameters is asked for, as in DeepSpeed.
   if (--group.unused > 0) return;
   for (const TensorId tensor : {group.flat, group.codes, group.scales}) emitter_.release(tensor);
 }

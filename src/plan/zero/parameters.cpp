@@ -30,7 +30,7 @@ void OwnShards::transfer(View to, View from, std::int64_t count, Stream stream) 
 
 void OwnShards::collect(const Shards& from, std::span<const int> pieces, View out,
                         Stream stream) const {
-  // What lies side by side goes together.
+  // Pieces that lie side by side go together.
   for (std::size_t next = 0; next < pieces.size();) {
     const View begin = shard(from, pieces[next]);
     std::int64_t count = 0;
@@ -229,7 +229,7 @@ bool ParameterSource::is_held(const Visit& visit, int piece) const {
   const auto first = trace_->modules.begin() + visit.module;
   const auto last = first->is_leaf ? trace_->modules.begin() + first->end : std::next(first);
   return std::any_of(first, last, [&](const Module& module) {
-    // Of what is run again the first forward keeps nothing.
+    // The first forward keeps nothing of a module that is run again.
     const bool is_recorded = again_ || config_.recompute == Recompute::none || module.layer < 0;
     return is_recorded && module.is_linear && module.own.contains(piece);
   });

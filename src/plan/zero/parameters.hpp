@@ -27,7 +27,7 @@ class OwnShards : ZeroPart {
   explicit OwnShards(const ZeroContext& zero);
 
   [[nodiscard]] const Shards& primary() const { return primary_; }
-  /// Without a tensor where there is none.
+  /// It has no tensor if there is no second partition.
   [[nodiscard]] const Shards& secondary() const { return secondary_; }
   [[nodiscard]] bool are_on_host() const { return are_on_host_; }
   [[nodiscard]] std::int64_t elements(const Shards& from, int piece) const {
@@ -71,9 +71,10 @@ class WholeParameters : ZeroPart {
  public:
   WholeParameters(const ZeroContext& zero, const TracedGathers& traced);
 
-  /// Where a piece is whole; acquires that.
+  /// Acquires the tensor in which a piece is whole, and returns its view.
   View place(int piece);
-  /// Whether the shards of all ranks, the last one's padding included, may arrive there themselves.
+  /// Tells whether the shards of all ranks, the last one's padding included, may arrive there
+  /// themselves.
   [[nodiscard]] bool takes_shards(int piece) const;
   /// In a slab, or on its way there; what is kept never is.
   [[nodiscard]] bool is_in_slab(int piece) const { return is_in_slab_[piece]; }
@@ -81,7 +82,7 @@ class WholeParameters : ZeroPart {
   void fill_gaps(int parameter);
   /// `is_held`: autograd keeps it for backward all the same.
   void release(int piece, bool is_held);
-  /// What autograd kept.
+  /// Releases the tensors that autograd kept of a parameter.
   void let_go(int parameter);
   [[nodiscard]] bool is_any_held() const;
   /// A parameter all of whose pieces are there.

@@ -78,7 +78,8 @@ void Reduction::all_reduce_by_owners(const BucketRange& range, View bucket, Stre
   }
 }
 
-/// As large as what any owner holds of the bucket in several slices.
+/// Acquires a tensor as large as the most elements that an owner holds of the bucket in several
+/// slices.
 void Reduction::acquire_flattened(const BucketRange& range, ReductionScratch& scratch) const {
   std::vector<std::int64_t> parts(layout_.group_size()), elements(layout_.group_size());
   std::int64_t most = 0;

@@ -179,8 +179,8 @@ class Declaration {
     declare_moments(tensors_.on_device, own, Memory::device);
   }
 
-  /// What DeepSpeed keeps on the host (runtime/zero/stage_1_and_2.py, stage3.py): all of it page-
-  /// locked but the optimizer's states of stage 3.
+  /// Declares the tensors that DeepSpeed keeps on the host (runtime/zero/stage_1_and_2.py,
+  /// stage3.py). All of them are page-locked but the optimizer's states of stage 3.
   void declare_offloaded_optimizer() {
     const DType type = emitter_.type();
     const std::int64_t own = layout_.own_elements();
@@ -194,7 +194,7 @@ class Declaration {
     }
     if (keeps_sums_on_device(config_))
       tensors_.own_sums = declare("own sums", Category::gradients, DType::f32, own);
-    // With a master copy of 16 bits the own gradients hold the sums themselves.
+    // The own gradients hold the sums themselves if the master copy has 16 bits.
     if (layout_.stage() == 2 && config_.accumulation_steps > 1 && !config_.low_precision_master &&
         tensors_.own_sums == no_tensor) {
       tensors_.accumulated_gradients = on_host("accumulated gradients", Category::gradients, type,

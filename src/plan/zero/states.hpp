@@ -18,27 +18,30 @@ struct SubGroup {
   std::int64_t count = 0;
   Memory memory = Memory::device;  ///< where the states are; on the device it updates them, too
   std::int64_t offset = 0;         ///< of its states in the tensors of that memory
-  /// Of its moments, which stay on the host where `offload_ratio` is below 1 beside a disk.
+  /// The memory of its moments. They stay on the host if `offload_ratio` is below 1 beside a disk.
   Memory moments_memory = Memory::device;
   std::int64_t moments_offset = 0;
   /// Its parameters are not among those that a disk leaves in the host's memory.
   bool swaps_parameters = false;
 };
 
-/// All elements in one; in stage 3 whole parameters until they are as many as a sub-group holds.
-/// Of an offloaded optimizer the first ones stay on the device where `offload_ratio` is below 1,
-/// and small ones on the host where a disk holds the others. With a disk, of the first ones only
-/// small ones stay on the device; of the others the moments alone are kept, on the host.
+/// Cuts the own part into sub-groups: one with all elements, or in stage 3 several with whole
+/// parameters. Each takes parameters until they are as many as a sub-group holds.
+///
+/// Some sub-groups of an offloaded optimizer stay on the device if `offload_ratio` is below 1. A
+/// disk takes only large sub-groups; small ones stay on the device or the host. A large one that
+/// should stay on the device goes to the disk, too, but its moments stay on the host.
 [[nodiscard]] std::vector<SubGroup> cut_into_sub_groups(const Layout& layout,
                                                         const TrainingConfig& config);
 /// Elements of a tensor that holds master copies, or gradients, of all sub-groups of a memory.
 [[nodiscard]] std::int64_t elements_in(const std::vector<SubGroup>& sub_groups, Memory memory);
-/// Of one that holds moments.
+/// Elements of a tensor that holds moments.
 [[nodiscard]] std::int64_t moments_in(const std::vector<SubGroup>& sub_groups, Memory memory);
 
-/// What the update reads and writes of the sub-groups of a memory.
+/// The tensors of a memory's sub-groups that the update reads and writes.
 struct UpdateStates {
-  /// Of the own part. None where it is updated by a part of whole ones: stage 0, BF16_Optimizer.
+  /// Gradients of the own part. None if a part of whole gradients updates it: stage 0,
+  /// BF16_Optimizer.
   TensorId gradients = no_tensor;
   /// None where the parameters are in fp32 beside it and nothing is offloaded.
   TensorId master = no_tensor;
@@ -89,7 +92,7 @@ struct PersistentTensors {
   }
 };
 
-/// Of master weights and of the gradients that they are updated by, where offloaded.
+/// Type of master weights, and of the gradients that update them, if they are offloaded.
 [[nodiscard]] inline DType master_type(const TrainingConfig& config) {
   return config.low_precision_master ? element_type(config.precision) : DType::f32;
 }
@@ -100,7 +103,7 @@ struct PersistentTensors {
          is_optimizer_offloaded(config) && config.zero_stage < 3;
 }
 
-/// Of the own gradients' sums over micro-steps, where they are not handed over to the update yet.
+/// Type of the own gradients' sums over micro-steps, until they are handed over to the update.
 /// Stage 1 has sums in fp32 of all gradients instead, which it rounds before it reduces them.
 [[nodiscard]] inline DType sum_type(const TrainingConfig& config) {
   const bool in_fp32 =
@@ -113,7 +116,7 @@ PersistentTensors declare_persistent_tensors(Emitter& emitter, const Layout& lay
                                              const TrainingConfig& config,
                                              std::int64_t kept_elements);
 
-/// What all that ZeRO does is written with; the members outlive who takes it.
+/// The context that all parts of ZeRO write operations with; the members outlive its users.
 struct ZeroContext {
   Emitter& emitter;
   const Layout& layout;
@@ -121,7 +124,7 @@ struct ZeroContext {
   const PersistentTensors& tensors;
 };
 
-/// What writes a part of it.
+/// The base of a class that writes a part of ZeRO's operations.
 class ZeroPart {
  protected:
   explicit ZeroPart(const ZeroContext& zero)

@@ -27,7 +27,7 @@ class Update : ZeroPart {
     emitter_.emit(op::FinishLoss{global_batch(config_, layout_.group_size() * partition.replicas) *
                                  targets_per_sequence});
 
-    // Of gradients that leave the device the squares were added up before they did.
+    // The squares of gradients that leave the device were added up before they left.
     if (!layout_.offloaded().optimizer && examines_gradients(config_))
       emitter_.emit(op::AccumulateSquares{final_gradients(), own});
     if (may_skip) {
@@ -47,9 +47,9 @@ class Update : ZeroPart {
   }
 
  private:
-  /// Where nothing is clipped the norm is known all the same: no norm is too large. One pass and
-  /// one sum over the ranks serve the norm and, in bf16, the check for what is no number, of which
-  /// DeepSpeed makes a pass and an all-reduce each.
+  /// The largest norm that is not clipped; infinite if nothing is clipped, since the norm is known
+  /// all the same. One pass and one sum over the ranks serve the norm and, in bf16, the check for
+  /// what is no number. DeepSpeed makes a pass and an all-reduce for each.
   [[nodiscard]] double clip() const {
     const double wanted = config_.gradient_clipping;
     return wanted > 0 ? wanted : std::numeric_limits<double>::infinity();
@@ -107,7 +107,7 @@ class Update : ZeroPart {
     if (!in_place) emitter_.release(copy);
   }
 
-  /// What the update reads, on the device.
+  /// The gradients on the device that the update reads.
   [[nodiscard]] View final_gradients() const {
     if (tensors_.on_device.gradients != no_tensor) return at(tensors_.on_device.gradients);
     const bool has_sums = tensors_.fp32_gradients != no_tensor;
@@ -169,9 +169,9 @@ class Update : ZeroPart {
     emitter_.release(staging);
   }
 
-  /// The sub-group's states are on the host, from `first` of these tensors on, its moments from
-  /// `first_moment` on: they wait for the gradients that are on their way, and the parameters are
-  /// sent back unless they are there, too.
+  /// Updates a sub-group whose states are on the host, from `first` of these tensors on, its
+  /// moments from `first_moment` on. The update waits for the gradients that are on their way. The
+  /// parameters are sent back unless they are there, too.
   void update_on_host(const SubGroup& group, const UpdateStates& states, std::int64_t first,
                       std::int64_t first_moment) {
     const View parameters = parameters_of(group);
@@ -237,8 +237,8 @@ class Update : ZeroPart {
     emitter_.wait(Stream::compute, emitter_.record(Stream::disk_write));
   }
 
-  /// What stays whole at stage 3: one piece by one, as in DeepSpeed. Shards on the host are all
-  /// sent to the device before.
+  /// Gathers the parameters that stay whole at stage 3, piece by piece as in DeepSpeed. Shards on
+  /// the host are all sent to the device before.
   void gather_kept() {
     const TracedGathers& traced = *gathering_->traced;
     const bool offloaded = layout_.offloaded().parameters;
@@ -275,7 +275,7 @@ class Update : ZeroPart {
     emitter_.release(staging);
   }
 
-  /// Of sub-groups whose parameters are in memory; no view of others.
+  /// The parameters of a sub-group that has them in memory; no view of others.
   [[nodiscard]] View parameters_of(const SubGroup& group) const {
     if (group.swaps_parameters) return {};
     return at(tensors_.parameters, layout_.own_offset() + group.first);

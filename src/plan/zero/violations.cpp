@@ -1,4 +1,4 @@
-/// Why DeepSpeed would not train with a configuration that it reads.
+/// Reasons why DeepSpeed would not train with a configuration that it reads.
 
 #include <algorithm>
 #include <numeric>
@@ -95,7 +95,7 @@ std::string gradients_violation(const Layout& layout, const TrainingConfig& conf
 
 namespace {
 
-/// Of sub-groups' states on the disk.
+/// Says why the swap buffers do not suffice for sub-groups' states on the disk; empty if they do.
 std::string state_buffers_violation(const TrainingConfig& config,
                                     const std::vector<plan::SubGroup>& groups) {
   std::vector<std::int64_t> taken;  // by each on the disk
@@ -118,8 +118,8 @@ std::string state_buffers_violation(const TrainingConfig& config,
          " are needed for " + std::to_string(taken.size()) + " sub-groups on the disk";
 }
 
-/// Of shards on the disk. DeepSpeed writes all that are large enough there as it begins, also those
-/// that it then keeps in memory.
+/// Says why the buffers do not suffice for shards on the disk; empty if they do. DeepSpeed writes
+/// all that are large enough there as it begins, also those that it then keeps in memory.
 std::string shard_buffers_violation(const plan::Layout& layout, const TrainingConfig& config,
                                     const std::vector<plan::SubGroup>& groups) {
   const std::int64_t element = size_bytes(element_type(config.precision));
@@ -146,7 +146,7 @@ std::string shard_buffers_violation(const plan::Layout& layout, const TrainingCo
   return {};
 }
 
-/// Why DeepSpeed does not train with such a leaf module; null where it does.
+/// Says why DeepSpeed does not train with such a leaf module; null if it does.
 const char* leaf_failure(const ModelSpec& model, ModuleKind kind) {
   using enum ModuleKind;
   switch (kind) {

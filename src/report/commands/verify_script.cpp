@@ -20,7 +20,7 @@ std::string one_line(std::string text) {
   return text;
 }
 
-/// What a batch system calls its things.
+/// The words of a batch system.
 struct BatchWords {
   const char* submit;
   const char* submit_dir;
@@ -39,7 +39,7 @@ constexpr BatchWords pbs_words{"qsub", "PBS_O_WORKDIR", embedded::pbs_directives
 constexpr int start_step = 3;
 constexpr int end_step = 22;
 
-/// What all runs fit into.
+/// The batch system's directives: the nodes and GPUs that all runs fit into.
 std::string directives(const VerificationJob& job, const BatchWords& words) {
   int nodes = 1;
   int gpus = 1;

@@ -294,7 +294,7 @@ class Reading {
     lost_in_job_.clear();
     ++history_.num_jobs;
   }
-  /// What is running was stopped on purpose, which is no death.
+  /// The job stopped its running experiments on purpose, which is no death.
   void take(const JobFinished& event) {
     forget_running();
     if (event.exit_code == 0 && !search_key_.empty())

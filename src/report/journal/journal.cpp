@@ -48,7 +48,7 @@ std::optional<std::string_view> event_text(std::string_view line) {
   return text;
 }
 
-/// Why a line is none that was written here: for the message.
+/// Says, for a message, why a line is not one that was written here.
 std::string damage(std::string_view line) {
   if (line.empty()) return "the line is empty";
   const json::Value value = json::Value::parse(line, nullptr, false);
@@ -56,7 +56,7 @@ std::string damage(std::string_view line) {
   return "length or checksum do not match the event";
 }
 
-/// As a shell takes it for one word.
+/// Quotes a word so that a shell takes it for one.
 std::string one_word(const std::string& word) {
   const auto is_plain = [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||

@@ -28,7 +28,7 @@ std::string figure(const std::string& svg) {
   return fmt::format("<figure>{}</figure>\n", svg);
 }
 
-/// Of a figure that there is.
+/// The section of a figure; empty if there is no figure.
 std::string figure_section(std::string_view title, const std::string& note,
                            const std::string& svg) {
   return svg.empty() ? "" : section(title, note, figure(svg));
@@ -289,7 +289,7 @@ std::string front_table(const Answer& answer) {
   return table("the front", "", columns, rows, listed - std::min(listed, max_listed));
 }
 
-/// What is better in one of value, GPUs and memory; a sentence where one has it all.
+/// Members that are better in one of value, GPUs and memory; a sentence if one has it all.
 std::string front_section(const Answer& answer) {
   constexpr std::string_view title = "Fewer GPUs or less memory";
   const std::vector<Offer>& offers = answer.offers;

@@ -31,7 +31,8 @@ struct PredictedPoint {
 /// `unit`: what both axes count. A dashed line is where they are equal.
 std::string prediction_plot(const std::vector<PredictedPoint>& points, const std::string& unit);
 
-/// What ran on which rank when, a row a rank; the last `timeline_limit` runs, repeats among them.
+/// The runs on each rank over time, a row a rank; the last `timeline_limit` runs, repeats among
+/// them.
 inline constexpr std::size_t timeline_limit = 500;
 std::string timeline_plot(const Answer& answer);
 

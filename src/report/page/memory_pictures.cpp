@@ -40,7 +40,7 @@ std::vector<std::size_t> stretches(std::size_t first, std::size_t end, std::size
   return begins;
 }
 
-/// Where the part after this one begins.
+/// The instant at which the part after this one begins.
 std::size_t end_of_part(const MemoryTimeline& timeline, std::size_t part) {
   return part + 1 < timeline.parts.size() ? timeline.parts[part + 1].first_instant
                                           : timeline.memories.front().instants.size();
@@ -60,7 +60,7 @@ std::vector<std::size_t> used_categories(const MemoryTimeline& timeline) {
   return used;
 }
 
-// As text.
+// Pictures as text.
 
 constexpr std::size_t default_width = 100;
 constexpr std::size_t min_bar = 8;
@@ -146,9 +146,9 @@ class Picture {
   std::string text_;
 };
 
-// As SVG.
+// Pictures as SVG.
 
-// Of the whole picture, in the units of its view box.
+// Sizes of the whole picture, in the units of its view box.
 constexpr double picture_width = 960;
 constexpr double left = 84;
 constexpr double right = 24;

@@ -171,7 +171,7 @@ std::vector<HostSlots> filter_hosts(std::vector<HostSlots> hosts, const HostFilt
   std::vector<std::string> names;
   for (const HostSlots& host : hosts) names.push_back(host.name);
   const HostNames known(names);
-  // Of each host the slots that are named.
+  // The named slots of each host.
   std::vector<std::set<int>> named(hosts.size());
   for (const HostFilter::Item& item : filter.items) {
     const std::string place = std::string(filter.option()) + " " + item.name + ": ";

@@ -50,7 +50,7 @@ bool is_one_of(std::string_view word, const std::array<std::string_view, count>&
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-/// What a line says of its host.
+/// The contents of a host's line.
 struct Line {
   std::string name;
   std::optional<int> slots;

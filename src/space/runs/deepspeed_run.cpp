@@ -256,7 +256,7 @@ class RunFolder {
     if (!node) problems_.add(root.problem("\"status\" is missing"));
     const auto word = node ? node->string(problems_) : std::nullopt;
     if (!word) return;
-    // What is no status at all ends a run as little as this one does.
+    // A word that is no status ends a run as little as this one does.
     const Status status = from_text<Status>(*word).value_or(Status::raced_out);
     if (status == Status::ok)
       problems_.add(node->problem("it is said to be ok, and metrics.json is missing"));

@@ -122,7 +122,7 @@ void decide_precision(const std::optional<Precision>& override, SectionTarget& t
     job.precision = target.model_precision;
     source = "the model's torch_dtype";
   }
-  // What is on beside an "auto" leaves it off: DeepSpeed takes one of them.
+  // A precision that is on beside an "auto" leaves it off: DeepSpeed takes one of them.
   for (const Precision precision : low_precisions)
     if (switch_of(job.ds_config, precision).is_on && has_automatic_precision(job.ds_config)) {
       job.precision = precision;

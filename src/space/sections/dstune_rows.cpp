@@ -70,7 +70,7 @@ void set_workload(SectionTarget& target, const Readings& readings) {
   assign(target.job->instruments.front().*member, readings.front().value);
 }
 
-/// Every member of the object is the plug-in's to read. What Python reads is kept by the rows.
+/// Every member of the object is the plug-in's to read. The rows keep members that Python reads.
 void keep_plugin_options(SectionTarget& target, const Readings& readings) {
   if (target.job->instruments.front().kind == WorkloadKind::plugin)
     target.job->instruments.front().options = readings.front().node.value();
@@ -78,7 +78,8 @@ void keep_plugin_options(SectionTarget& target, const Readings& readings) {
 /// The object that the node is a member of: the workload, or an engine beside it.
 WorkloadSpec& engine_of(SectionTarget& target, const json::Node& node) {
   const bool measures = node.pointer().starts_with("/dstune/target");
-  if (!measures && !node.pointer().starts_with("/dstune/verify")) return target.job->instruments.front();
+  if (!measures && !node.pointer().starts_with("/dstune/verify"))
+    return target.job->instruments.front();
   std::optional<WorkloadSpec>& beside = measures ? target.measuring : target.verify;
   return beside ? *beside : beside.emplace();
 }

@@ -49,8 +49,8 @@ kernels::AttentionShape attention_shape(std::int64_t batch, std::int64_t sequenc
           .type = kernel_type(type)};
 }
 
-// What the optimizer's kernels are told of a step. `on_host`: by DeepSpeed's optimizer for the
-// host, where it has one.
+// Arguments of the optimizer's kernels for a step. `on_host`: DeepSpeed's optimizer for the host
+// does the update, if it has one.
 
 kernels::AdamStep adam_step(const OptimizerConfig& optimizer, const StepState& state) {
   const auto updates = static_cast<double>(state.updates + 1);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int num_queues = 4;
 
-/// Of a stream of the device.
+/// Returns the queue of a stream of the device.
 constexpr int queue_of(Stream stream) {
   return stream == Stream::copy ? num_queues - 1 : static_cast<int>(stream);
 }
@@ -203,7 +203,7 @@ void Dispatch::replay(const Recorded& recorded) {
   state_.stream = Stream::compute;
 }
 
-// What operations take, one after the other, apart from steps that are timed.
+// The times of traced operations, one after the other; timed steps are not traced.
 double seconds_by(TraceClock clock) {
   if (clock == TraceClock::elapsed) {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();

@@ -28,8 +28,8 @@ constexpr bool is_of_device(Stream stream) {
          stream == Stream::copy;
 }
 
-/// Of traced operations, between two waits of the host: so many that the waits take no time, so few
-/// that the events take no memory.
+/// Stamps of traced operations between two waits of the host. They are so many that the waits take
+/// no time, and so few that the events take no memory.
 constexpr int trace_stamps = 512;
 
 /// Seconds since any moment, as a trace counts them.
@@ -66,26 +66,29 @@ class BarrierGroup : public ForwardingGroup {
   std::vector<std::pair<std::size_t, double>> waits_;  ///< the operation's place, seconds
 };
 
-/// What the disk has been asked for when an event is recorded on one of its streams.
+/// Numbers of transfers that the disk has been asked for when an event is recorded on one of its
+/// streams.
 struct DiskTransfers {
   std::int64_t reads = 0, writes = 0;
 };
 
-/// Where gradients may overflow the host has asked for their squares already. Local.
+/// Tells whether the host needs the gradients' norm: it decides about overflows in fp16, or updates
+/// parameters itself. Local.
 [[nodiscard]] bool needs_norm_on_host(const StepPlan& plan);
 
-/// What the operations of a step work with, and what they leave for those behind them.
+/// The state that the operations of a step work with, and that they leave for those behind them.
 struct StepState {
   /// Forgets what the step before has left.
   void begin_step();
   void wait_for(const DiskTransfers& transfers);
-  /// Where the operation's arithmetic is done.
+  /// The kernels of the device that does the operation's arithmetic.
   [[nodiscard]] const kernels::Table& table() const {
     return stream == Stream::host ? device.host_kernels() : device.kernels();
   }
   /// The sum over these ranks of what each has. Collective over the group.
   double sum_over(const RankRange& among, double mine);
-  /// What op::FinishLoss has left to be done. Collective over the group.
+  /// Finishes the loss that op::FinishLoss has begun: the sum over the group by its targets.
+  /// Collective over the group.
   void finish_loss();
 
   const StepPlan& plan;
@@ -129,7 +132,7 @@ void run_communication(StepState& state, const Operation& operation);
 /// there, too), writes to memory that the device has read, or is asked to by the plan.
 class Dispatch {
  public:
-  /// What the device's queues are to be prepared for.
+  /// The numbers that the device's queues are to be prepared for.
   static Queues::Numbers numbers(const StepPlan& plan);
 
   /// `disk`: only where the plan has something on one.
@@ -138,7 +141,7 @@ class Dispatch {
 
   /// Forgets what earlier steps have left in the scalars.
   void begin_training();
-  /// Where a trace is given, the step's operations are timed.
+  /// Times the step's operations if a trace is given.
   void begin_step(std::int64_t step, StepTrace* trace = nullptr,
                   TraceClock clock = TraceClock::elapsed);
   void begin_micro_step(std::int64_t micro_step);
@@ -153,22 +156,23 @@ class Dispatch {
     std::int64_t device_bytes = 0;  ///< that it took of the device's memory
   };
   [[nodiscard]] static bool is_recordable(const std::vector<Step>& steps);
-  /// Nothing is done. Where memory's account is closed and nothing is traced. Throws as the queues'
-  /// recorder, kernels and the group do; nothing is recorded then.
+  /// Records the steps without running them. It requires that memory's account is closed and
+  /// nothing is traced. Throws as the queues' recorder, kernels and the group do; nothing is
+  /// recorded then.
   [[nodiscard]] Recorded record(const std::vector<Step>& steps);
-  /// Whether there is work, and it is what run() would ask for now.
+  /// Tells whether there is work, and it is what run() would ask for now.
   [[nodiscard]] bool is_current(const Recorded& recorded) const {
     return recorded.work != nullptr && recorded.loss_scale == state_.scaler.scale();
   }
   void replay(const Recorded& recorded);
 
-  /// Whether the step's update is to be left out.
+  /// Tells whether the step's update is to be left out.
   [[nodiscard]] bool is_skipped() const { return state_.outcome.skipped; }
   /// Waits for the device: a step's time is that of all its work. Collective over the group.
   const StepOutcome& end_step();
 
  private:
-  /// What a traced operation is timed by: nothing where it is order alone.
+  /// The clock that times a traced operation: none for operations that only order others.
   enum class TracedBy : std::uint8_t { nothing, stamps, host };
   /// An operation of the trace between two stamps.
   struct Stamped {
@@ -181,7 +185,7 @@ class Dispatch {
   };
 
   void run(const Operation& operation);
-  // Of the kind `order`.
+  // These follow operations of the kind `order`.
   void follow(const op::Acquire& o) { state_.memory.acquire(o.tensor); }
   void follow(const op::Release& o) { state_.memory.release(o.tensor); }
   void follow(const op::Mark& o) { begin_phase(o.phase); }
@@ -194,7 +198,7 @@ class Dispatch {
   /// In a traced step: runs it, and adds to the trace what it took.
   void trace(const Step& step);
   [[nodiscard]] TracedBy traced_by(const Step& step) const;
-  /// By the host's clock, which waits for the device. Null: making the tokens.
+  /// Times an operation by the host's clock, which waits for the device. Null: making the tokens.
   void end_operation(const Operation* operation);
   void trace_by_stamps(const Step& step);
   /// Waits, and reads the times of the operations that have stamps.

@@ -34,7 +34,8 @@ std::unique_ptr<DiskFile> open_disk(const StepPlan& plan, MemoryBudget& budget) 
                                     disk_access(use), budget);
 }
 
-/// What was asked of the device before is done: its memory may be taken.
+/// Prepares the device's queues. They have then done all that they were asked before, so the
+/// device's memory may be taken.
 Device& prepared(Device& device, const StepPlan& plan, const Waiter& waiter) {
   device.queues().prepare(Dispatch::numbers(plan), waiter);
   return device;
@@ -68,14 +69,14 @@ class MicroSteps {
     }
   }
 
-  /// What the device had less of when the recordings were made; 0 where it does not tell. Local.
+  /// Bytes that the recordings took of the device's memory; 0 if the device does not tell. Local.
   [[nodiscard]] std::int64_t recording_bytes() const {
     std::int64_t bytes = 0;
     for (const Dispatch::Recorded& recorded : recorded_) bytes += recorded.device_bytes;
     return bytes;
   }
 
-  /// Why a device that records as a rule did not. Empty where it did, or was not to. Local.
+  /// Says why a device that usually records did not. Empty if it did, or was not to. Local.
   [[nodiscard]] const std::string& why_not_recorded() const { return why_not_; }
 
  private:
@@ -146,7 +147,7 @@ class MicroSteps {
 constexpr std::int64_t warmup_steps = 2;
 constexpr std::size_t min_steps = 2;
 constexpr std::size_t max_steps = 15;
-/// Of short steps so many that together they take this long.
+/// Short steps are run until they take this long together.
 constexpr double enough_s = 0.1;
 
 double now_s() {
@@ -232,7 +233,7 @@ StepOutcome Executor::step(std::int64_t step, StepTrace* trace, TraceClock clock
       }
     }
   }
-  // By then the plan has been run as a whole.
+  // The plan has been run as a whole by then.
   ++state_->steps;
   if (!dispatch.is_skipped() && state_->steps > (plan.tracing.empty() ? 0 : 1))
     state_->memory.close_account();

@@ -10,14 +10,14 @@
 namespace dstune::train {
 namespace {
 
-// What memory is filled with, in bf16: -0x1.4ap-52 is 0xA5A5, and such a NaN is one of every
-// floating-point type.
+// Memory is filled with these values in bf16. -0x1.4ap-52 is 0xA5A5. A NaN in bf16 is a NaN in
+// every other floating-point type, too.
 constexpr float red_zone_value = -0x1.4ap-52F;
 constexpr std::uint16_t red_zone_bits = 0xA5A5;
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 constexpr std::int64_t filled_bytes = sizeof(red_zone_bits);
-/// Of a tensor, and of what lies behind it. Workspaces of products are larger, but what they hold
-/// is the library's.
+/// At most so many bytes of a tensor are guarded, and of the memory behind it. Workspaces of
+/// products are larger, but the library alone knows their contents.
 constexpr std::int64_t max_guarded_bytes = std::int64_t{1} << 20;
 constexpr std::size_t max_damage = 8;
 

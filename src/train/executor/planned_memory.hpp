@@ -1,6 +1,6 @@
 #pragma once
-/// The tensors of a plan in the arenas of device and host: where each lies, and the arenas' account
-/// of which are alive. What is on a disk has a place in a file.
+/// The tensors of a plan in the arenas of device and host: their places, and the arenas' account of
+/// which are alive. Tensors on the disk have a place in a file.
 
 #include <array>
 #include <cstddef>
@@ -35,7 +35,7 @@ class PlannedMemory {
   [[nodiscard]] bool is_account_closed() const { return !counting_; }
   /// Tensors beyond whose end something was written, the first few. Waits for the device.
   [[nodiscard]] std::vector<std::string> damage();
-  /// Where red zones are watched: looks at those of what was released. The device is waited for.
+  /// Looks at the red zones of released tensors if red zones are watched. Waits for the device.
   void check_red_zones();
 
   [[nodiscard]] std::byte* address(TensorId tensor) const {
@@ -47,7 +47,7 @@ class PlannedMemory {
     const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(view.tensor)];
     return address_of(tensor) + view.offset_elements * size_bytes(tensor.dtype);
   }
-  /// Of a tensor on the disk.
+  /// Offset in the file of a tensor on the disk.
   [[nodiscard]] std::int64_t file_offset_bytes(const View& view) const {
     const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(view.tensor)];
     return tensor.offset_bytes + view.offset_elements * size_bytes(tensor.dtype);

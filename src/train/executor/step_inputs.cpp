@@ -42,7 +42,7 @@ T* at(const Arena& arena, std::int64_t offset_bytes) {
 
 constexpr std::int64_t double_bytes = sizeof(double);
 constexpr int num_sums = 2;
-/// By which the loss scale rises and falls.
+/// The loss scale rises and falls by this factor.
 constexpr double scale_factor = 2;
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
-/// What a step is told and tells, where the device's kernels find it: tokens and targets, rotary
-/// frequencies, and sums that the host reads. On the compute queue. And the loss scale from step to
-/// step.
+/// Inputs and results of a step in the memory of the device's kernels: tokens and targets, rotary
+/// frequencies, and sums that the host reads. They travel on the compute queue. The loss scale from
+/// step to step is here, too.
 
 #include <array>
 #include <cstdint>
@@ -55,7 +55,7 @@ class StepInputs {
   void begin_micro_step(std::int64_t step, std::int64_t micro_step);
   /// Brings both sums to the host, in the used queue.
   void send_sums();
-  /// As they were sent last. The host waits for them.
+  /// The sums as they were sent last. The host waits for them.
   struct Sums {
     double loss, squares;
   };
@@ -70,7 +70,7 @@ class StepInputs {
   [[nodiscard]] const std::int32_t* targets() const { return device_.targets; }
   [[nodiscard]] const double* frequencies() const { return frequencies_; }
   [[nodiscard]] float magnitude() const { return static_cast<float>(angles_.magnitude); }
-  /// What a kernel adds to, kernels::Table::sum_doubles long.
+  /// The sums that kernels add to, kernels::Table::sum_doubles long.
   [[nodiscard]] double* loss() const { return sums_; }
   [[nodiscard]] double* squares() const { return sums_ + sum_doubles_; }
   /// One a rank of the group.
@@ -108,13 +108,13 @@ class LossScaler {
  public:
   explicit LossScaler(const TrainingConfig& config);
 
-  /// By what the next step's loss is multiplied: 1 but in fp16.
+  /// Returns the factor by which the next step's loss is multiplied: 1 but in fp16.
   [[nodiscard]] double scale() const { return scale_; }
 
   /// exhausted: skipped, and the training ends because the scale can not fall.
   enum class Verdict : std::uint8_t { update, skip, exhausted };
-  /// To be told of every step whether a gradient overflowed on any rank; scale() is then the next
-  /// step's.
+  /// Tells the scaler whether a gradient of the step overflowed on any rank; scale() is then the
+  /// next step's. It has to hear of every step.
   Verdict end_step(bool overflow);
 
  private:
