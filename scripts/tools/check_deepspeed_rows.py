@@ -9,7 +9,7 @@ import pathlib
 
 from check_deepspeed_schema import TYPES
 
-KEYS = pathlib.Path(__file__).resolve().parent.parent / "src/core/keys/keys.json"
+KEYS = pathlib.Path(__file__).resolve().parents[2] / "src/core/keys/keys.json"
 
 
 def text_of(tables):
