@@ -1,5 +1,5 @@
 // Tiny engines that measure what DeepSpeed's work costs: which ones, and what their failures cost.
-#include "target/target_measuring.hpp"
+#include "dstune/instrument/target_measuring.hpp"
 
 #include <algorithm>
 #include <set>
@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "fake_workers.hpp"
+#include "target/trial_runs.hpp"
 
 namespace dstune {
 namespace {
@@ -88,13 +89,12 @@ struct Measuring {
 
   /// Until as many runs have begun.
   std::vector<CalibrationPoint> run(std::size_t runs) {
-    TargetMeasuring measuring(
-        driver, {0, 1},
-        {.limit_s = 1e9,
-         .timeout_s = 5,
-         .abort_grace_s = 0.01,
-         .drain_timeout_s = 0,
-         .is_to_be_ended = [this, runs] { return workers.ran().size() >= runs; }});
+    TrialRuns trials(driver,
+                     {.world_ranks = {0, 1}, .abort_grace_s = 0.01, .is_to_be_ended = [this, runs] {
+                        return workers.ran().size() >= runs;
+                      }});
+    TargetMeasuring measuring([&](const Trial& trial) { return trials.run(trial); },
+                              {.limit_s = 1e9, .timeout_s = 5, .drain_timeout_s = 0});
     auto points = measuring.run(pair_engines());
     failure = measuring.failure();
     return points;
@@ -141,9 +141,11 @@ TEST(TargetMeasuringTest, ALostRankEndsIt) {
 TEST(TargetMeasuringTest, NothingBeginsThatWouldEndTooLate) {
   FakeWorkers workers({});
   AttemptDriver driver(workers, {});
-  TargetMeasuring late(driver, {0, 1}, {.limit_s = 0});
+  TrialRuns trials(driver, {.world_ranks = {0, 1}});
+  const auto run = [&](const Trial& trial) { return trials.run(trial); };
+  TargetMeasuring late(run, {.limit_s = 0});
   EXPECT_THAT(late.run(pair_engines()), SizeIs(min_tiny_engines)) << "as many as are needed";
-  TargetMeasuring too_late(driver, {0, 1}, {.limit_s = 0, .last_s = 0});
+  TargetMeasuring too_late(run, {.limit_s = 0, .last_s = 0});
   EXPECT_LE(too_late.run(pair_engines()).size(), 1U);
 }
 

@@ -20,7 +20,7 @@
 #include "dstune/tune/watchdog.hpp"
 #include "profile/prediction.hpp"
 #include "start/rank_devices.hpp"
-#include "target/target_measuring.hpp"
+#include "target/target_constants.hpp"
 
 namespace dstune {
 namespace {

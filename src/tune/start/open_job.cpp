@@ -15,7 +15,7 @@
 #include "dstune/base/text.hpp"
 #include "dstune/search/tuner.hpp"
 #include "start/early_end.hpp"
-#include "target/target_measuring.hpp"
+#include "target/target_constants.hpp"
 
 namespace dstune {
 namespace {

@@ -1,4 +1,4 @@
-#include "target/tiny_engines.hpp"
+#include "dstune/instrument/engine/tiny_engines.hpp"
 
 #include <string>
 
