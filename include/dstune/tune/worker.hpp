@@ -45,6 +45,7 @@ struct WorkerContext {
 };
 
 class PeriodicTask;
+struct Injection;
 
 class Worker {
  public:
@@ -56,6 +57,16 @@ class Worker {
  private:
   void run_assignment(const message::Assign& assign);
   void run_profiling(const message::Profile& order);
+  /// Joins the group, builds, measures and tells; throws what any of it throws.
+  void measure_in_group(const message::Assign& assign, const Injection& injection,
+                        const Waiter& waiter);
+  /// They outlive the measuring, and so do the injection and the waiter.
+  [[nodiscard]] MeasureHooks hooks_for(const message::Assign& assign, const Injection& injection,
+                                       const Waiter& waiter);
+  /// The leader's word on a run that has ended.
+  [[nodiscard]] message::Outcome outcome_of(const std::vector<int>& world_ranks,
+                                            Measurement measurement,
+                                            std::vector<std::string> notes) const;
   [[nodiscard]] bool is_first_of_node(const std::vector<int>& world_ranks) const;
   /// From here on the messages of the order's attempt count, and its waits end with it.
   template <class Order>

@@ -205,75 +205,86 @@ bool Worker::is_first_of_node(const std::vector<int>& world_ranks) const {
   });
 }
 
+MeasureHooks Worker::hooks_for(const message::Assign& assign, const Injection& injection,
+                               const Waiter& waiter) {
+  MeasureHooks hooks;
+  hooks.ready = [this, &injection, &waiter] {
+    injection.commit(FaultMoment::ready, waiter);
+    send(message::Ready{attempt_});
+    waiter.until([this] { return go_ || (poll_for_abort(), go_); }, "GO from the controller");
+  };
+  hooks.stepped = [this, steps = 0, slowest_step_s = 0.0,
+                   last_progress = SteadyClock::now()](double step_s) mutable {
+    ++steps;
+    slowest_step_s = std::max(slowest_step_s, step_s);
+    if (SteadyClock::now() - last_progress >= progress_interval) {
+      last_progress = SteadyClock::now();
+      send(message::Progress{attempt_, steps, slowest_step_s});
+      // A group of one never waits, so this is where it hears of an ABORT.
+      if (poll_for_abort()) throw CollectiveError(CollectiveError::Cause::aborted, "aborted");
+    }
+    return stop_.load();
+  };
+  hooks.sample_gpu = context_.sample_gpu;
+  hooks.has_lost_device = [this] { return pretends_lost_device_ || context_.device->is_lost(); };
+  if (is_first_of_node(assign.world_ranks))
+    hooks.joules = [this]() -> std::optional<double> {
+      return context_.energy == nullptr ? std::nullopt : context_.energy->joules();
+    };
+  hooks.incumbent = [this] {
+    poll_for_abort();
+    const std::lock_guard lock(mailbox_mutex_);
+    return incumbent_;
+  };
+  return hooks;
+}
+
+void Worker::measure_in_group(const message::Assign& assign, const Injection& injection,
+                              const Waiter& waiter) {
+  require_device();
+  const auto group =
+      context_.groups->join(assign.world_ranks, assign.attempt, waiter, assign.is_risky);
+  const MemoryFault memory(*context_.device, injection.fault);
+  Instrument& instrument = *context_.instruments->at(assign.instrument);
+  auto workload = instrument.make(context_of(assign, *group, waiter));
+  workload = with_fault(std::move(workload), injection, waiter);
+  Measurement measurement =
+      measure(*workload, *group, assign.tiny ? assign.tiny->measure : context_.measure,
+              hooks_for(assign, injection, waiter));
+  std::vector<std::string> notes;
+  if (instrument.traits().takes_any_key) {
+    // One that hangs while it frees what it holds is this experiment's, not the next one's.
+    workload.reset();
+    notes = instrument.end(
+        measurement.status != Status::ok && measurement.status != Status::raced_out, waiter);
+    group->host().exchange(std::array{0.0});
+  }
+  if (group->group_rank() == 0)
+    send(outcome_of(assign.world_ranks, std::move(measurement), std::move(notes)));
+}
+
+message::Outcome Worker::outcome_of(const std::vector<int>& world_ranks, Measurement measurement,
+                                    std::vector<std::string> notes) const {
+  for (const int member : world_ranks) {
+    measurement.hosts.push_back(context_.topology->hosts[static_cast<std::size_t>(
+        context_.topology->node_of_rank[static_cast<std::size_t>(member)])]);
+  }
+  measurement.world_ranks = world_ranks;
+  if (const DeviceGroups* const devices = context_.groups->devices())
+    add_what_devices_say(*devices, measurement);
+  return {attempt_, std::move(measurement), std::move(notes), kernels::take_new_cuda_choices()};
+}
+
 void Worker::run_assignment(const message::Assign& assign) {
   const crash::ExperimentScope scope;  // its code may be a user's
-  const int world_rank = context_.topology->world_rank;
   const Waiter waiter = begin_attempt(assign);
   kernels::adopt_cuda_choices(assign.choices);
-  const Injection injection = find_injection(world_rank, assign.experiment);
+  const Injection injection = find_injection(context_.topology->world_rank, assign.experiment);
   injection.commit(FaultMoment::assigned, waiter);
   pretends_lost_device_ = pretends_lost_device_ || injection.fault == Fault::loses_device;
   auto listener = this->listener(waiter);
   try {
-    require_device();
-    const auto group =
-        context_.groups->join(assign.world_ranks, assign.attempt, waiter, assign.is_risky);
-    const MemoryFault memory(*context_.device, injection.fault);
-    Instrument& instrument = *context_.instruments->at(assign.instrument);
-    auto workload = instrument.make(context_of(assign, *group, waiter));
-    workload = with_fault(std::move(workload), injection, waiter);
-    SteadyClock::time_point last_progress = SteadyClock::now();
-    int steps = 0;
-    double slowest_step_s = 0;
-    MeasureHooks hooks;
-    hooks.ready = [&] {
-      injection.commit(FaultMoment::ready, waiter);
-      send(message::Ready{attempt_});
-      waiter.until([this] { return go_ || (poll_for_abort(), go_); }, "GO from the controller");
-    };
-    hooks.stepped = [&](double step_s) {
-      ++steps;
-      slowest_step_s = std::max(slowest_step_s, step_s);
-      if (SteadyClock::now() - last_progress >= progress_interval) {
-        last_progress = SteadyClock::now();
-        send(message::Progress{attempt_, steps, slowest_step_s});
-        // A group of one never waits, so this is where it hears of an ABORT.
-        if (poll_for_abort()) throw CollectiveError(CollectiveError::Cause::aborted, "aborted");
-      }
-      return stop_.load();
-    };
-    hooks.sample_gpu = context_.sample_gpu;
-    hooks.has_lost_device = [this] { return pretends_lost_device_ || context_.device->is_lost(); };
-    if (is_first_of_node(assign.world_ranks))
-      hooks.joules = [this]() -> std::optional<double> {
-        return context_.energy == nullptr ? std::nullopt : context_.energy->joules();
-      };
-    hooks.incumbent = [&] {
-      poll_for_abort();
-      const std::lock_guard lock(mailbox_mutex_);
-      return incumbent_;
-    };
-    Measurement measurement =
-        measure(*workload, *group, assign.tiny ? assign.tiny->measure : context_.measure, hooks);
-    std::vector<std::string> notes;
-    if (instrument.traits().takes_any_key) {
-      // One that hangs while it frees what it holds is this experiment's, not the next one's.
-      workload.reset();
-      notes = instrument.end(
-          measurement.status != Status::ok && measurement.status != Status::raced_out, waiter);
-      group->host().exchange(std::array{0.0});
-    }
-    if (group->group_rank() == 0) {
-      for (const int member : assign.world_ranks) {
-        measurement.hosts.push_back(context_.topology->hosts[static_cast<std::size_t>(
-            context_.topology->node_of_rank[static_cast<std::size_t>(member)])]);
-      }
-      measurement.world_ranks = assign.world_ranks;
-      if (const DeviceGroups* const devices = context_.groups->devices())
-        add_what_devices_say(*devices, measurement);
-      send(message::Outcome{attempt_, std::move(measurement), std::move(notes),
-                            kernels::take_new_cuda_choices()});
-    }
+    measure_in_group(assign, injection, waiter);
   } catch (const StepFailure& error) {
     leave(assign.world_ranks, error.status(), error.what(), true, error.details());
   } catch (const CollectiveError& error) {
@@ -281,7 +292,7 @@ void Worker::run_assignment(const message::Assign& assign) {
     leave(assign.world_ranks, at_deadline ? Status::timed_out : Status::failed, error.what(),
           false);
   } catch (const OutOfMemory& error) {
-    // Of making the group: a step's comes as a StepFailure.
+    // Making the group throws it: a step's comes as a StepFailure.
     leave(assign.world_ranks, Status::out_of_memory, error.what(), true);
   } catch (const std::exception& error) {
     leave(assign.world_ranks, Status::failed, error.what(), true);
