@@ -6,9 +6,9 @@
 namespace dstune {
 namespace {
 
-class TimeoutsTest : public testing::Test {
+class LimitsTest : public testing::Test {
  protected:
-  TimeoutsTest() { job_.model = preset("gpt2"); }
+  LimitsTest() { job_.model = preset("gpt2"); }
 
   [[nodiscard]] RunLimits limits(std::optional<double> step_s,
                                  WorkloadKind kind = WorkloadKind::transformer) const {
@@ -23,7 +23,7 @@ class TimeoutsTest : public testing::Test {
   PlannedExperiment planned_;
 };
 
-TEST_F(TimeoutsTest, HasTimeForStepsAndForPinningWhatIsOffloaded) {
+TEST_F(LimitsTest, HasTimeForStepsAndForPinningWhatIsOffloaded) {
   const double without_s = limits(2.0).inactivity_timeout_s;
   const double unknown_s = limits(std::nullopt).inactivity_timeout_s;
   EXPECT_GT(without_s, 2.0 * 20);
@@ -33,17 +33,17 @@ TEST_F(TimeoutsTest, HasTimeForStepsAndForPinningWhatIsOffloaded) {
   EXPECT_GT(limits(std::nullopt).inactivity_timeout_s, unknown_s + 200);
 }
 
-TEST_F(TimeoutsTest, AStepThatIsGivenMayTakeAsLongAsItIsSaid) {
+TEST_F(LimitsTest, AStepThatIsGivenMayTakeAsLongAsItIsSaid) {
   EXPECT_GT(limits(std::nullopt, WorkloadKind::synthetic).inactivity_timeout_s, 1000);
 }
 
-TEST_F(TimeoutsTest, ForeignCodeMayBeSilentForMinutes) {
+TEST_F(LimitsTest, ForeignCodeMayBeSilentForMinutes) {
   for (const WorkloadKind kind : {WorkloadKind::plugin, WorkloadKind::deepspeed})
     EXPECT_EQ(limits(std::nullopt, kind).inactivity_timeout_s, 600);
 }
 
 // Members have to answer before they count as lost themselves.
-TEST_F(TimeoutsTest, AGpuComesToRestAfterAStepAtMost) {
+TEST_F(LimitsTest, AGpuComesToRestAfterAStepAtMost) {
   EXPECT_GT(limits(30.0).drain_timeout_s, 2 * 30.0);
   EXPECT_EQ(limits(0.0).drain_timeout_s, min_drain_timeout_s);
   EXPECT_GT(limits(std::nullopt).drain_timeout_s, min_drain_timeout_s);
