@@ -10,12 +10,13 @@ namespace dstune {
 
 TrialEnd TrialRuns::run(const Trial& trial) {
   Attempts& attempts = driver_.attempts();
-  attempts.begin({.experiment = trial.experiment->name,
-                  .config = trial.experiment->config,
-                  .world_ranks = options_.world_ranks,
-                  .input = trial.input,
-                  .instrument = trial.instrument,
-                  .tiny = message::Tiny{*trial.model, trial.measure}},
+  message::Assign order{.experiment = trial.experiment->name,
+                        .config = trial.experiment->config,
+                        .world_ranks = options_.world_ranks,
+                        .input = trial.input,
+                        .instrument = trial.instrument,
+                        .tiny = message::Tiny{*trial.model, trial.measure}};
+  attempts.begin(std::move(order),
                  {.timeout_s = trial.timeout_s,
                   .overdue = "took longer than " + format_duration(trial.timeout_s),
                   .abort_grace_s = options_.abort_grace_s,
