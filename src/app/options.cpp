@@ -206,7 +206,7 @@ std::optional<HostFilter> host_filter_of(const GivenOptions& given) {
   std::optional<HostFilter> filter;
   for (const char* name : {"include", "exclude"}) {
     const std::optional<std::string> text = given.text(name);
-    // As in DeepSpeed, whose default it is, nothing says nothing.
+    // An empty text says nothing: it is DeepSpeed's default.
     if (!text || text->empty()) continue;
     if (filter) throw UsageError("--include and --exclude do not go together: leave one out");
     filter = parse_host_filter(*text, name == std::string_view("exclude"));

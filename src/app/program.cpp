@@ -42,7 +42,7 @@ int code(ExitCode exit_code) {
   return static_cast<int>(exit_code);
 }
 
-/// Whether this process is the one that speaks, as far as launchers say before MPI starts.
+/// Tells whether this process is the one that speaks, as far as launchers say before MPI starts.
 bool is_first_process() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
     if (const char* rank = std::getenv(name)) return std::strcmp(rank, "0") == 0;

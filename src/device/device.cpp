@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
 
-// What stands after "key" and a colon in a file of /proc, without the blanks before it.
+// Returns what stands after "key" and a colon in a file of /proc, without the blanks before it.
 std::optional<std::string> find_line(const char* path, const std::string& key) {
   std::ifstream lines(path);
   for (std::string line; std::getline(lines, line);) {
@@ -84,7 +84,7 @@ void CpuQueues::prepare(const Numbers& numbers, const Waiter& /*waiter*/) {
 }
 
 void CpuQueues::copy(void* to, const void* from, std::int64_t bytes) {
-  // By all threads; what is no whole number of elements is small.
+  // All threads copy; the rest that is no whole number of elements is small.
   constexpr std::int64_t element_bytes = sizeof(float);
   const std::int64_t elements = bytes / element_bytes;
   kernels::cpu_table().convert(kernels::DType::f32, to, kernels::DType::f32, from, elements);

@@ -9,13 +9,13 @@
 
 namespace dstune {
 
-/// What so many elements take.
+/// Returns the bytes that so many elements take.
 [[nodiscard]] constexpr std::size_t as_bytes(std::int64_t count, DType type) {
   return static_cast<std::size_t>(count * size_bytes(type));
 }
 
-/// Whether written data stays in the caches or goes round them: what is larger than they are would
-/// only push out the staging memory.
+/// Written data stays in the caches or goes round them. Data larger than the caches would only push
+/// out the staging memory.
 enum class Write { cached, streamed };
 [[nodiscard]] Write write_of(std::size_t total_bytes);
 

@@ -218,7 +218,7 @@ bool CommunicatorCache::has_abandoned() const {
 
 namespace {
 
-// What the thread and its creator share; the later of the two deletes it.
+// The thread and its creator share this; the later of the two deletes it.
 struct Creation {
   std::mutex mutex;
   bool is_given_up = false;
@@ -260,7 +260,7 @@ Communicator create_group_until(std::shared_ptr<Communicator> parent, std::span<
     creation->is_given_up = true;
     parent->abandon();
     thread.detach();
-    // What is not made now is abandoned by the thread.
+    // The thread abandons a communicator that is not made now.
     if (is_done()) abandon_made(made);
     throw;
   }

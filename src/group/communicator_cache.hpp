@@ -15,8 +15,9 @@
 
 namespace dstune {
 
-/// What a member brings to a group across nodes: the communicator it has for these ranks (0: none),
-/// whether it gave one up in a failure, and how many duplicates of the world are left to it.
+/// A member's part in the rendezvous of a group across nodes. It brings the communicator it has for
+/// these ranks (0: none), and whether it gave one up in a failure. It also says how many duplicates
+/// of the world are left to it.
 struct Proposal {
   std::uint64_t attempt = 0;
   std::uint64_t communicator_id = 0;
@@ -24,8 +25,9 @@ struct Proposal {
   bool gave_up = false;
 };
 
-/// What all members do: use the communicator they all have; else free what some still have, or
-/// abandon it where a member gave it up, and make one from that duplicate (-1: none is left).
+/// The decision that all members follow. They use the communicator they all have. Else they free
+/// what some still have, or abandon it if a member gave it up, and make one from that duplicate
+/// (-1: none is left).
 struct Decision {
   std::uint64_t attempt = 0;
   std::int64_t duplicate = -1;

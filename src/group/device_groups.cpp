@@ -15,7 +15,7 @@
 namespace dstune {
 namespace {
 
-/// What the others must know of a rank.
+/// Facts that the others must know of a rank.
 struct Rank {
   std::int64_t staging_bytes = 0;
   int nccl_version = 0;  ///< 0: none

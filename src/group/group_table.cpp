@@ -25,7 +25,7 @@ std::vector<Number> gather(const Communicator& communicator, const Number& mine)
   return all;
 }
 
-// What every rank of the node can have; 0 where shared memory is not to be used.
+// Returns the bytes that every rank of the node can have; 0 where shared memory is not to be used.
 std::size_t agreed_staging_bytes(const Communicator& node, const GroupTable::Options& options) {
   const std::size_t affordable = SharedWindow::affordable_bytes(options.staging_bytes, node.size());
   const std::vector<std::size_t> all = gather(node, affordable);

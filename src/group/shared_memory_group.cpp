@@ -9,7 +9,7 @@ namespace dstune {
 namespace {
 
 constexpr std::size_t line_bytes = 64;
-// Of the order of a second-level cache: what was copied in is read before it leaves.
+// The size is of the order of a second-level cache: what was copied in is read before it leaves.
 constexpr std::size_t preferred_slot_bytes = std::size_t{1} << 20;
 // Below this much reading, one phase more costs more than reducing everything everywhere.
 constexpr std::int64_t direct_bytes = std::int64_t{128} << 10;

@@ -44,7 +44,7 @@ class SharedMemoryGroup : public ProcessGroup {
     Write write;
     int divisor = ranks.count;
     [[nodiscard]] int size() const { return ranks.count; }
-    /// Where a part's elements are from `first` on, in bytes.
+    /// Returns where a part's elements are from `first` on, in bytes.
     [[nodiscard]] std::size_t place(int index, std::int64_t first) const {
       return as_bytes(index * count + first, type);
     }
@@ -67,8 +67,8 @@ class SharedMemoryGroup : public ProcessGroup {
                      const Call& call);
   /// The others' parts of this chunk into the own slot, `piece` elements apart.
   void copy_in_parts(const void* in, const Chunk& chunk, const Call& call, std::int64_t piece);
-  /// What the others have for this rank to their parts of `out`, from element `first` of their
-  /// slots on.
+  /// Copies what the others have for this rank to their parts of `out`, from element `first` of
+  /// their slots on.
   void copy_out_parts(void* out, const Chunk& chunk, const Call& call, std::int64_t first,
                       const char* what);
   void wait_for_ranks(const RankRange& ranks, std::uint64_t phases, const char* what) const;

@@ -3,13 +3,13 @@
 //
 // Every rank has a segment: a control area and staging memory, written by that rank alone. A rank
 // counts its phases in `sequence`, which only ever grows; a phase is published after the rank has
-// done with everything it read before. A group's members all go through the same phases, so "has
+// done with everything it read before. A group's members all go through the same phases. So "has
 // published the group's n-th phase" says both that the member's data of that phase is there and
 // that it will not look at anybody's older data again.
 //
-// A rank leaves a group when it joins the next one, and first lets the members it leaves behind
-// catch up, so that it never overwrites what they still read. Where that can not be waited for
-// (something failed), the late reader notices: the owner's attempt has changed.
+// A rank leaves a group when it joins the next one. It first lets the members it leaves behind
+// catch up, so that it never overwrites what they still read. If something failed, that can not be
+// waited for, and the late reader notices: the owner's attempt has changed.
 
 #include <atomic>
 #include <cstdint>

@@ -75,7 +75,7 @@ void StagedGroup::for_pieces(std::int64_t count, std::int64_t piece_count, CopyI
       // Behind the copy out of the same slot, in the same queue.
       next = begin(piece.first + piece.count);
       collective(piece);
-      // What comes next is there, and the other slot's results are gone; this one's follow.
+      // The next piece is there, and the other slot's results are gone; this one's follow.
       queues_.finish_used();
       copy_out(piece);
     }

@@ -34,8 +34,8 @@
 namespace dstune {
 namespace {
 
-/// What nobody expected: the others wait for this rank, and only the end of the job gets them out.
-/// `job`: rank 0's.
+/// Ends the job after an error that nobody expected: the others wait for this rank, and only the
+/// end of the job gets them out. `job`: rank 0's.
 [[noreturn]] void give_up(const OpenJob* job, const std::string& where, const std::exception& error,
                           Watchdog& watchdog) {
   const std::string reason = "internal error in the " + where + ": " + error.what();
@@ -137,7 +137,7 @@ News told_by_first(const Communicator& world, const News& news, News (*decode)(c
   return decode(bytes);
 }
 
-/// What the job is, on every rank; rank 0 has its plan, too.
+/// The job's input, on every rank; rank 0 has its plan, too.
 struct Planning {
   JobInput input;
   std::optional<PlannedJob> job{};
@@ -193,7 +193,8 @@ Planning plan_everywhere(const JobOptions& options, const JobRanks& ranks) {
   return planning;
 }
 
-/// What came of each instrument's start, until one did not. Collective over the world.
+/// Starts the instruments in their order until one fails, and returns what came of each start.
+/// Collective over the world.
 std::vector<Started> start_everywhere(const Instruments& instruments, const JobOptions& options,
                                       const JobRanks& ranks) {
   const StartContext context{
@@ -221,7 +222,7 @@ std::string text_of(const FoundEnergyMeter& energy) {
   return text;
 }
 
-/// What is known once the results folder is open, on every rank; rank 0 has the job, too.
+/// Facts that are known once the results folder is open, on every rank; rank 0 has the job, too.
 struct Opening {
   JobStart start;
   std::unique_ptr<OpenJob> job{};

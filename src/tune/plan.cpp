@@ -19,8 +19,8 @@
 namespace dstune {
 namespace {
 
-/// Where every planned member was predicted: all of them on the job's ranks, or on as many as the
-/// largest group needs.
+/// Returns the job's duration in seconds where every planned member was predicted. All of them run
+/// on the job's ranks, or on as many as the largest group needs.
 std::optional<double> expected_duration_s(const PlannedJob& ready, JobPredictor& predictor) {
   double rank_seconds = 0;
   int ranks = num_ranks(ready.training_ranks);
@@ -36,7 +36,7 @@ std::optional<double> expected_duration_s(const PlannedJob& ready, JobPredictor&
   return rank_seconds / ranks;
 }
 
-/// As many as there is time for.
+/// Predicts as many as there is time for.
 void predict_times(const PlannedJob& ready, JobPredictor& predictor, DryRun& plan) {
   std::uint64_t num_predicted = 0;
   for (PlannedExperiment& planned : plan.experiments) {

@@ -166,7 +166,7 @@ void members(Archive& archive, Of<Archive, Gone>& m) {
   archive("details", m.details);
   archive("notes", m.notes);
 }
-// As of a ProfilingTask.
+// The same as for a ProfilingTask.
 template <class Archive>
 void members(Archive& archive, Of<Archive, Profile>& m) {
   archive("task", m.task);

@@ -72,8 +72,8 @@ class PeriodicTask {
   std::jthread thread_;
 };
 
-/// Ends the collectives of an attempt on devices once it is aborted or past its deadline. Of a rank
-/// that polls this is the second end. Local.
+/// Ends the collectives of an attempt on devices once it is aborted or past its deadline. For a
+/// rank that polls this is the second end. Local.
 inline void interrupt_where_over(GroupTable& groups, std::uint64_t attempt, bool is_aborted,
                                  Waiter::Clock::time_point deadline) {
   if (is_aborted) {

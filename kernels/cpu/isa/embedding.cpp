@@ -26,7 +26,7 @@ std::int64_t find_token(const std::int32_t* tokens, std::int64_t begin, std::int
 template <class T, class Next>
 void sum_rows(T* target, const T* d_out, std::int64_t first, std::int64_t rows, std::int64_t width,
               bool accumulate, Next next) {
-  // As many columns as stay in registers, so that the rows are looked up seldom.
+  // So many columns stay in registers, so that the rows are looked up seldom.
   constexpr std::int64_t vectors = 8;
   std::int64_t column = 0;
   for (; column + vectors * lanes <= width; column += vectors * lanes) {

@@ -80,7 +80,7 @@ inline Vector widen(Bfloat16 /*type*/, HalfWords bits) {
   return reinterpret_cast<Vector>(__builtin_convertvector(bits, Words) << 16);
 }
 
-/// To nearest, ties to even; a NaN stays one. With AVX512_BF16 denormals become zero.
+/// Rounds to nearest, ties to even; a NaN stays one. AVX512_BF16 makes denormals zero.
 inline HalfWords round_to(Bfloat16 /*type*/, Vector value) {
 #if defined(__AVX512BF16__)
   const __m256bh rounded = _mm512_cvtneps_pbh(reinterpret_cast<__m512>(value));
@@ -103,8 +103,8 @@ inline Vector widen(Float16 /*type*/, HalfWords bits) {
   return reinterpret_cast<Vector>(_mm256_cvtph_ps(reinterpret_cast<__m128i>(bits)));
 #else
   const Words wide = __builtin_convertvector(bits, Words);
-  // With the exponent in a float's place, 2^112 makes up for the different biases; denormals come
-  // out right too. The largest exponent stands for infinity and NaN.
+  // The exponent stands in a float's place, and 2^112 makes up for the different biases; denormals
+  // come out right too. The largest exponent stands for infinity and NaN.
   const Words magnitude = (wide & 0x7fff) << 13;
   const Words finite =
       reinterpret_cast<Words>(reinterpret_cast<Vector>(magnitude) * splat(0x1p112F));

@@ -35,7 +35,7 @@ constexpr int min_blocks_of() {
   }
 }
 
-/// Why no GPU could launch it, or null.
+/// Returns why no GPU could launch it, or null.
 inline const char* problem_of(const Grid& grid) {
   if (grid.blocks < 1 || grid.pieces < 1 || grid.threads < 1) return "a launch of nothing";
   if (grid.blocks > max_blocks_x || grid.pieces > max_blocks_y) return "too many blocks";

@@ -71,7 +71,7 @@ struct EachElement {
 template <class Body>
 void for_elements(std::int64_t count, const Body& body, bool packed) {
   if (count <= 0) return;
-  // As many as any GPU runs at once, and some more.
+  // This is as many as any GPU runs at once, and some more.
   constexpr std::int64_t max_blocks = 8192;
   with_packs(packed, [&](auto n) {
     const std::int64_t blocks = divide_up(divide_up(count, n), cuda::max_threads);

@@ -283,7 +283,7 @@ struct NormWeightTerm {
   }
 };
 
-/// As many as a large GPU takes at once; fewer of wide rows, which take more registers.
+/// Returns as many as a large GPU takes at once; fewer of wide rows, which take more registers.
 inline std::int64_t max_norm_pieces(std::int64_t width) {
   return width <= widest_row ? 1024 : 512;
 }

@@ -134,7 +134,7 @@ struct Output {
   }
 };
 
-/// Whether packs of tensors that begin there can be moved at once; null: there is no tensor.
+/// Tells whether packs of tensors that begin there can be moved at once; null: there is no tensor.
 template <class... Addresses>
 bool are_packed(Addresses... addresses) {
   return (... && (reinterpret_cast<std::uintptr_t>(addresses) % pack_alignment == 0));

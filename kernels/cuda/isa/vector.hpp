@@ -71,8 +71,8 @@ DSTUNE_FUNCTION float widened(Float16 value) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(value.bits));
   return wide;
 #else
-  // With the exponent in a float's place, 2^112 makes up for the different biases; denormals come
-  // out right too. The largest exponent stands for infinity and NaN.
+  // The exponent stands in a float's place, and 2^112 makes up for the different biases; denormals
+  // come out right too. The largest exponent stands for infinity and NaN.
   const std::uint32_t wide = value.bits;
   const std::uint32_t magnitude = (wide & 0x7fffU) << 13;
   const std::uint32_t finite = bits_of(float_of(magnitude) * 0x1p112F);

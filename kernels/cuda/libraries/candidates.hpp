@@ -27,7 +27,7 @@ class Gpu {
   /// The device's name and compute capability: "NVIDIA H200 9.0".
   virtual std::string name() = 0;
   virtual cudaStream_t stream() = 0;
-  /// Whether the stream records a graph, so that nothing can be waited for.
+  /// Tells whether the stream records a graph, so that nothing can be waited for.
   virtual bool is_recording() = 0;
 
   /// The time that the work takes on the stream; waits for it.

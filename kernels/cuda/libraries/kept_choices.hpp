@@ -1,7 +1,7 @@
 #pragma once
-/// Choices by time, as they outlive the process: by what each was chosen for, in words that
-/// name the library with its version and the GPU, the place of the candidate in the library's own
-/// order and of how many it is. By any thread.
+/// Choices by time, as they outlive the process. The key is what each was chosen for, in words that
+/// name the library with its version and the GPU. The value is the place of the candidate in the
+/// library's own order, and the number of candidates. Any thread may call these.
 
 #include <cstddef>
 #include <cstdint>

@@ -83,7 +83,7 @@ class LibraryAttention {
   /// A kept choice decides, else time.
   void settle(Candidates& candidates, const std::function<bool(const Candidate&)>& execute);
   void time(Candidates& candidates, const std::function<bool(const Candidate&)>& execute);
-  /// By the first of the candidates that does it; one that fails is never used again.
+  /// Serves with the first of the candidates that does it; one that fails is never used again.
   /// execute(candidate) does all pieces and gives whether it works.
   void serve(const AttentionShape& shape, Direction direction, bool is_aligned,
              const std::function<bool(const Candidate&)>& execute);

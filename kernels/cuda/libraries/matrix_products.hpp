@@ -171,7 +171,7 @@ class MatrixProducts {
   [[nodiscard]] std::string words_of_parts(const Key& key) const {
     return words_of(key) + " parts";
   }
-  /// With what comes after it; whether the library did its part.
+  /// Executes it with what comes after it; returns whether the library did its part.
   [[nodiscard]] bool execute(const Call& call, Product& product, const Candidate& candidate);
   /// The place where the library stores a bias's gradient that will be added to something: behind
   /// its workspace, which is so much smaller then.

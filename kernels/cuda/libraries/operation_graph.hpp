@@ -35,7 +35,7 @@ class Descriptor {
   void finalize();
   /// The value of an attribute that has one.
   [[nodiscard]] std::int64_t number(cudnnBackendAttributeName_t name) const;
-  /// As many descriptors of a type as the attribute has.
+  /// Returns as many descriptors of a type as the attribute has.
   [[nodiscard]] std::vector<Descriptor> descriptors(cudnnBackendAttributeName_t name,
                                                     cudnnBackendDescriptorType_t type) const;
 

@@ -21,8 +21,9 @@ namespace dstune {
 namespace cuda {
 namespace {
 
-/// Of what is free once context and libraries are there: kernels that are loaded at their first
-/// use, communicators, gaps between allocations. A guess: nobody has measured it.
+/// Share of what is free once context and libraries are there. The rest is for kernels that are
+/// loaded at their first use, communicators, and gaps between allocations. A guess: nobody has
+/// measured it.
 constexpr double share_of_free_memory = 0.97;
 /// From here on GPUs compute in bf16. Which ones a build has code for is for CUDA to say.
 constexpr int min_capability = 80;
@@ -51,7 +52,7 @@ void use_libraries_of(const DeviceRequest& request, const Properties& gpu) {
   }
 }
 
-/// Whether the context is lost, once the GPU has done everything.
+/// Tells whether the context is lost, once the GPU has done everything.
 bool is_lost_when_drained(Runtime& runtime, int device) {
   // A lost context's error: this thread has asked for nothing yet.
   if (runtime.set_device(device) != 0) return true;

@@ -14,8 +14,8 @@ struct DeviceRequest {
   int rank_of_node = 0;
   std::int64_t host_limit_bytes = 0;
   int threads = 1;
-  /// What of a GPU's memory is free, whoever uses it, told without a context; nothing where nobody
-  /// can tell. May be empty.
+  /// Returns the free bytes of a GPU's memory, whoever uses it, without a context; nothing where
+  /// nobody can tell. May be empty.
   std::function<std::optional<std::int64_t>(const std::string& uuid)> free_bytes{};
   /// Makes libraries take what they take at their first use. May be empty.
   std::function<void()> use_libraries{};
@@ -23,7 +23,7 @@ struct DeviceRequest {
 
 class CudaDevice : public Device {
  public:
-  /// As make_cuda_device, of any runtime and table.
+  /// Does what make_cuda_device does, for any runtime and table.
   CudaDevice(Runtime& runtime, const kernels::Table& table, const DeviceRequest& request,
              CudaGpu* gpu);
 
@@ -52,7 +52,7 @@ class CudaDevice : public Device {
   DeviceState given_up_as_ = DeviceState::lost;
 };
 
-/// As make_device_like_cuda, of any runtime and table.
+/// Does what make_device_like_cuda does, for any runtime and table.
 std::unique_ptr<Device> make_device_like(Runtime& runtime, const kernels::Table& table,
                                          const DeviceRequest& request, CudaGpu* gpu);
 

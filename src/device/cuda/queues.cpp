@@ -77,7 +77,7 @@ void StreamQueues::finish_used() {
 }
 
 void StreamQueues::finish_all() {
-  // Where making the last ones failed there are more streams.
+  // There are more streams if making the last ones failed.
   for (std::size_t queue = 0; queue < ends_.size(); ++queue) record_end(queue);
   for (const UniqueEvent& end : ends_) await(end.value().object);
   may_be_at_graph_ = false;
@@ -98,7 +98,7 @@ double StreamQueues::seconds_between(int first, int second) {
   return static_cast<double>(milliseconds) * 1e-3;
 }
 
-/// What queues are asked for as a graph.
+/// Recordings: the work that queues are asked for as a graph.
 
 GraphRecording::~GraphRecording() {
   queues.drop(std::move(executable));
@@ -132,7 +132,7 @@ void StreamQueues::begin(int first_stamp) {
   check(runtime_, runtime_.begin_capture(stream(0)), "beginning to capture a graph");
   is_recording_ = true;
   first_stamp_ = first_stamp;
-  // What waits for a stream that is captured is captured, too.
+  // Work that waits for a captured stream is captured, too.
   fork();
 }
 

@@ -35,7 +35,7 @@ using ExecutableTraits = OwnedTraits<ExecutableGraph, &Runtime::destroy_executab
 
 class StreamQueues;
 
-/// As a graph. Launches differ in the events that stand for its stamps.
+/// Work of queues as a graph. Launches differ in the events that stand for its stamps.
 struct GraphRecording : public Recording {
   struct Stamp {
     Node node;
@@ -78,9 +78,9 @@ class StreamQueues : public Queues, private Recorder {
   void begin_range(const char* name) override { runtime_.begin_range(name); }
   void end_range() noexcept override { runtime_.end_range(); }
   [[nodiscard]] Recorder* recorder() override { return records_ ? this : nullptr; }
-  /// Of a recording that goes: where it may be under way, whoever destroyed it might wait for it.
-  /// Then it is kept until the next prepare(), or until this is said: everything that was asked for
-  /// is done.
+  /// Takes the graph of a recording that goes. It may be under way, and then whoever destroyed it
+  /// might wait for it. So it is kept until the next prepare(), or until drain() says that
+  /// everything that was asked for is done.
   void drop(UniqueHandle<ExecutableTraits> executable) noexcept;
   void drain() noexcept;
 

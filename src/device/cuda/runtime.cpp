@@ -24,7 +24,7 @@ Runtime* native_runtime() {
 #endif
 
 bool has_lost_context(Runtime& runtime) {
-  // What passes is forgotten after it was told once.
+  // An error that passes is forgotten after it was told once.
   constexpr int times = 2;
   for (int i = 0; i < times; ++i) {
     std::size_t free_bytes = 0, total_bytes = 0;
@@ -58,7 +58,7 @@ void* CudaMemory::allocate(std::int64_t bytes) {
   const Code code = runtime_.allocate_host(memory, size);
   if (code == runtime_.out_of_memory()) {
     runtime_.forget_error();
-    // What of the host's memory is free CUDA does not know.
+    // CUDA does not know what of the host's memory is free.
     throw OutOfMemory(size, 0, "CUDA: " + runtime_.text(code) + ", " + what);
   }
   check(runtime_, code, what, size);

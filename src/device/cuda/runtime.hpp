@@ -1,7 +1,7 @@
 #pragma once
-/// What is used of CUDA's runtime, so that order and failures can be tested without a GPU, and
-/// memory that is taken by it. All functions of the runtime but those that say otherwise return a
-/// cudaError_t, 0 where nothing failed.
+/// The part of CUDA's runtime that is used, so that order and failures can be tested without a GPU,
+/// and memory that is taken by it. All functions of the runtime but those that say otherwise return
+/// a cudaError_t, 0 where nothing failed.
 
 #include <atomic>
 #include <cstddef>
@@ -45,11 +45,11 @@ class Runtime {
   virtual ~Runtime() = default;
 
   virtual Code count_devices(int& count) = 0;
-  /// Of the calling thread.
+  /// Sets the device of the calling thread.
   virtual Code set_device(int device) = 0;
   virtual Code get_properties(int device, Properties& properties) = 0;
-  /// Whether that device's kernels may read and write the memory of the other one. Both make no
-  /// context.
+  /// Tells whether that device's kernels may read and write the memory of the other one. Both make
+  /// no context.
   virtual Code can_access_peer(bool& can, int device, int other) = 0;
   /// 13000: CUDA 13.0
   virtual Code get_version(int& version) = 0;
@@ -76,10 +76,10 @@ class Runtime {
   virtual Code get_milliseconds(float& milliseconds, Event first, Event second) = 0;
   virtual Code copy(void* to, const void* from, std::size_t bytes, Stream stream) = 0;
 
-  /// What this thread asks of the stream, and of those that wait for it, is captured from here on;
-  /// calls that are not allowed meanwhile are those of this thread alone.
+  /// Begins to capture what this thread asks of the stream, and of those that wait for it. Calls
+  /// that are not allowed meanwhile are those of this thread alone.
   virtual Code begin_capture(Stream stream) = 0;
-  /// By the same thread. No graph where the capture was invalidated.
+  /// The same thread ends the capture. No graph where the capture was invalidated.
   virtual Code end_capture(Stream stream, Graph& graph) = 0;
   /// While the stream is captured: each launch of the graph records the event.
   virtual Code record_in_graph(Event event, Stream stream) = 0;
@@ -87,7 +87,7 @@ class Runtime {
   virtual Code instantiate(ExecutableGraph& executable, Graph graph) = 0;
   /// Takes what a launch would else take of the GPU's memory at the first time.
   virtual Code upload(ExecutableGraph executable, Stream stream) = 0;
-  /// What the node of the graph records in launches to come.
+  /// Sets what the node of the graph records in launches to come.
   virtual Code set_event(ExecutableGraph executable, Node node, Event event) = 0;
   virtual Code launch(ExecutableGraph executable, Stream stream) = 0;
   virtual Code destroy_executable(ExecutableGraph executable) = 0;
@@ -97,7 +97,7 @@ class Runtime {
   virtual void begin_range(const char* /*name*/) {}
   virtual void end_range() noexcept {}
 
-  /// What follows does not report it again, unless the context is lost.
+  /// Later calls do not report it again, unless the context is lost.
   virtual void forget_error() = 0;
   /// "cudaErrorMemoryAllocation: out of memory"
   [[nodiscard]] virtual std::string text(Code code) const = 0;
@@ -114,7 +114,7 @@ class Runtime {
   std::atomic<bool> is_given_up_ = false;
 };
 
-/// Whether the context is lost: what corrupts it is what every later call reports.
+/// Tells whether the context is lost: every later call reports the error that corrupts it.
 bool has_lost_context(Runtime& runtime);
 
 /// Throws with CUDA's words and what was tried: OutOfMemory where the GPU's memory lacks (`bytes`

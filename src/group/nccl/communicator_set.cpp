@@ -22,7 +22,8 @@ Waiter limited(const Waiter& waiter, double limit_s) {
 /// An id that the first rank asks the library for. Throws CollectiveError on every rank where it
 /// gets none. Collective over the group.
 nccl::UniqueId agree_on_unique_id(ProcessGroup& host, nccl::Library& library) {
-  // What NCCL says, and the id's bytes as numbers that nobody computes with.
+  // The first number is NCCL's result, the others are the id's bytes, and nobody computes with
+  // these.
   nccl::UniqueId id;
   std::array<double, 1 + sizeof id.bytes / sizeof(double)> mine{};
   if (host.group_rank() == 0) {
@@ -82,8 +83,8 @@ std::uint64_t NcclCommunicatorSet::id_of_oldest_beside(const Key& own) const {
 void NcclCommunicatorSet::close(std::vector<std::uint64_t> ids, std::span<const int> present) {
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-  // Where a member is gone each takes all that it is given: together no more than the limit, and a
-  // little for those that come later.
+  // Each close takes all the time it is given if a member is gone. Together they take no more than
+  // the limit, and a little for those that come later.
   const Waiter all = limited(Waiter(), options_.close_limit_s);
   for (const std::uint64_t id : ids) {
     const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) {
@@ -112,8 +113,8 @@ std::shared_ptr<NcclCommunicator> NcclCommunicatorSet::obtain(ProcessGroup& host
   } catch (const CollectiveError& error) {
     if (error.why() == CollectiveError::Cause::aborted || waiter.deadline() <= Waiter::Clock::now())
       throw;
-    // Where a peer does not end its own, as one whose GPU hangs, some versions wait for it for
-    // ever. What that one still holds is lost.
+    // Some versions wait for ever for a peer that does not end its own, such as one whose GPU
+    // hangs. Everything that such a teardown still holds is lost.
     teardown_.forget();
   }
   std::erase_if(entries_,

@@ -28,7 +28,7 @@ class NcclCommunicatorSet {
     double connect_limit_s = 120;  ///< or the waiter's deadline
     double close_limit_s = 5;      ///< those that go at once; an idle one takes milliseconds
     double abort_limit_s = 30;     ///< a group waits for what earlier ones left behind, once
-    /// What a thread does before it aborts; may be empty.
+    /// Called by a thread before it aborts; may be empty.
     std::function<void()> begin_thread = nullptr;
     std::chrono::milliseconds longest_call = NcclCommunicator::default_max_call;
   };
@@ -50,10 +50,10 @@ class NcclCommunicatorSet {
   /// The device does not answer: nothing is called on any of them again, also when this ends.
   /// Local.
   void give_up() noexcept;
-  /// NcclCommunicator::interrupt() of the attempt's communicator, where there is one. By any
-  /// thread. Local.
+  /// Calls NcclCommunicator::interrupt() of the attempt's communicator, where there is one. Any
+  /// thread may call it. Local.
   void interrupt(std::uint64_t attempt, CollectiveError::Cause why);
-  /// Whether an abort is still under way. Local.
+  /// Tells whether an abort is still under way. Local.
   [[nodiscard]] bool is_aborting() const { return !teardown_.are_done(); }
   /// Bytes of the device's memory in those that are kept. Local.
   [[nodiscard]] std::int64_t device_bytes() const;

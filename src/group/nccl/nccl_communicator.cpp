@@ -106,8 +106,8 @@ using nccl::Result;
 
 namespace {
 
-/// As CUDA words it, whose error NCCL passes on, or as NCCL does, whose last words are the error
-/// (alloc.h: "Failed to CUDA calloc 4194304 bytes").
+/// Tells whether the text says that memory lacks. NCCL passes on an error of CUDA in CUDA's words,
+/// or its own last words are the error (alloc.h: "Failed to CUDA calloc 4194304 bytes").
 bool is_out_of_memory(const std::string& text) {
   return std::ranges::any_of(
       std::array{"out of memory", "Failed to CUDA malloc ", "Failed to CUDA calloc "},
@@ -236,7 +236,7 @@ void NcclCommunicator::close(const Waiter& waiter) noexcept {
     teardown.destroy(parts_.library, comms, shared_from_this());
     teardown.wait(waiter);
   } catch (const std::exception&) {
-    // What is left is aborted, where it can be.
+    // The rest is aborted, where it can be.
     abandon();
   }
 }

@@ -79,14 +79,15 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   /// DeviceError (this rank's), and has then abandoned it. Collective over the ranks.
   void connect(const Waiter& waiter);
 
-  /// Whether that of these ranks is there. Local.
+  /// Tells whether the communicator of these ranks is there. Local.
   [[nodiscard]] bool has(const RankRange& among) const {
     return among.count == place_.size ||
            of_range_.contains({among.first, among.stride, among.count});
   }
-  /// That of these ranks, this one among them. Throws like connect(). Where the range is new: once
-  /// everything is done that the communicator of all was asked for (NCCL's ncclCommSplit may wait
-  /// for ever otherwise), collective over all ranks, and the range is no part of one rank.
+  /// Returns the communicator of these ranks, this one among them. Throws like connect(). A new
+  /// range is asked for once everything is done that the communicator of all was asked for: NCCL's
+  /// ncclCommSplit may wait for ever otherwise. A new range is collective over all ranks, and the
+  /// range is no part of one rank.
   nccl::Comm of(const RankRange& among, const Waiter& waiter);
   /// Makes a call of the library on a communicator and waits until it is enqueued:
   /// call(library) gives its result. Throws like connect(). Local.
@@ -97,8 +98,9 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   /// Throws where a communicator can not go on: DeviceError, CollectiveError. Local.
   void check();
 
-  /// Finalizes, parts first, and destroys. What can not be finalized in time is abandoned, what is
-  /// not destroyed then is left to a thread. On every rank: NCCL waits for those of the node.
+  /// Finalizes, parts first, and destroys. Communicators that can not be finalized in time are
+  /// abandoned. Those that are not destroyed then are left to a thread. On every rank: NCCL waits
+  /// for those of the node.
   void close(const Waiter& waiter) noexcept;
   /// Aborts on another thread; never used again. Local.
   void abandon() noexcept { end(State::given_up, parts_.teardown); }
@@ -112,7 +114,8 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
 
   [[nodiscard]] nccl::Library& library() const { return *parts_.library; }
   [[nodiscard]] std::uint64_t id() const { return id_; }
-  /// What the device had less after they were made: the library keeps some of it for the next.
+  /// Bytes that the device had less after they were made: the library keeps some of it for the
+  /// next.
   [[nodiscard]] std::int64_t device_bytes() const { return device_bytes_; }
 
  private:
@@ -120,7 +123,8 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   enum class State { usable, given_up, late, aborted };
 
   void require_usable() const;
-  /// What call(library) gives, unless it is aborted: nothing is called during or after that.
+  /// Returns what call(library) gives, unless it is aborted: nothing is called during or after
+  /// that.
   template <class Call>
   nccl::Result locked(Call&& call) {
     const std::lock_guard lock(calls_);
@@ -128,7 +132,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
     return call(library());
   }
   void end(State state, nccl::Teardown& teardown) noexcept;
-  /// Parts first. With the lock, where it can be had.
+  /// Returns parts first. Callers hold the lock, where it can be had.
   [[nodiscard]] nccl::Teardown::Comms all_comms() const;
   nccl::Result state_of(nccl::Comm comm, const char* what);
   void wait_for(nccl::Comm comm, nccl::Result state, const Waiter& waiter, const char* what);

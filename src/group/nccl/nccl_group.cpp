@@ -50,7 +50,7 @@ void NcclGroup::enqueue(const RankRange& among, const Buffers& buffers, const ch
     if (out != in) queues_.copy(out, in, count * size_bytes(type));
     return;
   }
-  // What is split has nothing left to do.
+  // The communicator that is split has nothing left to do.
   if (!communicator().has(ranks)) queues_.finish_all();
   const Comm comm = communicator().of(ranks, waiter_);
   communicator().enqueue(comm, waiter_, what,

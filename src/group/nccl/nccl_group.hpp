@@ -23,7 +23,7 @@ namespace dstune {
 class NcclGroup : public ProcessGroup {
  public:
   struct Recording {
-    /// Why collectives of these ranks can not be recorded; empty: they can.
+    /// The reason that collectives of these ranks can not be recorded; empty: they can.
     std::string why_not{};
     /// A communicator in place of one that broke in a recording. Collective over the host group.
     std::function<std::shared_ptr<NcclCommunicator>(ProcessGroup& host, const std::string& why)>

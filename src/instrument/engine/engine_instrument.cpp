@@ -107,7 +107,7 @@ std::vector<std::string> script_arguments(const JobSpec& job, const Experiment& 
   return command ? command->arguments : std::vector<std::string>{};
 }
 
-/// Why what Python loaded is not the DeepSpeed that the job is for; empty: it is.
+/// Returns why what Python loaded is not the DeepSpeed that the job is for; empty: it is.
 std::string engine_release_violation(const JobSpec& job, const engine::Loaded& loaded) {
   const auto found = loaded.versions.find("deepspeed");
   const auto version = found == loaded.versions.end() ? std::nullopt : parse_version(found->second);
@@ -125,7 +125,7 @@ class EngineInstrument : public Instrument {
 
   [[nodiscard]] InstrumentTraits traits() const override {
     return {.name = "engine",
-            // As far as what it trains is the user's.
+            // The label holds as far as what it trains is the user's.
             .label = spec_.options.contains("script") ? "verified" : "engine",
             .takes_any_key = true,
             .loads_pytorch = true};

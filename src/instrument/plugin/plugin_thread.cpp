@@ -50,7 +50,7 @@ std::shared_ptr<PluginThread> PluginThread::current() {
 void PluginThread::serve() {
   // If the system refuses it, the descriptors are everybody's, as they would be without a thread.
   unshare(CLONE_FILES);
-  // As the worker's own thread has it: the default would double short sleeps.
+  // The worker's own thread has it, too: the default would double short sleeps.
   prctl(PR_SET_TIMERSLACK, 1000UL);
   sentinel_ = eventfd(0, EFD_CLOEXEC);
   descriptors_ = open_descriptors();

@@ -27,7 +27,7 @@ class PluginThread {
   void use(Device& device);
 
   // On the thread itself, inside run().
-  /// Whether a descriptor that was open at its start is not any more. Remembered.
+  /// Tells whether a descriptor that was open at its start is not any more. Remembered.
   bool has_closed_descriptors();
   /// Likewise, where so many are closed that all are, at the cost of one call of the system.
   [[nodiscard]] bool has_closed_sentinel() const;

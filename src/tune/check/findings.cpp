@@ -109,7 +109,7 @@ class Looking {
     found.move_to(out_.notes);
   }
 
-  /// Why a rank may be slow, from what its host says.
+  /// Returns why a rank may be slow, from what its host says; "" where nothing is found.
   [[nodiscard]] std::string reason_of(const RankReport& report) const {
     std::vector<std::string> reasons;
     if (report.processor_share && *report.processor_share < least_share)

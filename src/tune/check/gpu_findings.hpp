@@ -8,8 +8,8 @@
 
 namespace dstune {
 
-/// Why a job could not run there, or not be trusted. `all` are the job's reports, the rank's among
-/// them: whether a GPU is shared depends on the others.
+/// Returns why a job could not run there, or not be trusted. `all` are the job's reports, the
+/// rank's among them. The others show whether a GPU is shared.
 [[nodiscard]] std::vector<std::string> failures_of_gpu(const RankReport& report,
                                                        const std::vector<RankReport>& all);
 /// Other things that are worth a look.

@@ -11,10 +11,10 @@
 
 namespace dstune {
 
-/// Products and reads and writes of memory, into the report. All ranks of a host do it at once, as
-/// they will train. `room_bytes`: what the rank may use, of which a part is taken. What fails is
-/// named in the report. `come_together` is called before each kind of work, by every rank as often:
-/// two processors may be one core, and what the other one does counts. Local but for that.
+/// Measures products, and reads and writes of memory, into the report. All ranks of a host do it at
+/// once, as they will train. `room_bytes`: bytes that the rank may use; a part of them is taken.
+/// The report names what fails. Every rank calls `come_together` before each kind of work, equally
+/// often. Two processors may be one core, so that the other one's work counts. Local but for that.
 void probe_device(Device& device, std::int64_t room_bytes, const Waiter& waiter,
                   const std::function<void()>& come_together, RankReport& report);
 

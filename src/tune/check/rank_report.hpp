@@ -12,8 +12,8 @@
 
 namespace dstune {
 
-/// Bus bandwidth in bytes/s, of the slowest rank: what each rank's link carries (nccl-tests,
-/// doc/PERFORMANCE.md). With n ranks an all-reduce of so many bytes moves 2(n − 1)/n of them, the
+/// Bus bandwidth in bytes/s, of the slowest rank. It is what each rank's link carries (nccl-tests,
+/// doc/PERFORMANCE.md). An all-reduce of so many bytes moves 2(n − 1)/n of them with n ranks, the
 /// other two (n − 1)/n.
 struct CollectiveRates {
   std::int64_t bytes = 0;

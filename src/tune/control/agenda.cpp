@@ -12,10 +12,10 @@ namespace {
 
 /// Jobs that died while an experiment was running, after which it runs alone.
 constexpr int deaths_until_alone = 2;
-/// … after which it is not tried again, where it was alone at the last one. Where the whole job is
-/// gone and nobody saw why, somebody may have killed it: that takes more.
+/// … after which it is not tried again, if it was alone at the last one. More are needed where the
+/// whole job is gone and nobody saw why: somebody may have killed it.
 constexpr int deaths_until_blamed = 2, unseen_deaths_until_blamed = 4;
-/// Of an experiment whose group lost a rank or a device.
+/// Tries of an experiment whose group lost a rank or a device.
 constexpr int tries_after_loss = 2;
 
 }  // namespace
@@ -72,8 +72,8 @@ bool Agenda::is_suspect(std::size_t row) const {
   return num_deaths(row) >= deaths_until_alone && !is_blamed(row);
 }
 
-/// Who is to blame shows only where nothing else runs: one after the other, before all others.
-/// Whether any is left.
+/// Runs suspects one after the other, before all others: the blame shows only where nothing else
+/// runs. Returns whether any is left.
 bool Agenda::try_suspects(bool is_idle) {
   if (!is_idle || !is_empty()) return is_suspect_out_;
   is_suspect_out_ = !suspects_.empty();
@@ -85,8 +85,8 @@ bool Agenda::try_suspects(bool is_idle) {
   return true;
 }
 
-/// The tuner would not ask for what it has heard of: they run before it is asked. Whether any is
-/// left.
+/// Runs members that failed before. They run before the tuner is asked, since it would not ask for
+/// what it has heard of. Returns whether any is left.
 bool Agenda::try_failed_again(bool is_idle) {
   if (are_retried_out_ && is_idle && is_empty()) are_retried_out_ = false;
   for (const std::size_t row : std::exchange(retried_, {})) {
@@ -134,7 +134,7 @@ void Agenda::fill(double time_left_s, bool is_idle, bool is_measuring) {
   // A grid is asked for at once, and then measured.
   if (!is_search_over() || (!search_.races && is_measuring)) {
     const auto again = search_.run_again.during_search(time_left_s);
-    // What a job may have died of runs again in the finals only, alone.
+    // A member in whose repeat a job may have died is repeated in the finals only, alone.
     if (again && !search_.history.interrupted_repeats.contains(search_.keys[again->row]))
       submit(*again);
   }
@@ -152,7 +152,7 @@ void Agenda::fill(double time_left_s, bool is_idle, bool is_measuring) {
 /// One that learns is asked when there is room for what it may answer.
 std::size_t Agenda::max_waiting(bool is_idle) const {
   if (search_.tuner.max_waiting() > 0) return search_.tuner.max_waiting();
-  // Where nothing runs no rank will become idle by itself: what can not be placed is to be told.
+  // No rank will become idle by itself where nothing runs: what can not be placed is to be told.
   const bool is_asked = is_idle || std::ranges::any_of(num_left_, [&](const auto& left) {
                           return search_.slots.has_room(Needs{left.first});
                         });
@@ -195,7 +195,7 @@ std::optional<Agenda::Next> Agenda::next() {
   Run run = run_of(dispatch->experiment);
   if (!run.repeat) run.try_number = ++tries_[run.row];
   run.try_number += num_deaths(run.row);
-  // What was only raced out beside a neighbour is no risk.
+  // A member that was only raced out beside a neighbour is no risk.
   run.is_risky = run.try_number > 1 && !search_.run_again.is_rerun(run.row);
   const auto failed = search_.history.retried.find(search_.keys[run.row]);
   if (failed != search_.history.retried.end() && !run.repeat) run.try_number += failed->second;

@@ -1,7 +1,7 @@
 #pragma once
-/// What runs next: what may have killed the last jobs, alone; what the tuner asks for, unless the
-/// journal knows it; what lost a rank, once more; what the policy wants to be run again. Knows no
-/// clock. Local.
+/// The agenda says what runs next. First come, alone, the members that may have killed the last
+/// jobs. Then come the members that the tuner asks for, unless the journal knows them. Members that
+/// lost a rank run once more, and so do those that the policy repeats. It knows no clock. Local.
 
 #include <cstddef>
 #include <deque>
@@ -20,7 +20,7 @@
 
 namespace dstune {
 
-/// What a search works on. All of it outlives the search.
+/// A search's inputs and its scoreboard. All of it outlives the search.
 struct Search {
   const PlannedSpace& space;
   const std::vector<std::string>& keys;  ///< the record key of each member of the space
@@ -30,8 +30,8 @@ struct Search {
   Tuner& tuner;
   SlotPool& slots;
   bool races = false;  ///< challengers are stopped where they have lost to the best so far
-  /// An earlier job has ended this search: nothing new is measured. What a tuner believes depends
-  /// on the order in which it heard, so that it might go on for a little.
+  /// An earlier job has ended this search: nothing new is measured. A tuner's beliefs depend on the
+  /// order in which it heard, so that it might go on for a little.
   bool is_complete = false;
 };
 
@@ -68,7 +68,7 @@ class Agenda {
     Reservation reservation;
   };
   std::optional<Next> next();
-  /// A first run lost ranks. Whether it is tried once more, before all others.
+  /// A first run lost ranks. Returns whether it is tried once more, before all others.
   bool try_again(const Run& run);
   /// Nothing more is started.
   void clear() { scheduler_.clear(); }
@@ -77,7 +77,7 @@ class Agenda {
   [[nodiscard]] bool is_search_over() const {
     return search_.is_complete || search_.tuner.is_done();
   }
-  /// Whether something could not be run for want of ranks.
+  /// Tells whether something could not be run for want of ranks.
   [[nodiscard]] bool is_short_of_ranks() const { return is_short_of_ranks_; }
 
  private:

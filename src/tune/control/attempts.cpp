@@ -12,7 +12,7 @@ namespace {
 
 /// A measuring group gives a sign of life at least this often.
 constexpr double steps_of_silence = 20;
-/// Of members where the attempt itself has no limit.
+/// Timeout of members where the attempt itself has no limit.
 constexpr double longest_timeout_s = 24 * 3600.0;
 
 /// "rank 1", "ranks 1, 3"
@@ -241,7 +241,7 @@ bool Attempts::is_answered(const Attempt& attempt) const {
   });
 }
 
-/// With who died before what its peers saw of it: connections that break.
+/// Names who died before what its peers saw of it: connections that break.
 std::string Attempts::reason_of(const Attempt& attempt) const {
   if (attempt.is_given_up) return attempt.reason;
   for (const int member : attempt.members) {

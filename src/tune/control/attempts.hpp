@@ -24,7 +24,8 @@ class Attempts {
   using Number = std::uint64_t;
   using WallTime = std::chrono::system_clock::time_point;
 
-  /// What an attempt may take before it is aborted, and how long that may take. 0: any time.
+  /// How long an attempt may take before it is aborted, and how long the abort may take. 0: any
+  /// time.
   struct Limits {
     double inactivity_timeout_s = 0;  ///< of silence; twenty of its steps, where these are longer
     double timeout_s = 0;             ///< in all
@@ -34,7 +35,7 @@ class Attempts {
   };
   struct Options {
     double stop_grace_s = 20;  ///< for attempts to end after STOP
-    /// Whether ranks of the one group are on nodes of the other; empty: never.
+    /// Tells whether ranks of the one group are on nodes of the other; empty: never.
     std::function<bool(const std::vector<int>&, const std::vector<int>&)> share_a_node{};
   };
 
@@ -43,7 +44,7 @@ class Attempts {
     Number attempt = 0;
     int steps = 0;
   };
-  /// What a member measured of the machine. The attempt ends once all have.
+  /// A member's measurements of the machine. The attempt ends once all members have told theirs.
   struct Profiled {
     Number attempt = 0;
     int world_rank = 0;
@@ -84,7 +85,7 @@ class Attempts {
   Number begin(Order order, const Limits& limits, Moment now);
   /// Tells the leader what it is raced against.
   void race(Number attempt, const IncumbentEstimate& incumbent);
-  /// Of attempts that have ended nothing is taken in.
+  /// Takes a message in, unless its attempt has ended.
   void on(int source, Message message, Moment now);
   /// The rank is known to be lost, and `how` ("died"): nobody waits for its answer.
   void died(int world_rank, const std::string& how = "died");
@@ -95,7 +96,7 @@ class Attempts {
   /// Aborts all that is under way.
   void abort(Moment now);
 
-  /// What is to be sent, and what has happened, since it was taken last.
+  /// These return what is to be sent, and what has happened, since it was taken last.
   std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
   std::vector<Event> take_events() { return std::exchange(events_, {}); }
 
@@ -191,8 +192,8 @@ class AttemptDriver {
   [[nodiscard]] Attempts& attempts() { return attempts_; }
   [[nodiscard]] Moment now() const { return clock_(); }
 
-  /// Takes in what has arrived and who died, and looks at the limits. Whether anything was heard
-  /// but PROGRESS: more of it follows, which can wait; attention would cost the rank beside.
+  /// Takes in what has arrived and who died, and looks at the limits. Returns whether anything but
+  /// PROGRESS was heard. More PROGRESS follows and can wait; attention would cost the rank beside.
   bool listen() {
     bool has_heard = false;
     while (auto received = mailbox_.try_receive()) {
@@ -207,7 +208,7 @@ class AttemptDriver {
     return has_heard;
   }
 
-  /// Sends what is to be sent. Whether there was anything.
+  /// Sends what is to be sent. Returns whether there was anything.
   bool speak() {
     const auto outgoing = attempts_.take_outgoing();
     for (const auto& [world_rank, message] : outgoing) mailbox_.send(world_rank, encode(message));

@@ -34,9 +34,9 @@ void predict_members(PlannedSpace& space, JobPredictor& predictor, const TimeBud
       predictor.predict(planned.experiment, planned.predicted);
 }
 
-/// What the ranks of each node may have of its host, and of its disk: there, too, what is free
-/// where rank 0 is, on the fullest of the disks that members name. Not less than one of them takes:
-/// a disk that has filled up since is that member's result.
+/// Returns how much host memory and disk the ranks of each node may have. Every node's disk counts
+/// as having the free bytes that rank 0 sees, on the fullest disk that members name. It is at least
+/// what one member takes: a disk that has filled up since is that member's result.
 std::vector<NodeBytes> bytes_of_nodes(const OpenJob& ready) {
   if (!ready.deciding().traits().runs_plan) return {};
   NodeBytes node;
@@ -96,7 +96,7 @@ void print_answer(const JobOptions& options, const OpenJob& ready, const SearchR
   }
 }
 
-/// What the machine can do, and how fast it is, for forecasts.
+/// Measures what the machine can do, and how fast it is, for forecasts.
 MeasuredMachine measure(const JobOptions& options, OpenJob& ready,
                         const std::vector<RankDevice>& devices, const BytesBefore& bytes,
                         AttemptDriver& driver, const std::function<bool()>& is_to_be_ended,

@@ -47,7 +47,7 @@ ExitCode Controller::run() {
   }
 }
 
-/// Whether first runs go on.
+/// Tells whether first runs go on.
 bool Controller::is_measuring() const {
   return std::ranges::any_of(running_, [](const auto& one) { return !one.second.run.repeat; });
 }
@@ -94,12 +94,12 @@ void Controller::start(Agenda::Next next) {
   running_.emplace(number, std::move(next));
 }
 
-/// What the best so far means for this challenger. What is measured again is measured fully.
+/// Tells a challenger what the best so far means for it. Repeats and reruns are measured fully.
 void Controller::race(Attempts::Number number, const Run& run) {
   const Scoreboard& board = search_.board;
   if (!search_.races || !board.best()) return;
   if (run.repeat || search_.run_again.is_rerun(run.row)) return;
-  // What the user ran, too, has to end, or it says nothing of the user's training.
+  // The user's own runs have to end, too, or they say nothing of the user's training.
   if (std::ranges::find(board.setup().user_runs, run.row, &UserRun::row) !=
       board.setup().user_runs.end())
     return;
@@ -115,7 +115,7 @@ void Controller::race_all() {
   for (const auto& [number, running] : running_) race(number, running.run);
 }
 
-/// Whether anything was heard that more may follow soon.
+/// Returns whether anything was heard that more may follow soon.
 bool Controller::listen() {
   const bool has_heard = driver_.listen();
   for (Attempts::Event& event : driver_.attempts().take_events()) {
@@ -138,7 +138,7 @@ void Controller::retire_lost() {
   for (const int rank : lost) {
     if (!retired_.insert(rank).second || !search_.slots.has(rank)) continue;
     search_.slots.retire(rank);
-    // Of one that takes part in an experiment its end will tell.
+    // The experiment's end will tell of a rank that takes part in one.
     if (!awaited.contains(rank) && !is_stopping_)
       log::warning(fmt::format("lost rank {} while it was idle: not used again", rank));
   }
@@ -182,7 +182,7 @@ void Controller::take(Attempts::Ended ended) {
   record(row, std::move(done), false);
 }
 
-/// What Python says beside the measurement; what is new of it stays with the measurement.
+/// Reports what Python says beside the measurement; notes that are new stay with the measurement.
 void Controller::tell(Attempts::Ended& ended, std::size_t row) {
   if (!ended.details.empty()) listeners_.publisher.failed(row, ended.details);
   for (std::string& note : ended.notes) {
@@ -225,7 +225,8 @@ void Controller::record(std::size_t row, Record record, bool is_known) {
   listeners_.progress.ended(*board.row(row).record, board.metric(), expected, is_known, is_best);
 }
 
-/// What the tuner hears of a row with a record: its value in the time by which members are ranked.
+/// Returns what the tuner hears of a row with a record: its value in the time by which members are
+/// ranked.
 Observation Controller::observation_of(std::size_t row) const {
   const Scoreboard& board = search_.board;
   const Measurement& measurement = board.row(row).record->measurement;
@@ -234,7 +235,8 @@ Observation Controller::observation_of(std::size_t row) const {
           std::max<std::int64_t>(0, peak.total_bytes - peak.host_bytes)};
 }
 
-/// What the tuner heard before is worth something else now.
+/// Tells the tuner the values of all other rows with a record: what it heard before is worth
+/// something else now.
 void Controller::revise_all_but(std::size_t row) {
   const std::vector<Row>& rows = search_.board.rows();
   for (std::size_t other = 0; other < rows.size(); ++other)
@@ -251,7 +253,7 @@ void Controller::record_repeat(std::size_t row, Repeat repeat) {
   if (row == search_.board.best()) race_all();
 }
 
-/// Whether the job is to end before it is done.
+/// Stops the job where it is to end before it is done, and aborts all where the user is urgent.
 void Controller::watch() {
   const Moment now = driver_.now();
   const std::string reason = policy_.end.reason(now);

@@ -30,14 +30,14 @@ class Watchdog;
 struct ProcessMemoryPredictor;
 struct BytesBefore;
 
-/// What the controller asks before it goes on.
+/// Limits and signals that the controller asks for before it goes on.
 struct JobEnd {
   std::optional<SteadyClock::time_point> end_at{};  ///< nothing is started after it
   std::function<int()> signals{};                   ///< how many have arrived; empty: none will
   /// "rank 1 died", where its launcher then stops all others; empty: nobody can tell.
   std::function<std::string()> who_died{};
 
-  /// Why the job is to stop now; empty: it is not.
+  /// Returns why the job is to stop now; empty: it is not.
   [[nodiscard]] std::string reason(Moment now) const;
   /// The user has asked again, and does not wait.
   [[nodiscard]] bool is_urgent() const { return signals && signals() > 1; }
@@ -45,11 +45,11 @@ struct JobEnd {
   [[nodiscard]] double time_left_s(Moment now) const;
 };
 
-/// What is decided for the whole job.
+/// Decisions for the whole job.
 struct JobPolicy {
   SteadyClock::time_point began = SteadyClock::now();  ///< from which time is reported
   std::uint64_t instrument = 0;  ///< that runs experiments, by its place among the job's
-  /// What it is sent for an experiment; empty: nothing.
+  /// Returns what the instrument is sent for an experiment; empty: nothing.
   std::function<RunInput(const Experiment&)> input{};
   std::function<Attempts::Limits(const PlannedExperiment&)> limits{};
   JobEnd end{};
@@ -64,7 +64,7 @@ struct Listeners {
   Progress& progress;
   JobPredictor* times = nullptr;             ///< null: times are not predicted
   ProcessMemoryPredictor* memory = nullptr;  ///< null: nor is what processes hold
-  /// Of a step in the user's training; empty where no transformer is trained.
+  /// Returns the overheads of a step in the user's training; empty where no transformer is trained.
   std::function<Overheads(const Experiment&)> overheads{};
 };
 
@@ -76,8 +76,8 @@ class Controller {
   ExitCode run();
 
   [[nodiscard]] const std::string& reason() const { return reason_; }
-  /// Whether MPI can be ended in the ordinary way: nobody is lost, and no communicator between
-  /// nodes was abandoned, whose peers could still be inside.
+  /// Tells whether MPI can be ended in the ordinary way. Then nobody is lost, and no communicator
+  /// between nodes was abandoned, whose peers could still be inside.
   [[nodiscard]] bool can_finalize() const {
     return driver_.attempts().lost_ranks().empty() && !has_abandoned_communicator_;
   }
@@ -150,10 +150,11 @@ ExitCode guarded(Work&& work, std::string* reason = nullptr) {
   }
 }
 
-/// What the history says of a space before anything runs; `keys`: the record key of each member.
+/// Returns what the history says of a space before anything runs; `keys`: the record key of each
+/// member.
 Scoreboard known_scoreboard(const PlannedSpace& space, const std::vector<std::string>& keys,
                             const History& history, ScoreboardSetup setup);
-/// By row: jobs that died while it was run once more.
+/// Counts, by row, the jobs that died while it was run once more.
 std::map<std::size_t, int> deaths_in_repeats(const std::vector<std::string>& keys,
                                              const History& history);
 

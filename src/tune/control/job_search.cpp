@@ -26,12 +26,12 @@ std::optional<HostLoad> host_load_since(const std::optional<HostTimes>& before) 
                   static_cast<int>(std::thread::hardware_concurrency())};
 }
 
-/// Whether our own step forecasts what another instrument decides.
+/// Tells whether our own step forecasts what another instrument decides.
 bool is_forecast(const OpenJob& job) {
   return job.job.has_own_step() && job.job.is_by_engine();
 }
 
-/// What our own step would take for each member, as it is predicted.
+/// Predicts what our own step would take for each member.
 std::vector<ForecastMember> forecast_members(const PlannedSpace& space, JobPredictor& predictor) {
   std::vector<ForecastMember> members;
   for (const auto& [planned, chain, is_below] : space.members) {
@@ -46,8 +46,9 @@ std::vector<ForecastMember> forecast_members(const PlannedSpace& space, JobPredi
   return members;
 }
 
-/// What is believed of the engine's figures, by these members' runs there, by what the user has run
-/// outside of this job, and of memory by what was planned. The board predicts with it from now on.
+/// Returns what is believed of the engine's figures. It follows from these members' runs there,
+/// from the user's runs outside of this job, and, for memory, from the plan. The board predicts
+/// with it from now on.
 std::vector<MemberBelief> beliefs_of(const SearchParts& parts, Scoreboard& board,
                                      const std::vector<std::size_t>& ran) {
   const OpenJob& job = parts.job;
@@ -125,7 +126,7 @@ Scoreboard scoreboard_of(const OpenJob& job) {
                         .num_ranks = num_ranks(job.training_ranks),
                         .label = traits.label,
                         .are_steps_alike = traits.alike_steps};
-  // What an engine measures is the target's time already.
+  // An engine measures the target's time already.
   if (!is_forecast(job)) {
     setup.user_runs = job.user_runs;
     setup.memory_offset_bytes = job.memory_offset_bytes;

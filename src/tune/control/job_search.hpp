@@ -17,7 +17,7 @@ struct SearchEnd {
   bool can_finalize = true;
 };
 
-/// What is measured and decided before a search begins. All of it outlives the search.
+/// Measurements and decisions that precede a search. All of it outlives the search.
 struct SearchParts {
   const JobOptions& options;
   OpenJob& job;
@@ -35,7 +35,7 @@ struct SearchResult {
   Answer answer;
 };
 
-/// What is known of the job's members before anything runs.
+/// Returns what is known of the job's members before anything runs.
 [[nodiscard]] Scoreboard scoreboard_of(const OpenJob& job);
 
 /// Runs the search to its end, with all that it writes. The workers are idle afterwards or lost.

@@ -1,5 +1,6 @@
 #pragma once
-/// What a job writes beside its journal, and when; and what it says meanwhile. Local.
+/// The publisher decides what a job writes beside its journal, and when. Progress is what the job
+/// says meanwhile. Local.
 
 #include <condition_variable>
 #include <cstddef>
@@ -62,7 +63,7 @@ class Publisher {
   // Rows whose files are to be written with the next publish().
   void started(std::size_t row) { started_.push_back(row); }
   void ended(std::size_t row) { ended_.push_back(row); }
-  /// What Python said of it, where it failed there.
+  /// Notes what Python said of it, where it failed there.
   void failed(std::size_t row, std::string traceback) {
     tracebacks_.emplace_back(row, std::move(traceback));
   }
@@ -73,7 +74,7 @@ class Publisher {
   void write_exit_status(ExitCode code, const std::string& reason) {
     results_.write_exit_status(code, reason);
   }
-  /// What the reports say; after finish().
+  /// The answer that the reports give; after finish().
   [[nodiscard]] const Answer& answer() const { return answer_; }
   /// Waits until everything is written.
   void drain() { writer_.drain(); }
@@ -94,8 +95,8 @@ class Publisher {
   BackgroundWriter writer_;  ///< last: what it writes is above
 };
 
-/// What a user sees while it runs, on stderr: a line for each experiment that ended, and on a
-/// terminal one line that is rewritten. Rank 0 only.
+/// Lines on stderr that a user sees while it runs: one for each experiment that ended, and on a
+/// terminal one that is rewritten. Rank 0 only.
 class Progress {
  public:
   enum class Style { silent, lines, terminal };

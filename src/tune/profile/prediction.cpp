@@ -23,7 +23,7 @@ namespace {
 
 using json::Value;
 
-/// Of the time that the experiments will take, for measuring the machine: never more than
+/// Share of the experiments' time that measuring the machine may take. It is never more than
 /// max_budget_s for a model of small_model parameters, and in proportion for larger ones.
 constexpr double share_of_job = 0.05;
 constexpr double min_budget_s = 0.5;
@@ -56,7 +56,7 @@ double budget_s(const PlannedJob& ready) {
   return std::clamp(share_of_job * job_s, min_budget_s, max_budget_s * std::max(1.0, size));
 }
 
-/// Whether an earlier job has left nothing to run.
+/// Tells whether an earlier job has left nothing to run.
 bool is_all_known(const OpenJob& ready) {
   for (std::size_t index = 0; index < ready.keys.size(); ++index) {
     if (ready.space.members[index].planned.status == PlanStatus::planned &&
@@ -66,7 +66,7 @@ bool is_all_known(const OpenJob& ready) {
   return true;
 }
 
-/// Of everything that a profile depends on.
+/// Returns a key of everything that a profile depends on.
 std::string key_of_profile(const OpenJob& ready, const std::vector<ProfilingTask>& tasks) {
   Value orders = Value::array();
   for (ProfilingTask task : tasks) {
@@ -311,7 +311,7 @@ void predict_engine_members(PlannedJob& ready, Device& device) {
     if (planned.status != PlanStatus::planned || !has_plan(planned) || ready.time.is_over())
       continue;
     predictor->predict(planned.experiment, planned.predicted);
-    // What is measured there is the target's own time.
+    // The engine measures the target's own time.
     planned.predicted.throughput = std::exchange(planned.predicted.target_throughput, {});
   }
 }

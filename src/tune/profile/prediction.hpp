@@ -24,18 +24,19 @@
 
 namespace dstune {
 
-// What a rank's process holds beside the arenas of its experiments: code, MPI, the libraries that
-// compute, shared windows, the search itself; and of its GPU context, libraries, communicators.
-// From it follow what experiments will hold in all, and what is left of GPUs for their tensors.
+// Non-arena memory: what a rank's process holds beside the arenas of its experiments. On the host
+// these are code, MPI, the libraries that compute, shared windows and the search itself. On its GPU
+// these are context, libraries and communicators. From it follow what experiments will hold in all,
+// and what is left of GPUs for their tensors.
 
-/// What the device's own memory has less for this process beside the arena of experiments; 0 where
-/// nobody knows, or it has none of its own. Local.
+/// Returns by how many bytes the device's own memory is less for this process, beside the arena of
+/// experiments. It is 0 where nobody knows, or the device has no memory of its own. Local.
 std::int64_t gpu_bytes_beside_arena(Device& device);
 
-/// By world rank, before the first experiment.
+/// Bytes by world rank, before the first experiment.
 struct BytesBefore {
-  /// Of each rank's process, with the matrix products' library in use: it makes its tables at the
-  /// first one.
+  /// Bytes of each rank's process, with the matrix products' library in use: it makes its tables at
+  /// the first one.
   std::vector<std::int64_t> resident;
   std::vector<std::int64_t> gpu;  ///< gpu_bytes_beside_arena()
 };
@@ -51,16 +52,17 @@ struct BytesAfter {
 /// find: libraries keep tables of every shape they have met, the journal's index grows. Local.
 class NonArenaMemory {
  public:
-  /// By world rank. `has_staged`: whether the staging memory of groups is in it, or elsewhere.
+  /// `resident_bytes` is by world rank. `has_staged`: whether the staging memory of groups is in
+  /// it, or elsewhere.
   explicit NonArenaMemory(std::vector<std::int64_t> resident_bytes, bool has_staged = false)
       : resident_bytes_(std::move(resident_bytes)), has_staged_(has_staged) {}
 
-  /// What processes hold after groups have run in them, by world rank; the others stay as they
-  /// were.
+  /// Takes in what processes hold after groups have run in them, by world rank; the others stay as
+  /// they were.
   void start_again(const std::map<int, std::int64_t>& non_arena_bytes);
-  /// Of the fullest of a group's ranks.
+  /// Returns the bytes of the fullest of a group's ranks.
   [[nodiscard]] std::int64_t bytes(const std::vector<int>& world_ranks) const;
-  /// What the fullest rank of an experiment's group was measured to hold.
+  /// Learns what the fullest rank of an experiment's group was measured to hold.
   void observe(const std::vector<int>& world_ranks, std::int64_t bytes);
 
  private:
@@ -79,18 +81,18 @@ struct ProcessMemoryPredictor {
       gpus;  ///< nothing where none is used, or nobody knows what they hold
   bool devices_have_own_memory;
 
-  /// As NonArenaMemory's, of processes and of GPUs.
+  /// Does what NonArenaMemory's does, for processes and for GPUs.
   void start_again(const BytesAfter& bytes);
-  /// By what was known before this experiment; learns from it for the next. What is not planned is
-  /// not predicted.
+  /// Predicts from what was known before this experiment, and learns from it for the next. An
+  /// experiment without a plan is not predicted.
   void predict(Record& record);
 };
 
-/// What plans may take of the GPUs once libraries and communicators have taken theirs, which the
-/// limit that they were made for could only guess. The least of the ranks that told: what was free
-/// of a GPU at the start, less what it has lost since then. `before_bytes`, `after_bytes`: what it
-/// had lost beside the arena, by world rank. Nothing where a rank shares its GPU, since nobody can
-/// tell who took what then. Local.
+/// Returns how many bytes plans may take of the GPUs once libraries and communicators have taken
+/// theirs. The limit that the plans were made for could only guess it. The result is the least of
+/// the ranks that told: what was free of a GPU at the start, less what it has lost since then.
+/// `before_bytes`, `after_bytes`: what it had lost beside the arena, by world rank. Nothing where a
+/// rank shares its GPU, since nobody can tell who took what then. Local.
 std::optional<std::int64_t> free_gpu_memory(const std::vector<RankDevice>& devices,
                                             const std::vector<std::int64_t>& before_bytes,
                                             const std::map<int, std::int64_t>& after_bytes);
@@ -100,10 +102,10 @@ std::optional<std::int64_t> free_gpu_memory(const std::vector<RankDevice>& devic
 std::vector<std::size_t> drop_what_does_not_fit(PlannedSpace& space, std::int64_t free_memory_bytes,
                                                 const std::function<bool(std::size_t)>& has_run);
 
-/// Whether our own step is among the instruments, and something is to be run.
+/// Tells whether our own step is among the instruments, and something is to be run.
 [[nodiscard]] bool is_predictable(const PlannedJob& planned);
 
-/// What the plans of a job's experiments say of their time, here and in the user's training. It
+/// Predicts the time of a job's experiments by their plans, here and in the user's training. It
 /// does not outlive the job.
 class JobPredictor {
  public:
@@ -112,16 +114,16 @@ class JobPredictor {
 
   // Nothing without a profile, and for an experiment that uses a disk where how fast that is was
   // not measured.
-  /// Of an optimizer step, corrected by what was measured so far.
+  /// Seconds of an optimizer step, corrected by what was measured so far.
   [[nodiscard]] std::optional<double> step_s(const Experiment& experiment);
-  /// Of warming up and measuring it.
+  /// Seconds of warming up and measuring it.
   [[nodiscard]] std::optional<double> experiment_s(const Experiment& experiment);
   /// Throughput, here and where there is a calibration the target's.
   void predict(const Experiment& experiment, Prediction& predicted);
   void observe(const Experiment& experiment, const Measurement& measurement);
   /// How times here become the target's from now on.
   void calibrate(const std::optional<TimeCalibration>& calibration) { calibration_ = calibration; }
-  /// What DeepSpeed does in a step beside its operations.
+  /// Returns what DeepSpeed does in a step beside its operations.
   [[nodiscard]] Overheads overheads(const Experiment& experiment) {
     return predictor_.overheads(experiment);
   }
@@ -140,9 +142,9 @@ struct MeasuredMachine {
   BytesAfter bytes_after{};
 };
 
-/// By all groups before the first experiment, or what the journal has of an earlier job that had
-/// the same to measure; then written to `profile_path` where that is given. `drain_timeout_s`: as
-/// Attempts::Limits'. Throws IoError.
+/// Has all groups measure the machine before the first experiment. It takes instead what the
+/// journal has of an earlier job that had the same to measure. The result is written to
+/// `profile_path` where that is given. `drain_timeout_s`: as Attempts::Limits'. Throws IoError.
 MeasuredMachine measure_machine(const OpenJob& job, AttemptDriver& driver,
                                 const std::function<bool()>& is_to_be_ended,
                                 const std::optional<std::string>& profile_path,
@@ -152,16 +154,16 @@ MeasuredMachine measure_machine(const OpenJob& job, AttemptDriver& driver,
 /// memory's speed. Null where it can tell nothing.
 std::unique_ptr<JobPredictor> measure_alone(const PlannedJob& planned, Device& device);
 
-/// Whether a step of it is planned. What DeepSpeed's engine runs need not be.
+/// Tells whether a step of it is planned. Members that DeepSpeed's engine runs need no plan.
 [[nodiscard]] inline bool has_plan(const PlannedExperiment& planned) {
   return planned.predicted.peak_memory_bytes > 0;
 }
 
-/// Of members that DeepSpeed's engine will run: how fast they will be there, as far as this process
-/// alone can tell. The search begins with it.
+/// Predicts how fast members will be in DeepSpeed's engine, as far as this process alone can tell.
+/// The search begins with it.
 void predict_engine_members(PlannedJob& planned, Device& device);
 
-/// What experiments of a job may take, as the instrument that runs them and predictions say.
+/// Limits of a job's experiments, as the instrument that runs them and predictions say.
 struct TrialLimits {
   const JobSpec& job;
   const Instrument& instrument;

@@ -22,7 +22,7 @@ namespace {
 
 using json::Value;
 
-/// What a record counts for.
+/// Returns the identity for which a record counts.
 Value identity(const OpenJob& job, const Instrument& instrument, const Experiment& experiment) {
   const JobSpec& spec = job.job;
   Value config = experiment.ds_config;
@@ -65,7 +65,7 @@ double seconds_since(std::chrono::steady_clock::time_point then) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
 }
 
-/// --retry-failed. Whether any is to run again. The journal keeps what they were.
+/// Does --retry-failed, and returns whether any is to run again. The journal keeps what they were.
 bool retry_failed(OpenJob& job) {
   std::size_t count = forget_failed(job.history, job.keys);
   if (job.own_keys != job.keys) count += forget_failed(job.history, job.own_keys);
@@ -117,7 +117,7 @@ void check_profile_place(const std::string& path, const InputFiles& inputs,
         "or name another file"}});
 }
 
-/// What earlier jobs have left. `content`: the journal's.
+/// Takes in what earlier jobs have left. `content`: the journal's.
 void understand_past(OpenJob& job, const JournalContent& content) {
   job.history = understand(content, job.results->journal_path());
   job.journal = std::make_unique<Journal>(job.results->journal_path(), content.valid_bytes,
@@ -133,7 +133,7 @@ void name_members(OpenJob& job) {
                      : keys_of(job, **own);
 }
 
-/// Of what was planned.
+/// Returns a key of what was planned.
 std::string plan_key(const OpenJob& job) {
   Value decided = Value::array();
   for (std::size_t index = 0; index < job.own_keys.size(); ++index)
@@ -158,8 +158,8 @@ std::string search_key(OpenJob& job, const std::string& plan) {
   return record_key(searched);
 }
 
-/// Whether an earlier job has ended this search. Tuners that do not race decide the same again from
-/// the same results.
+/// Tells whether an earlier job has ended this search. Tuners that do not race decide the same
+/// again from the same results.
 bool has_ended_before(const OpenJob& job, const std::string& search) {
   return tuner_races(job.job.tuning) && job.history.complete_searches.contains(search) &&
          job.user_runs.empty();
@@ -185,7 +185,7 @@ Value environment_of(const OpenJob& job, const JobOptions& options, const OpenOp
   return environment;
 }
 
-/// What was planned is written once, not again by every job that resumes it.
+/// Writes the plan once, not again for every job that resumes it.
 void journal_plan(OpenJob& job, const JournalContent& content, const std::string& plan) {
   const bool is_known = std::ranges::any_of(
       content.events, [&](const auto& event) { return event.value.value("plan_key", "") == plan; });

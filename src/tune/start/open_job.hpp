@@ -27,7 +27,7 @@ struct OpenJob : PlannedJob {
   History history;
   kernels::CudaChoices choices;  ///< of libraries' candidates
   json::Value fingerprint;       ///< of the machine
-  /// Of each member, as the instrument that decides measures it, …
+  /// The record key of each member, as the instrument that decides measures it, …
   std::vector<std::string> keys;
   /// … and as our own step would, where that is another one: imports are known by these.
   std::vector<std::string> own_keys;
@@ -45,7 +45,7 @@ struct JobFolders {
 /// Throws InputError that names what is in the way. Changes nothing on disk. Local.
 JobFolders choose_job_folders(const PlannedJob& planned, const JobOptions& options);
 
-/// What opening asks of the rank.
+/// Facts of the rank and the job that opening asks for.
 struct OpenOptions {
   const Topology& topology;
   const std::vector<RankDevice>& devices;
@@ -59,7 +59,8 @@ struct OpenOptions {
 void open_results(OpenJob& job, const JobFolders& folders, const JobOptions& options,
                   const OpenOptions& open);
 
-/// Where the time for planning was over: says so in exit_status.json alone. Throws IoError.
+/// Ends a job whose time for planning is over, and says so in exit_status.json alone. Throws
+/// IoError.
 ExitCode end_while_planning(const JobFolders& folders);
 
 }  // namespace dstune

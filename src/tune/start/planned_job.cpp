@@ -83,7 +83,8 @@ std::int64_t host_memory_beside(std::int64_t device_memory_bytes, const RanksOfN
   return std::max<std::int64_t>(0, of_host - device_memory_bytes);
 }
 
-/// Of files of experiments; names that are made here begin with their ZeRO stage.
+/// Refuses names in files of experiments that are names of this program's files. Names that are
+/// made here begin with their ZeRO stage. Throws InputError.
 void refuse_own_names(const JobSpec& job, const PlannedSpace& space) {
   json::Problems problems;
   for (std::size_t index = 0; index < space.members.size(); ++index) {
@@ -234,7 +235,7 @@ PlannedJob plan_of_job(const JobOptions& options, const Topology& topology,
   ready.target = target_of(ready.job, options.dry_run);
   ready.space = plan_members(ready, options, planner_options(ready, options, devices));
   for (const std::string& warning : ready.space.warnings) log::warning(warning);
-  // What users bring may belong to members that nobody has looked at.
+  // The user's runs and imports may belong to members that nobody has looked at.
   if (ready.space.is_cut_short) return ready;
   ready.user_runs = match_user_runs(user_runs, ready.space);
   if (options.import_dir) ready.imports = read_imports(*options.import_dir, ready.job, ready.space);

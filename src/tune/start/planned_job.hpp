@@ -25,7 +25,7 @@ namespace dstune {
 /// tuner's: losses must not depend on how the space is searched.
 inline constexpr std::int64_t reference_seed = 0;
 
-/// What DeepSpeed itself made of a member of the space.
+/// DeepSpeed's own measurement of a member of the space.
 struct Import {
   std::size_t index = 0;
   std::string path;
@@ -47,12 +47,11 @@ struct PlannedJob {
   std::vector<Import> imports;
 };
 
-// What users bring beside space.json: results of verification jobs, and their own runs in
-// DeepSpeed.
+// Users bring more than space.json: results of verification jobs, and their own runs in DeepSpeed.
 
-/// --import: what verification jobs left, by member of the space. Local.
-/// Warns of results that belong to no member of the space. Throws InputError: what can not be read,
-/// and where none belongs to one.
+/// --import: returns what verification jobs left, by member of the space. Warns of results that
+/// belong to no member of the space. Throws InputError for what can not be read, and if no result
+/// belongs to a member. Local.
 std::vector<Import> read_imports(const std::string& dir, const JobSpec& job,
                                  const PlannedSpace& space);
 
@@ -61,7 +60,7 @@ std::vector<DeepSpeedRun> read_user_runs(const std::vector<std::string>& paths, 
 /// How much more memory they took than is planned for the training: the mean over those that say
 /// it, without what only a GPU's driver and allocator know of; 0 where none does.
 std::int64_t memory_offset(const std::vector<DeepSpeedRun>& runs, const JobSpec& job);
-/// By member of the space. Throws InputError for a run of another configuration.
+/// Returns the runs by member of the space. Throws InputError for a run of another configuration.
 std::vector<UserRun> match_user_runs(const std::vector<DeepSpeedRun>& runs,
                                      const PlannedSpace& space);
 
@@ -75,23 +74,24 @@ void check_training_command(const JobSpec& job);
 
 /// Members of the space that are to be run.
 std::vector<const PlannedExperiment*> members_to_run(const PlannedSpace& space);
-/// Of all nodes.
+/// Counts the ranks of all nodes.
 int num_ranks(const std::vector<std::vector<int>>& ranks_of_node);
 
 /// Ranks that train nothing, by hostfile and filter. Throws InputError, UsageError.
 std::vector<int> excluded_ranks(const JobOptions& options, const Topology& topology);
 
-/// Reads and plans; touches no file of the results folder. Where its time is over the space is cut
-/// short, and nothing but what was planned is there. Throws InputError, UsageError, and IoError for
-/// a --profile-out that is no file.
+/// Reads and plans; touches no file of the results folder. Its time may be over before the end:
+/// then the space is cut short, and nothing but what was planned is there. Throws InputError,
+/// UsageError, and IoError for a --profile-out that is no file.
 PlannedJob plan_of_job(const JobOptions& options, const Topology& topology,
                        const std::vector<RankDevice>& devices, const kernels::Table& kernels);
 
-/// What a rank of an experiment holds over a step; nothing where our own step does not run it.
+/// Returns what a rank of an experiment holds over a step; nothing where our own step does not run
+/// it.
 std::optional<MemoryTimeline> memory_timeline_of(const PlannedJob& planned,
                                                  const Experiment& experiment);
 
-/// What every rank needs of it.
+/// Returns what every rank needs of it.
 JobInput job_input(const PlannedJob& planned);
 
 }  // namespace dstune

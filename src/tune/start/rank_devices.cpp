@@ -52,7 +52,7 @@ int place_on_node(const Topology& topology, const IdleRanks& idle) {
 std::string find_gpu(const Topology& topology, const JobOptions& options, const IdleRanks& idle,
                      FoundDevice& found) {
   const bool trains = !idle.contain(topology.world_rank);
-  // Of a plan alone rank 0 predicts times, from what its GPU takes.
+  // Rank 0 of a dry run predicts times, from what its GPU takes.
   const auto make = trains || options.dry_run ? make_cuda_device : make_device_like_cuda;
   try {
     found.device = make(place_on_node(topology, idle), host_memory_bytes(),
@@ -108,7 +108,7 @@ FoundDevice cpu_device(const Topology& topology) {
   return found;
 }
 
-/// Where there is a reason against GPUs.
+/// Returns the CPU's device after a reason against GPUs. Throws DeviceError with --backend cuda.
 FoundDevice without_gpu(const Topology& topology, const JobOptions& options,
                         const std::string& reason) {
   if (options.backend == Backend::cuda)

@@ -1,6 +1,6 @@
 #pragma once
-/// What each rank computes on, and what is told of it in environment.json and in the fingerprint of
-/// records.
+/// The device that each rank computes on, and what environment.json and the fingerprint of records
+/// tell of it.
 
 #include <memory>
 #include <string>
@@ -16,9 +16,10 @@
 
 namespace dstune {
 
-/// The caller's threads as `omp_num_threads`, the variable's text or null, has them: its first
-/// number, as OpenMP reads it, whatever the binding. Where it is none, what the binding and the
-/// cgroup leave stays. With more threads than cores, cores are shared. Local.
+/// Returns the topology with the caller's threads as `omp_num_threads`, the variable's text or
+/// null, has them. Its first number counts, as OpenMP reads it, whatever the binding. If it is
+/// none, what the binding and the cgroup leave stays. Threads share cores if there are more of them
+/// than cores. Local.
 Topology with_asked_threads(Topology topology, const char* omp_num_threads);
 
 /// The caller's node, and all nodes with the threads that OMP_NUM_THREADS asks for.
@@ -89,19 +90,21 @@ RankDevice describe(const Topology& topology, const FoundDevice& found);
 std::vector<RankDevice> gather_devices(const Communicator& world, const RankDevice& mine);
 /// Which rank is where, and on what: messages for --verbose. Local.
 void log_ranks(const Topology& topology, const std::vector<RankDevice>& devices);
-/// What of it is not talk. Local.
+/// Divides the memory of GPUs among the ranks that share them: the part of gather_devices() without
+/// messages. Local.
 void share_gpus(std::vector<RankDevice>& devices);
 
 /// The GPUs of the ranks of the caller's node, as often as ranks have them. Local.
 std::vector<std::string> gpus_of_node(const Topology& topology,
                                       const std::vector<RankDevice>& devices);
 
-/// What must be equal for an old measurement to count: backend, device kinds, devices a node.
-/// `ranks_of_node`: the world ranks of each node that may be used.
+/// Returns what must be equal for an old measurement to count: backend, device kinds, devices a
+/// node. `ranks_of_node`: the world ranks of each node that may be used.
 json::Value machine_fingerprint(const std::vector<std::vector<int>>& ranks_of_node,
                                 const std::vector<RankDevice>& devices);
 
-/// Whether environment.json, which people share, may show a variable's value: it is on a list.
+/// Tells whether environment.json, which people share, may show a variable's value: it is on a
+/// list.
 [[nodiscard]] bool is_shown_variable(std::string_view name);
 
 /// Versions, hosts, rank → host → device, clocks, chosen environment variables.

@@ -33,14 +33,14 @@ struct TimeBudget {
   double reserve_s = default_reserve_s;
 
   [[nodiscard]] bool is_over() const { return end_at && SteadyClock::now() >= *end_at; }
-  /// Of the time until the end, what is gone; 1 where it is over, 0 without a limit.
+  /// Share of the time until the end that is gone; 1 where it is over, 0 without a limit.
   [[nodiscard]] double used_share() const;
   /// For experiments to end after STOP, and for members to answer ABORT.
   [[nodiscard]] double stop_grace_s() const { return std::max(1.0, reserve_s / 3); }
   [[nodiscard]] double abort_grace_s() const { return std::max(1.0, reserve_s / 6); }
 };
 
-/// Of the job, with a message that says where the limit comes from. Local.
+/// Returns the job's budget, and logs where the limit comes from. Local.
 TimeBudget time_budget(const JobOptions& options);
 
 }  // namespace dstune

@@ -1,6 +1,6 @@
 #pragma once
-/// What the ranks of a node know of each other without MPI: a board in shared memory, on which each
-/// has a line of its own that no other writes. Local; every function but attach() by any thread.
+/// The ranks of a node know of each other without MPI by a board in shared memory. Each has a line
+/// of its own on it that no other writes. Local; every function but attach() by any thread.
 
 #include <array>
 #include <atomic>
@@ -51,13 +51,13 @@ class Board {
   [[nodiscard]] Line& own() const;
   /// Those that were taken, in the order of their coming; the newest may not be filled yet.
   [[nodiscard]] std::span<Line> lines() const;
-  /// Whether the end of the line's process can be seen from here.
+  /// Tells whether the end of the line's process can be seen from here.
   [[nodiscard]] bool sees_process(const Line& line) const;
   /// Nobody else comes: its file goes.
   void close() const noexcept;
 
-  /// Where the job's exit status is to be written. Rank 0 alone; once. A name that is too long is
-  /// not kept.
+  /// Keeps the path to which the job's exit status is to be written. Rank 0 alone; once. A name
+  /// that is too long is not kept.
   void set_exit_status_path(const std::string& path);
   /// Empty before that.
   [[nodiscard]] std::string exit_status_path() const;

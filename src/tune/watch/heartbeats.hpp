@@ -18,7 +18,7 @@ namespace dstune {
 /// are stopped for a while, nobody is missed. Local.
 class Silence {
  public:
-  /// Of rounds without a message.
+  /// Rounds that a rank may pass without a message.
   static constexpr int max_rounds = 12;
 
   explicit Silence(const std::vector<int>& world_ranks);

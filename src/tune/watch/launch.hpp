@@ -1,5 +1,5 @@
 #pragma once
-/// What the launcher tells a rank before MPI starts, in the environment. Local.
+/// The launcher tells a rank these facts before MPI starts, in the environment. Local.
 
 #include <functional>
 #include <string>

@@ -1,6 +1,7 @@
 #pragma once
-/// What a rank makes of the others of its node: whether one still lives, and whether its loss ends
-/// this process, too. Knows no clock, no process and no memory but what it is told. Local.
+/// A rank decides from these rules whether another of its node still lives, and whether its loss
+/// ends this process, too. They know no clock, no process and no memory but what they are told.
+/// Local.
 
 #include <cstdint>
 #include <optional>
@@ -41,7 +42,7 @@ class Liveness {
   int num_quiet_ = 0;
 };
 
-/// Where a rank is in the job.
+/// The phase of the job that a rank is in.
 enum class JobPhase {
   starting,   ///< it is inside calls that need every rank
   checking,   ///< likewise, in a check, which has no search
@@ -61,8 +62,8 @@ struct LostRank {
 /// message, and what is on its way comes first.
 inline constexpr int looks_for_messages = 6;
 
-/// With which code a rank leaves since that one is lost; nothing where it goes on. `own_code`: the
-/// one that is decided, while it ends.
+/// Returns the code with which a rank leaves since that one is lost; nothing where it goes on.
+/// `own_code`: the one that is decided, while it ends.
 [[nodiscard]] inline std::optional<int> code_after_loss(JobPhase phase, int own_code, int lost_rank,
                                                         const LostRank& lost) {
   if (phase == JobPhase::searching && lost_rank != 0) return std::nullopt;

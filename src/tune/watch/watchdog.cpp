@@ -35,7 +35,7 @@ namespace {
 using WatchClock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds look_interval{500};
-/// Of looks, for the ranks of this node to reach main(): a file system may serve some of them late.
+/// Looks for the ranks of this node to reach main(): a file system may serve some of them late.
 constexpr int looks_until_missed = 100;
 /// MPI_Win_free and MPI_Finalize talk to everybody; somebody may not answer.
 constexpr std::chrono::seconds end_limit{20};
@@ -278,7 +278,7 @@ void Watchdog::look_at_peers() {
     LostRank& lost = state_->lost[line.world_rank];
     ++lost.num_looks;
     lost.is_gone = found == Liveness::Finding::gone;
-    // Of a process that is there it may be long until it leaves.
+    // A process that is still there may take long until it leaves.
     if (lost.is_gone) lost.exit_code = line.exit_code();
     lost.how = !lost.is_gone ? "does not answer" : lost.exit_code ? "has left" : "died";
   }
@@ -299,7 +299,7 @@ std::string Watchdog::loss_here() const {
   return "";
 }
 
-/// Whether this process is to leave.
+/// Decides whether this process is to leave, and leaves.
 void Watchdog::decide() {
   std::optional<int> code;
   std::string reason;
@@ -330,8 +330,8 @@ void Watchdog::decide() {
   if (code) give_up(*code, reason);
 }
 
-/// Of the ranks of this node; a launcher that lets others live would wait for them. The job may be
-/// over before a rank that was stopped counts as lost.
+/// Kills stopped ranks of this node; a launcher that lets others live would wait for them. The job
+/// may be over before a rank that was stopped counts as lost.
 void Watchdog::kill_stopped() {
   if (!state_->board || !state_->launch.outlives_ranks) return;
   const std::span<Board::Line> lines = state_->board->lines();

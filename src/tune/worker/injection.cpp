@@ -161,7 +161,7 @@ MemoryFault::MemoryFault(Device& device, Fault fault)
     : budget_(fault == Fault::disk ? device.disk_budget() : device.budget()),
       old_limit_bytes_(budget_.limit_bytes()) {
   if (fault != Fault::oom && fault != Fault::disk) return;
-  // What an earlier experiment left in memory would do for this one.
+  // Memory that an earlier experiment left would be enough for this one.
   if (fault == Fault::oom) device.arena().free();
   budget_.set_limit_bytes(0);
 }

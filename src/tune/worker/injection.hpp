@@ -57,7 +57,7 @@ struct Injection {
 /// The fault that the controller is asked for, which has heard of the experiment's outcome.
 void commit_in_controller(const std::string& experiment);
 
-/// What is asked for at this rank in this experiment. Throws Error where DSTUNE_INJECT is
+/// Returns what is asked for at this rank in this experiment. Throws Error where DSTUNE_INJECT is
 /// malformed.
 Injection find_injection(int world_rank, const std::string& experiment);
 

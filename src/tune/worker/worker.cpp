@@ -36,7 +36,7 @@ void add_what_devices_say(const DeviceGroups& devices, Measurement& measurement)
   const std::string why = devices.not_comparable_reason(measurement.world_ranks);
   if (why.empty()) return;
   measurement.not_comparable = why;
-  // What a GPU has less is not one process's then.
+  // The memory that the GPU has less is not one process's then.
   measurement.peak_memory.gpu_bytes = measurement.peak_memory.graph_bytes = 0;
 }
 
@@ -119,7 +119,7 @@ void Worker::exit_if_abandoned() {
   const std::lock_guard lock(mailbox_mutex_);
   for (const Message& message : pending_) {
     const auto* quit = std::get_if<message::Quit>(&message);
-    // Where everybody finalizes this rank has ended its experiment in time, and is about to hear.
+    // If everybody finalizes, this rank has ended its experiment in time, and is about to hear.
     if (quit != nullptr && !quit->finalize) MpiEnvironment::leave_without_finalize(quit->exit_code);
   }
 }
@@ -194,7 +194,7 @@ void Worker::run_profiling(const message::Profile& order) {
   attempt_ = 0;
 }
 
-/// Whether no other rank of the group before this one is on its node.
+/// Tells whether no other rank of the group before this one is on its node.
 bool Worker::is_first_of_node(const std::vector<int>& world_ranks) const {
   const auto node_of = [this](int rank) {
     return context_.topology->node_of_rank[static_cast<std::size_t>(rank)];

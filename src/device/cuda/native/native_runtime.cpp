@@ -7,7 +7,8 @@
 namespace dstune::cuda {
 namespace {
 
-/// As nvidia-smi and NVML write that of a whole GPU: "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6".
+/// Writes it as nvidia-smi and NVML write that of a whole GPU:
+/// "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6".
 std::string uuid_text(const cudaUUID_t& uuid) {
   std::string text = "GPU";
   for (int i = 0; i < 16; ++i) {

@@ -16,8 +16,8 @@ static_assert(sizeof(UniqueId) == sizeof(ncclUniqueId));
 static_assert(static_cast<int>(Result::remote_error) == ncclRemoteError &&
               static_cast<int>(Result::in_progress) == ncclInProgress);
 
-/// What a library has under names. It stays open: what it leaves behind in threads can not be
-/// unloaded.
+/// Functions that a library has under names. It stays open: what it leaves behind in threads can
+/// not be unloaded.
 class Symbols {
  public:
   /// A function, of whatever type it is taken as.
