@@ -9,7 +9,7 @@ checkout in FOLDER, which is kept, so that the next call builds only what differ
 The head of a diff says in lines `files: N` how many files it touches beside tests and documents, `suites: NAME ...`
 which folders of mpi_tests/unit must pass, and `run: COMMAND` what else must succeed in the build folder.
 
---refresh makes the diffs anew on what is committed, by a merge of three. Where that has conflicts it names a folder:
+--refresh makes the diffs anew on what is committed, by a merge of three. If that has conflicts, it names a folder:
 solve them there, and call it again. docs/contributing.md says how such a change is made.
 """
 import argparse
