@@ -6,54 +6,57 @@
 
 #include "dstune/kernels/kernels.hpp"
 
+/// Those that have the names of their entries.
+// clang-format off
+#define DSTUNE_FUNCTIONS(each) \
+  each(matmul_activation_forward) \
+  each(matmul_activation_backward) \
+  each(matmul_bias_backward) \
+  each(embedding_forward) \
+  each(embedding_backward) \
+  each(norm_workspace_bytes) \
+  each(bias_backward) \
+  each(head_norm_forward) \
+  each(head_norm_backward) \
+  each(rotary) \
+  each(attention_forward) \
+  each(attention_backward) \
+  each(attention_workspace_bytes) \
+  each(activation_forward) \
+  each(activation_backward) \
+  each(swiglu_forward) \
+  each(swiglu_backward) \
+  each(cross_entropy) \
+  each(add) \
+  each(convert) \
+  each(quantize) \
+  each(dequantize) \
+  each(scale) \
+  each(zero) \
+  each(fill) \
+  each(fill_normal) \
+  each(sum_of_squares) \
+  each(sum_f32) \
+  each(clip_factor) \
+  each(adam) \
+  each(lion) \
+  each(sgd) \
+  each(adagrad)
+// clang-format on
+
 namespace dstune::kernels::DSTUNE_ISA {
 
 /// The function that a pointer of the table points to.
 template <class Pointer>
 using Function = std::remove_pointer_t<Pointer>;
 
-Function<decltype(Table::matmul_activation_forward)> matmul_activation_forward;
-Function<decltype(Table::matmul_activation_backward)> matmul_activation_backward;
-Function<decltype(Table::matmul_bias_backward)> matmul_bias_backward;
-
-Function<decltype(Table::embedding_forward)> embedding_forward;
-Function<decltype(Table::embedding_backward)> embedding_backward;
+#define DSTUNE_DECLARE(name) Function<decltype(Table::name)> name;
+DSTUNE_FUNCTIONS(DSTUNE_DECLARE)
+#undef DSTUNE_DECLARE
 
 /// LayerNorm; without a bias RMSNorm, and `mean` stays untouched.
 Function<decltype(Table::layernorm_forward)> norm_forward;
 Function<decltype(Table::layernorm_backward)> norm_backward;
-Function<decltype(Table::norm_workspace_bytes)> norm_workspace_bytes;
-Function<decltype(Table::bias_backward)> bias_backward;
-
-Function<decltype(Table::head_norm_forward)> head_norm_forward;
-Function<decltype(Table::head_norm_backward)> head_norm_backward;
-Function<decltype(Table::rotary)> rotary;
-Function<decltype(Table::attention_forward)> attention_forward;
-Function<decltype(Table::attention_backward)> attention_backward;
-Function<decltype(Table::attention_workspace_bytes)> attention_workspace_bytes;
-
-Function<decltype(Table::activation_forward)> activation_forward;
-Function<decltype(Table::activation_backward)> activation_backward;
-Function<decltype(Table::swiglu_forward)> swiglu_forward;
-Function<decltype(Table::swiglu_backward)> swiglu_backward;
-Function<decltype(Table::cross_entropy)> cross_entropy;
-
-Function<decltype(Table::add)> add;
-Function<decltype(Table::convert)> convert;
-Function<decltype(Table::quantize)> quantize;
-Function<decltype(Table::dequantize)> dequantize;
-Function<decltype(Table::scale)> scale;
-Function<decltype(Table::zero)> zero;
-Function<decltype(Table::fill)> fill;
-Function<decltype(Table::fill_normal)> fill_normal;
-Function<decltype(Table::sum_of_squares)> sum_of_squares;
-Function<decltype(Table::sum_f32)> sum_f32;
-Function<decltype(Table::clip_factor)> clip_factor;
-
-Function<decltype(Table::adam)> adam;
-Function<decltype(Table::lion)> lion;
-Function<decltype(Table::sgd)> sgd;
-Function<decltype(Table::adagrad)> adagrad;
 
 namespace {
 

@@ -25,50 +25,22 @@ void rmsnorm_backward(DType type, void* d_x, void* d_weight, const void* d_out, 
 }  // namespace
 
 extern const Table table;
-const Table table = {
-    .name = DSTUNE_NAME_TEXT(DSTUNE_ISA),
-    .row_alignment_bytes = row_alignment_bytes,
-    .fp32_attention_note = fp32_attention_note,
-    .matmul_workspace_bytes = matmul_workspace_bytes,
-    .matmul = matmul,
-    .matmul_activation_forward = matmul_activation_forward,
-    .matmul_activation_backward = matmul_activation_backward,
-    .matmul_bias_backward = matmul_bias_backward,
-    .embedding_forward = embedding_forward,
-    .embedding_backward = embedding_backward,
-    .layernorm_forward = norm_forward,
-    .layernorm_backward = norm_backward,
-    .rmsnorm_forward = rmsnorm_forward,
-    .rmsnorm_backward = rmsnorm_backward,
-    .norm_workspace_bytes = norm_workspace_bytes,
-    .head_norm_forward = head_norm_forward,
-    .head_norm_backward = head_norm_backward,
-    .rotary = rotary,
-    .attention_forward = attention_forward,
-    .attention_backward = attention_backward,
-    .attention_workspace_bytes = attention_workspace_bytes,
-    .activation_forward = activation_forward,
-    .activation_backward = activation_backward,
-    .swiglu_forward = swiglu_forward,
-    .swiglu_backward = swiglu_backward,
-    .bias_backward = bias_backward,
-    .cross_entropy = cross_entropy,
-    .add = add,
-    .convert = convert,
-    .quantize = quantize,
-    .dequantize = dequantize,
-    .scale = scale,
-    .zero = zero,
-    .sum_of_squares = sum_of_squares,
-    .sum_f32 = sum_f32,
-    .sum_doubles = sum_doubles,
-    .clip_factor = clip_factor,
-    .adam = adam,
-    .lion = lion,
-    .sgd = sgd,
-    .adagrad = adagrad,
-    .fill_normal = fill_normal,
-    .fill = fill,
-};
+constinit const Table table = [] {
+  Table entries{};
+  entries.name = DSTUNE_NAME_TEXT(DSTUNE_ISA);
+  entries.row_alignment_bytes = row_alignment_bytes;
+  entries.fp32_attention_note = fp32_attention_note;
+  entries.matmul_workspace_bytes = matmul_workspace_bytes;
+  entries.matmul = matmul;
+  entries.layernorm_forward = norm_forward;
+  entries.layernorm_backward = norm_backward;
+  entries.rmsnorm_forward = rmsnorm_forward;
+  entries.rmsnorm_backward = rmsnorm_backward;
+  entries.sum_doubles = sum_doubles;
+#define DSTUNE_ENTER(name) entries.name = name;
+  DSTUNE_FUNCTIONS(DSTUNE_ENTER)
+#undef DSTUNE_ENTER
+  return entries;
+}();
 
 }  // namespace dstune::kernels::DSTUNE_ISA

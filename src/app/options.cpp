@@ -14,6 +14,7 @@
 #include "dstune/base/error.hpp"
 #include "dstune/base/json.hpp"
 #include "dstune/base/text.hpp"
+#include "dstune/core/keys.hpp"
 
 namespace dstune {
 namespace {
@@ -24,6 +25,11 @@ using Strings = std::vector<std::string>;
 constexpr unsigned line_width = 100;
 /// The value of --verify without a script: the library would take the next word for one.
 constexpr const char* own_script = "-";
+
+/// The words of the tuners' key.
+std::vector<std::string_view> tuner_types() {
+  return choices_of("autotuning", "/autotuning/tuner_type");
+}
 
 po::options_description visible_options() {
   po::options_description all("Options", line_width, line_width / 2);
@@ -45,8 +51,13 @@ po::options_description visible_options() {
         "cluster");
   value("include", "SPEC", "train on these hosts and slots only: HOST:SLOT,SLOT@HOST");
   value("exclude", "SPEC", "train on all hosts and slots but these: HOST:SLOT,SLOT@HOST");
+  std::vector<std::string_view> tuners = tuner_types();
+  const std::string_view last = tuners.back();
+  tuners.pop_back();
   value("tuner", "NAME",
-        "gridsearch, random, model_based or race; overrides autotuning.tuner_type (default race)");
+        fmt::format("{} or {}; overrides autotuning.tuner_type (default {})",
+                    fmt::join(tuners, ", "), last, default_tuner_type)
+            .c_str());
   value("metric", "NAME",
         "throughput, throughput_per_gpu, latency or flops; overrides autotuning.metric");
   value("num-trials", "N", "run at most N experiments");
@@ -174,11 +185,9 @@ class GivenOptions {
 Overrides overrides_of(const GivenOptions& given) {
   Overrides overrides;
   overrides.model = given.text("model");
-  given.choose("tuner", overrides.tuner_type,
-               {{"gridsearch", "gridsearch"},
-                {"random", "random"},
-                {"model_based", "model_based"},
-                {"race", "race"}});
+  std::vector<std::pair<std::string, std::string>> tuners;
+  for (const std::string_view type : tuner_types()) tuners.emplace_back(type, type);
+  given.choose("tuner", overrides.tuner_type, tuners);
   given.choose("metric", overrides.metric,
                {{"throughput", Metric::throughput},
                 {"throughput_per_gpu", Metric::throughput_per_gpu},

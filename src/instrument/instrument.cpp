@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dstune/base/error.hpp"
 #include "dstune/model/parameter_table.hpp"
 #include "dstune/search/tuner.hpp"
 #include "instruments.hpp"
@@ -44,6 +45,13 @@ double inactivity_timeout_s(const RunForecast& forecast) {
                          (min_flops_per_rank * experiment.shape.size());
 }
 
+const instrument::Maker& maker_of(const WorkloadSpec& spec) {
+  const auto* const found =
+      std::ranges::find(instrument::makers, to_text(spec.kind), &instrument::Maker::word);
+  require(found != std::end(instrument::makers), "an instrument's word");
+  return *found;
+}
+
 }  // namespace
 
 RunLimits limits_of_foreign_code(const RunForecast& forecast) {
@@ -73,18 +81,7 @@ Problem Instrument::problem(const JobSpec& job, const std::string& message) cons
 }
 
 std::unique_ptr<Instrument> make_instrument(const WorkloadSpec& spec) {
-  switch (spec.kind) {
-    case WorkloadKind::transformer:
-      return instrument::own_step(spec);
-    case WorkloadKind::synthetic:
-    case WorkloadKind::replay:
-      return instrument::given(spec);
-    case WorkloadKind::plugin:
-      return instrument::plugin(spec);
-    case WorkloadKind::deepspeed:
-      return instrument::engine(spec);
-  }
-  throw LogicError("a workload is of a kind that there is");
+  return maker_of(spec).make(spec);
 }
 
 Instruments make_instruments(const std::vector<WorkloadSpec>& specs) {
@@ -101,10 +98,8 @@ Forecasts forecasts_of(const JobSpec& job) {
 }
 
 void complete_instruments(JobSpec& job) {
-  for (WorkloadSpec& spec : job.instruments) {
-    if (spec.kind == WorkloadKind::plugin) instrument::complete_plugin(spec);
-    if (spec.kind == WorkloadKind::deepspeed) instrument::complete_engine(job, spec);
-  }
+  for (WorkloadSpec& spec : job.instruments)
+    if (const auto complete = maker_of(spec).complete) complete(job, spec);
 }
 
 bool races(const JobSpec& job, const InstrumentTraits& traits) {

@@ -66,9 +66,14 @@ constexpr std::uint32_t activation_bits = [] {
 
 template <class Operation, class... All>
 concept OneOf = (std::same_as<Operation, All> || ...);
+template <class Operation>
+concept Elementwise = requires(const Operation& operation) {
+  operation.elements();
+};
 
 /// Overloads for all operations that take time, so that a new one does not compile before it is
-/// given a cost; collectives and exchanges cost what the catalogue says of them.
+/// given a cost. Collectives, exchanges and passes over elements cost what the catalogue says of
+/// them.
 class WorkReader {
  public:
   explicit WorkReader(const StepPlan& plan) : plan_(plan) {}
@@ -83,13 +88,10 @@ class WorkReader {
     return Work{WorkKind::exchange, DType::f32, DType::f32, 0, 0, 0, 1};
   }
 
-  // Initial state.
-  Result operator()(const op::FillNormal& o) const {
-    return elements(WorkKind::fill_normal, o.out, o.count);
+  Result operator()(const Elementwise auto& o) const {
+    const Elements all = o.elements();
+    return make(*o.traits.work, all.from, all.to, 0, 0, all.count);
   }
-  Result operator()(const op::Fill& o) const { return elements(WorkKind::fill, o.out, o.count); }
-
-  // Arithmetic.
   Result operator()(const op::EmbeddingForward& o) const {
     return make(WorkKind::embedding_forward, o.out, o.out, plan_.model.hidden_size, 0, o.rows);
   }
@@ -155,9 +157,6 @@ class WorkReader {
   Result operator()(const op::CrossEntropy& o) const {
     return make(WorkKind::cross_entropy, o.logits, o.logits, plan_.model.vocab_size, 0, o.rows);
   }
-  Result operator()(const OneOf<op::Add, op::Convert, op::ReadDisk, op::WriteDisk> auto& o) const {
-    return make(*o.traits.work, o.x, o.y, 0, 0, o.count);
-  }
   Result operator()(const op::Copy& o) const {
     const Memory from = tensor(o.x).memory;
     const Memory to = tensor(o.y).memory;
@@ -178,13 +177,6 @@ class WorkReader {
     return make(WorkKind::dequantize, o.codes, o.y, o.bits, o.parts, o.count);
   }
 
-  // Scalars of the step.
-  Result operator()(const op::AccumulateLoss& o) const {
-    return elements(WorkKind::sum, o.losses, o.rows);
-  }
-  Result operator()(const op::AccumulateSquares& o) const {
-    return elements(WorkKind::squares, o.gradient, o.count);
-  }
   Result operator()(const op::UpdateParameters& o) const {
     std::int64_t state_bytes = 0;
     for (const View& state : {o.master, o.m, o.v})

@@ -32,11 +32,14 @@ constexpr std::int64_t folded_micro_steps = 3;
 TrainingConfig memory_key(const TrainingConfig& config) {
   TrainingConfig result = config;
   result.accumulation_steps = std::min(config.accumulation_steps, folded_micro_steps);
-  result.optimizer = {};
-  result.optimizer.kind = config.optimizer.kind;
-  result.optimizer.torch_adam = config.optimizer.torch_adam;
-  result.optimizer.momentum = config.optimizer.momentum != 0 ? 1 : 0;
-  result.optimizer.weight_decay = config.optimizer.weight_decay != 0 ? 1 : 0;
+  OptimizerConfig& optimizer = result.optimizer;
+  for (double* const number :
+       {&optimizer.learning_rate, &optimizer.beta1, &optimizer.beta2, &optimizer.epsilon,
+        &optimizer.dampening, &optimizer.learning_rate_decay, &optimizer.initial_accumulator})
+    *number = 0;
+  optimizer.nesterov = false;
+  optimizer.momentum = config.optimizer.momentum != 0 ? 1 : 0;
+  optimizer.weight_decay = config.optimizer.weight_decay != 0 ? 1 : 0;
   return result;
 }
 

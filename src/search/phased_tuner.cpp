@@ -266,7 +266,7 @@ class PhasedTuner : public Tuner {
     grid_space_.members.clear();
     for (const std::size_t index : grid_members_)
       grid_space_.members.push_back(space_.members[index]);
-    grid_ = make_flat_tuner(type_, grid_space_, options_);
+    grid_ = tuner_type(type_).make(grid_space_, options_);
     for (std::size_t place = 0; place < num_known; ++place)
       grid_->observe(place, known_.at(grid_members_[place]));
   }

@@ -10,6 +10,7 @@
 
 #include "memory_predictor.hpp"
 #include "settling.hpp"
+#include "tuners.hpp"
 
 namespace dstune {
 
@@ -18,8 +19,7 @@ namespace {
 /// Tells whether the tuner, not the plan, chooses the experiments that are tried, and their order.
 /// A dry run has no measurements to choose by: it lists the space's order, up to the cap.
 bool chooses_by_itself(const TuningOptions& tuning, const PlannerOptions& options) {
-  return !options.lists_pruned &&
-         (tuning.tuner_type == "race" || tuning.tuner_type == "model_based");
+  return !options.lists_pruned && tuner_type(tuning.tuner_type).chooses;
 }
 
 /// Prunes what lies past the cap.
@@ -88,7 +88,7 @@ Selection select_all(const JobSpec& job, const SearchSpace& space, const Planner
     selection.is_cut_short = is_selecting_over(options);
     return !selection.is_cut_short;
   });
-  if (job.tuning.tuner_type != "random") return selection;
+  if (!tuner_type(job.tuning.tuner_type).is_drawn) return selection;
   selection.members = drawn(std::move(selection.members), UINT64_MAX, job.tuning.seed);
   sort_chains(selection.members);
   return selection;
@@ -97,7 +97,7 @@ Selection select_all(const JobSpec& job, const SearchSpace& space, const Planner
 /// Goes through the space twice, so that only what is selected is ever held.
 Selection select_some(const JobSpec& job, const SearchSpace& space, const PlannerOptions& options) {
   const bool is_random =
-      job.tuning.tuner_type == "random" || chooses_by_itself(job.tuning, options);
+      tuner_type(job.tuning.tuner_type).is_drawn || chooses_by_itself(job.tuning, options);
   const bool takes_pruned = options.lists_pruned && !is_random;
   std::vector<std::uint64_t> numbers;
   Selection selection;

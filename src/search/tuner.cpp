@@ -96,12 +96,14 @@ class OrderedTuner : public Tuner {
 
 }  // namespace
 
-std::unique_ptr<Tuner> make_flat_tuner(const std::string& type, const PlannedSpace& space,
-                                       const TuningOptions& options) {
-  if (type == "race") return make_race_tuner(space, options);
-  if (type == "model_based") return make_model_based_tuner(space, options);
-  require(type == "gridsearch" || type == "random", "a tuner's name");
+std::unique_ptr<Tuner> make_ordered_tuner(const PlannedSpace& space, const TuningOptions& options) {
   return std::make_unique<OrderedTuner>(space, options);
+}
+
+const TunerType& tuner_type(std::string_view name) {
+  const auto* const found = std::ranges::find(tuner_types, name, &TunerType::name);
+  require(found != std::end(tuner_types), "a tuner's name");
+  return *found;
 }
 
 namespace {
@@ -187,13 +189,14 @@ std::unique_ptr<Tuner> make_plain_tuner(const std::string& type, const PlannedSp
   const bool is_size_searched = std::ranges::any_of(space.members, [](const PlannedMember& member) {
     return member.micro_batch_chain.has_value();
   });
-  if (is_size_searched && type != "race") return make_phased_tuner(type, space, options);
+  const TunerType& tuner = tuner_type(type);
+  if (is_size_searched && !tuner.searches_sizes) return make_phased_tuner(type, space, options);
   if (is_size_searched && space.is_unplanned) return make_growing_tuner(space, options);
-  return make_flat_tuner(type, space, options);
+  return tuner.make(space, options);
 }
 
 bool tuner_races(const TuningOptions& options) {
-  return options.tuner_type == "race";
+  return tuner_type(options.tuner_type).races;
 }
 
 std::unique_ptr<Tuner> make_tuner(const std::string& type, const PlannedSpace& space,

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -50,9 +51,32 @@ std::unique_ptr<Tuner> make_plain_tuner(const std::string& type, const PlannedSp
 std::unique_ptr<Tuner> make_fallback_tuner(const std::string& type, const PlannedSpace& space,
                                            const TuningOptions& options);
 
-/// Without phases: every planned member as it is.
-std::unique_ptr<Tuner> make_flat_tuner(const std::string& type, const PlannedSpace& space,
-                                       const TuningOptions& options);
+/// Every planned member, in the plan's order.
+std::unique_ptr<Tuner> make_ordered_tuner(const PlannedSpace& space, const TuningOptions& options);
+
+/// A tuner as users name it. The key's row in keys.json has the same names as choices.
+struct TunerType {
+  std::string_view name;
+  /// Without phases: every planned member as it is.
+  std::unique_ptr<Tuner> (*make)(const PlannedSpace&, const TuningOptions&);
+  bool chooses = false;         ///< what runs, and in which order, is its choice and not the plan's
+  bool is_drawn = false;        ///< the plan's order is drawn from the seed
+  bool races = false;           ///< as tuner_races() has it
+  bool searches_sizes = false;  ///< by itself: DeepSpeed's phases do not stand around it
+};
+inline constexpr TunerType tuner_types[] = {
+    {.name = "gridsearch", .make = make_ordered_tuner},
+    {.name = "random", .make = make_ordered_tuner, .is_drawn = true},
+    {.name = "model_based", .make = make_model_based_tuner, .chooses = true},
+    {.name = "race",
+     .make = [](const PlannedSpace& space,
+                const TuningOptions& options) { return make_race_tuner(space, options); },
+     .chooses = true,
+     .races = true,
+     .searches_sizes = true},
+};
+/// Throws LogicError for another name.
+[[nodiscard]] const TunerType& tuner_type(std::string_view name);
 
 /// Indices of the space's planned members, rising.
 [[nodiscard]] std::vector<std::size_t> planned_members(const PlannedSpace& space);

@@ -130,6 +130,9 @@ void assign(Field& field, const KnobValue& value) {
 
 /// The words that a row's `choices` lists.
 [[nodiscard]] std::vector<std::string_view> choices_of(std::string_view choices);
+/// The words that a key of a table takes, by its first row that has any.
+[[nodiscard]] std::vector<std::string_view> choices_of(const std::string& table,
+                                                       std::string_view pointer);
 /// The one of them that `word` is, in capitals too where `any_case`, as it is listed.
 [[nodiscard]] std::optional<std::string_view> find_choice(std::string_view choices,
                                                           std::string_view word, bool any_case);

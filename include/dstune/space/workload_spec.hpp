@@ -9,6 +9,8 @@
 
 namespace dstune {
 
+/// A word of the key /dstune/workload/type, in the order of its choices in keys.json. Those that
+/// the program asks for have enumerators; the instruments are by the words.
 enum class WorkloadKind { transformer, synthetic, replay, plugin, deepspeed };
 [[nodiscard]] const EnumTexts& texts_of(WorkloadKind);
 

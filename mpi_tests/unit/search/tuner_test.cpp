@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "dstune/core/keys.hpp"
 #include "search_fixture.hpp"
+#include "tuners.hpp"
 
 namespace dstune {
 namespace {
@@ -35,6 +37,12 @@ TEST(TunerTest, GridsearchRunsEveryPlannedMemberInOrder) {
     EXPECT_TRUE(tuner->is_done());
     EXPECT_THAT(tuner->skipped(), IsEmpty());
   }
+}
+
+TEST(TunerTest, TheKeysChoicesAreTheTuners) {
+  std::vector<std::string_view> names;
+  for (const TunerType& type : tuner_types) names.push_back(type.name);
+  EXPECT_EQ(choices_of("autotuning", "/autotuning/tuner_type"), names);
 }
 
 /// Members of which none is planned; sizes of one configuration where micro-batches are searched.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "dstune/base/error.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/core/keys.hpp"
 
@@ -175,6 +176,12 @@ std::vector<std::string_view> choices_of(std::string_view choices) {
     choices.remove_prefix(std::min(end + 1, choices.size()));
   }
   return words;
+}
+
+std::vector<std::string_view> choices_of(const std::string& table, std::string_view pointer) {
+  for (const Key& key : key_rows(table))
+    if (key.pointer == pointer && !key.choices.empty()) return choices_of(key.choices);
+  throw LogicError("a key with choices");
 }
 
 std::optional<std::string_view> find_choice(std::string_view choices, std::string_view word,

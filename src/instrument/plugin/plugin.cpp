@@ -77,7 +77,7 @@ class Plugin : public Instrument {
 
 namespace instrument {
 
-void complete_plugin(WorkloadSpec& spec) {
+void complete_plugin(JobSpec& /*job*/, WorkloadSpec& spec) {
   spec.library_hash = library_hash(spec);
 }
 std::unique_ptr<Instrument> plugin(const WorkloadSpec& spec) {

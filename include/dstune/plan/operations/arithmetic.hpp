@@ -1,7 +1,8 @@
 #pragma once
 /// The operations of a plan that are kernels. `rows` counts tokens; see kernels.hpp for the exact
 /// meaning of each. A new one stands here, in `Arithmetic` below, with its kernel in
-/// src/train/executor/arithmetic.cpp and its cost in src/predict/work.cpp.
+/// src/train/executor/arithmetic.cpp. It costs a pass over its elements(), or has its cost in
+/// src/predict/work.cpp.
 
 #include "dstune/plan/operations/traits.hpp"
 
@@ -19,6 +20,7 @@ struct FillNormal {
   std::int64_t first_index, count;
   double standard_deviation;
 
+  [[nodiscard]] Elements elements() const { return {out, out, count}; }
   void access(AccessList& list, const PlanSizes&) const { list.write(out, count); }
 };
 
@@ -28,6 +30,7 @@ struct Fill {
   float value;
   std::int64_t count;
 
+  [[nodiscard]] Elements elements() const { return {out, out, count}; }
   void access(AccessList& list, const PlanSizes&) const { list.write(out, count); }
 };
 
@@ -251,6 +254,7 @@ struct Add {
   View y, x;
   std::int64_t count;
 
+  [[nodiscard]] Elements elements() const { return {x, y, count}; }
   void access(AccessList& list, const PlanSizes&) const {
     list.read(x, count);
     list.update(y, count);
@@ -263,6 +267,7 @@ struct Convert {
   View y, x;
   std::int64_t count;
 
+  [[nodiscard]] Elements elements() const { return {x, y, count}; }
   void access(AccessList& list, const PlanSizes&) const { list.transfer(y, x, count); }
 };
 
@@ -332,6 +337,7 @@ struct AccumulateLoss {
   View losses;
   std::int64_t rows;
 
+  [[nodiscard]] Elements elements() const { return {losses, losses, rows}; }
   void access(AccessList& list, const PlanSizes&) const { list.read(losses, rows); }
 };
 
@@ -340,6 +346,7 @@ struct AccumulateSquares {
   View gradient;
   std::int64_t count;
 
+  [[nodiscard]] Elements elements() const { return {gradient, gradient, count}; }
   void access(AccessList& list, const PlanSizes&) const { list.read(gradient, count); }
 };
 

@@ -57,6 +57,7 @@ struct ReadDisk {
   View y, x;
   std::int64_t count;
 
+  [[nodiscard]] Elements elements() const { return {x, y, count}; }
   void access(AccessList& list, const PlanSizes&) const { list.transfer(y, x, count); }
 };
 
@@ -66,6 +67,7 @@ struct WriteDisk {
   View y, x;
   std::int64_t count;
 
+  [[nodiscard]] Elements elements() const { return {x, y, count}; }
   void access(AccessList& list, const PlanSizes&) const { list.transfer(y, x, count); }
 };
 

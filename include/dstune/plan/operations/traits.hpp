@@ -104,6 +104,12 @@ struct Access {
   [[nodiscard]] bool writes() const { return kind != Kind::read; }
 };
 
+/// The work of an operation that passes over `count` elements once: these types tell its cost.
+struct Elements {
+  View from, to;
+  std::int64_t count;
+};
+
 /// The accesses of an operation. Views of no tensor are left out.
 class AccessList {
  public:
