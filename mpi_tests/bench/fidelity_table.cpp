@@ -22,9 +22,6 @@ FidelityTable read_fidelity_table(const std::string& space_path, const std::stri
   FidelityTable found;
   found.tuning = job.tuning;
   found.is_on_gpus = table.root().contains("device");
-  if (const json::Value error = table.root().value("own_run_error", json::Value());
-      !error.is_null())
-    found.own_run_error = error.get<double>();
   for (const json::Value& row : table.root().at("experiments")) {
     const auto name = row.at("name").get<std::string>();
     const auto member = std::ranges::find_if(space.members, [&](const PlannedMember& each) {

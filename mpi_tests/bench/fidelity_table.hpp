@@ -25,8 +25,6 @@ struct FidelityRow {
 struct FidelityTable {
   std::vector<FidelityRow> rows;
   std::optional<std::size_t> baseline{};  ///< row; nothing where that was not drawn
-  /// Of a run of our own step from its member's mean, relative; nothing in older tables.
-  std::optional<double> own_run_error{};
   TuningOptions tuning;
   bool is_on_gpus = false;  ///< the table has a "device"
 };

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Jobs with two instruments, live: what each phase takes, and what the answer is worth in launches of its own.
+"""Jobs with --verify, live: what each phase takes, and what the answer is worth in launches of its own.
 
     verify_live.py FOLDER VENV mpi_tests/bench/spaces/fidelity-both-*.json [--ranks 2] [--steps 100] [--passes 4]
 
-Each space is tuned once by race: our own step screens, DeepSpeed's engine decides, with random tokens. Then launches
+Each space is tuned once: DeepSpeed's engine decides, with random tokens. Then launches
 of DeepSpeed alone run the answer and the baseline for --steps optimizer steps, --passes times, in turns. FOLDER keeps
 what has ended: the same command goes on from there. On a quiet machine, from the checkout, after building; mpirun's
 settings come from the environment. VENV is a virtual environment with DeepSpeed and transformers.
@@ -20,7 +20,7 @@ import subprocess
 from beside_autotuner import read_commented
 from grid_and_race import CHECKOUT, read
 
-PHASES = ("own step", "engine's first", "engine", "finals")
+PHASES = ("engine's first", "engine", "finals")
 MAX_FIRST = 5  # the baseline and up to four that differ most (docs/trust.md)
 
 
@@ -62,9 +62,7 @@ class Job:
         for name in names:
             (chosen / name).mkdir(parents=True, exist_ok=True)
             (chosen / name / "exp.json").write_bytes((self.results / name / "exp.json").read_bytes())
-            ran = next(path for path in (self.results / name / file for file in ("metrics.json", "verified.json"))
-                       if path.exists())
-            (chosen / name / "metrics.json").write_bytes(ran.read_bytes())
+            (chosen / name / "metrics.json").write_bytes((self.results / name / "metrics.json").read_bytes())
         with open(self.folder / "launches.log", "w", encoding="utf-8") as log:
             subprocess.run([str(self.given.venv / "bin" / "python"), "-m", "torch.distributed.run", "--standalone",
                             "--nproc_per_node", str(self.given.ranks),
@@ -77,7 +75,6 @@ class Job:
     def report(self):
         self.tune()
         optimal = read(self.results / "optimal.json")
-        own = [read(path) for path in self.results.glob("*/metrics.json")]
         engine = sorted((read(path) for path in self.results.glob("*/verified.json")),
                         key=lambda run: run["started_at"])
         finals = [run for row in read(self.results / "validation.json")["finalists"] for run in row["runs"]]
@@ -85,10 +82,10 @@ class Job:
         begin = moment(read(self.results / "environment.json")["started_at"])
         end = max(moment(event["time"]) for event in events if event["kind"] == "job_finished")
         first, later = engine[:MAX_FIRST], engine[MAX_FIRST:]
-        spans = [span(runs) if runs else None for runs in (own, first, later, finals)]
+        spans = [span(runs) if runs else None for runs in (first, later, finals)]
         baseline = optimal["baseline"]["name"]
         launched = self.launch({optimal["name"], baseline})
-        return {"name": self.name, "optimal": optimal, "baseline": baseline, "own": len(own), "engine": engine,
+        return {"name": self.name, "optimal": optimal, "baseline": baseline, "engine": engine,
                 "finals": len(finals), "begin": begin, "took_s": end - begin, "spans": spans, "launched": launched}
 
 
@@ -101,7 +98,7 @@ def print_row(found):
     speeds = {name: statistics.fmean(values) for name, values in found["launched"].items()}
     spread = {name: statistics.stdev(values) / speeds[name] * 100 for name, values in found["launched"].items()}
     gain = 100 * (speeds[answer] / speeds[found["baseline"]] - 1)
-    print(f"| {found['name']} | {found['took_s']:.0f} | {phases} | {found['own']} | {len(found['engine'])}, "
+    print(f"| {found['name']} | {found['took_s']:.0f} | {phases} | {len(found['engine'])}, "
           f"{statistics.median(engine_s):.1f} s each, {found['finals']} again | {answer}, {optimal['label']} | "
           f"{optimal['value']:.1f} ({optimal['ci_low']:.1f} to {optimal['ci_high']:.1f}) | "
           f"{speeds[answer]:.1f} ± {spread[answer]:.1f} % | {found['baseline']} | "
@@ -120,8 +117,8 @@ def main():
     given = parser.parse_args()
     for path in ("folder", "venv", "program"):
         setattr(given, path, pathlib.Path(os.path.abspath(getattr(given, path))))
-    print("| space | seconds | phases, since the start | own step's runs | engine's runs | answer | samples/s in the job "
-          "| launched | baseline | launched | gain |\n|---|---|---|---|---|---|---|---|---|---|---|")
+    print("| space | seconds | phases, since the start | engine's runs | answer | samples/s in the job "
+          "| launched | baseline | launched | gain |\n|---|---|---|---|---|---|---|---|---|---|")
     for path in given.spaces:
         print_row(Job(given, path).report())
 

@@ -148,15 +148,8 @@ def order_of_pass(names, index):
     return names
 
 
-def own_run_error(results):
-    """How far a run of our own step is from its member's mean, relative, by all runs of the job; None: not known."""
-    validation = pathlib.Path(results) / "validation.json"
-    machine = validation.is_file() and read(validation).get("machine")
-    return round(math.hypot(machine["run_deviation"], machine["drift_deviation"]), 4) if machine else None
-
-
 def new_table(options, experiments, versions):
-    shared = {**versions, "model": read(options.model), "own_run_error": own_run_error(options.results)}
+    shared = {**versions, "model": read(options.model)}
     return {**shared, "experiments": [
         {"name": name, "ds_config": experiment["ds_config"], "recompute": experiment["recompute"],
          "sequence_length": experiment["sequence_length"], "deepspeed": [],
