@@ -23,7 +23,8 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
-COPIED = ["CMakeLists.txt", "CMakePresets.json", "README.md", "docs", "include", "kernels", "mpi_tests", "scripts", "src"]
+COPIED = ["CMakeLists.txt", "CMakePresets.json", "README.md", "docs", "hostfiles", "include", "kernels", "mpi_tests", "scripts",
+          "src"]
 ALWAYS = ["names", "layers"]
 
 

@@ -185,7 +185,7 @@ class GivenOptions {
 Overrides overrides_of(const GivenOptions& given) {
   Overrides overrides;
   overrides.model = given.text("model");
-  std::vector<std::pair<std::string, std::string>> tuners;
+  std::vector<std::pair<std::string, std::optional<std::string>>> tuners;
   for (const std::string_view type : tuner_types()) tuners.emplace_back(type, type);
   given.choose("tuner", overrides.tuner_type, tuners);
   given.choose("metric", overrides.metric,
