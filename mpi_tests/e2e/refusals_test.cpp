@@ -270,7 +270,7 @@ TEST_F(RefusalTest, SaysThatRanksHaveNoRoomForWhatTheyShare) {
   job_.write("space.json", synthetic_space({1}, {1}));
   const Ended ended = job_.run({.ranks = 2,
                                 .args = {"space.json"},
-                                .launcher = {"sh", "-c", "ulimit -f 8 && exec \"$@\"", "sh"}});
+                                .launcher = {"sh", "-c", "ulimit -f 100 && exec \"$@\"", "sh"}});
   EXPECT_EQ(ended.exit_code, not_writable) << ended;
   EXPECT_GE(count_of(ended.err, "the ranks of a host can not share"), 1) << ended;
   EXPECT_EQ(job_.read_json(results + "exit_status.json")["exit_code"], not_writable);
