@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 
-SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "src", "engine", "python")
+SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "src", "instrument", "engine", "python")
 sys.path.insert(0, SOURCES)
 load, dump = json.JSONDecoder().scan_once, json.dumps  # scripts replace json.loads
 

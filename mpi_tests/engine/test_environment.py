@@ -10,7 +10,7 @@ from unittest import mock
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CONSTRAINTS = os.path.join(ROOT, "scripts", "engine", "constraints.txt")
-sys.path.insert(0, os.path.join(ROOT, "src", "engine", "python"))
+sys.path.insert(0, os.path.join(ROOT, "src", "instrument", "engine", "python"))
 
 # Makes environments of itself and notes what pip is asked for.
 PLAYED = """#!/bin/sh

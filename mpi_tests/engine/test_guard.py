@@ -8,7 +8,7 @@ import unittest
 
 from harness import ROOT
 
-SOURCES = os.path.join(ROOT, "src", "engine", "python")
+SOURCES = os.path.join(ROOT, "src", "instrument", "engine", "python")
 
 CHECK = """
 import sys

@@ -8,7 +8,7 @@ import time
 
 from harness import EngineTest, HERE, ROOT, config, main, write
 
-SOURCES = os.path.join(ROOT, "src", "engine", "python")
+SOURCES = os.path.join(ROOT, "src", "instrument", "engine", "python")
 
 
 def make_packages(folder):
