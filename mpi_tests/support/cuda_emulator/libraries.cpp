@@ -20,26 +20,6 @@ void matmul(const MatmulShape& shape, const void* a, const void* b, const void* 
   processor().matmul(shape, a, b, bias, c, workspace);
 }
 
-void matmul_activation_forward(const MatmulShape& shape, Activation activation, const void* a,
-                               const void* b, const void* bias, void* c, void* activated,
-                               void* workspace) {
-  matmul(shape, a, b, bias, c, workspace);
-  activation_forward(shape.out_type, activation, activated, c, shape.m * shape.n);
-}
-
-void matmul_activation_backward(const MatmulShape& shape, Activation activation, const void* a,
-                                const void* b, const void* x, void* c, void* workspace) {
-  matmul(shape, a, b, nullptr, c, workspace);
-  activation_backward(shape.out_type, activation, c, c, x, shape.m * shape.n);
-}
-
-void matmul_bias_backward(const MatmulShape& shape, const void* a, const void* b, void* c,
-                          void* d_bias, void* workspace) {
-  matmul(shape, a, b, nullptr, c, workspace);
-  bias_backward(shape.type, d_bias, a, shape.k, shape.m, shape.row_of_a(), shape.accumulate,
-                workspace);
-}
-
 std::size_t attention_workspace_bytes(const AttentionShape& shape) {
   return shape.type == DType::f32 ? fp32_attention_workspace_bytes(shape)
                                   : processor().attention_workspace_bytes(shape);
