@@ -23,7 +23,7 @@ ROOT = ROOT if ROOT.is_dir() else ROOT.parents[2]
 APART = ('kernels', 'cuda_libraries')
 
 # Comments of src/ and kernels/ that begin with one of two words. The number may only fall.
-MAX_WITHOUT_SUBJECT = 7
+MAX_WITHOUT_SUBJECT = 1
 WITHOUT_SUBJECT = re.compile(r'(?:Of|What|Where|With who)\b')
 LITERAL = re.compile(r'''"(?:\\n)*(?:(?:Of|What|Where)\b|With who\b)|'''
                      r'''(?:\blog::\w+|Error|\bproblem|\bfmt::format)\(\s*"(?:of|what) ''')

@@ -52,8 +52,9 @@ Rows rows_of(const Policy::Intervals& all) {
   Rows row("docs/measuring.md, The interval");
   row("min_for_batches", all.min_for_batches, unit::steps, "eight batches of two");
   row("batch_length", all.batch_length, unit::steps, "long batches make their means independent");
-  row("min_batches", all.min_batches, "batches", "as docs/measuring.md has it");
-  row("max_batches", all.max_batches, "batches", "as docs/measuring.md has it");
+  row("min_batches", all.min_batches, "batches", "by hand: fewer tell no spread");
+  row("max_batches", all.max_batches, "batches",
+      "by hand: longer series have longer batches, not more");
   row("min_for_correlation", all.min_for_correlation, unit::steps,
       "by hand: fewer are taken for independent");
   row("least_correlation_of_few", all.least_correlation_of_few, "correlation",

@@ -210,11 +210,6 @@ bool has_targets(const Answer& answer) {
                              [](const Standing& one) { return one.target.has_value(); });
 }
 
-bool has_own_steps(const Answer& answer) {
-  return std::ranges::any_of(answer.standings,
-                             [](const Standing& one) { return one.measured.has_value(); });
-}
-
 std::string target_text(const Recommendation& recommendation) {
   if (!recommendation.constants) return "";
   const TargetConstants& constants = *recommendation.constants;

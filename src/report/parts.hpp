@@ -117,9 +117,6 @@ std::string pipe_table(const std::vector<Column>& columns, const std::vector<Tab
 /// Tells whether anything is ranked by the target's time. If nothing is, reports do not speak of
 /// it.
 [[nodiscard]] bool has_targets(const Answer& answer);
-/// Tells whether reports show our own step's figures beside: with targets, and if the engine
-/// decides.
-[[nodiscard]] bool has_own_steps(const Answer& answer);
 /// The source of the target's time; empty if members are ranked by their own.
 std::string target_text(const Recommendation& recommendation);
 /// "all_gather" of its calls, "all_gather_ahead" of those ahead of their use; empty of what is no

@@ -239,8 +239,8 @@ double sum_of(const std::map<std::string, double>& phases_s) {
 /// A column's name, unit in it, and what a member says there.
 using Cell = std::pair<const char*, std::string>;
 
-/// `with_own_step`: the columns of our own step, beside the target's time or the engine, too.
-std::vector<Cell> cells_of(Metric metric, const Standing& standing, bool with_own_step) {
+/// `with_target`: the columns of our own step beside the target's time, too.
+std::vector<Cell> cells_of(Metric metric, const Standing& standing, bool with_target) {
   static const Record nothing;
   const Row& row = *standing.row;
   const Experiment& experiment = row.planned.experiment;
@@ -300,7 +300,7 @@ std::vector<Cell> cells_of(Metric metric, const Standing& standing, bool with_ow
       {"predicted_gpu_memory_bytes", if_counted(record.predicted.gpu_memory_bytes)},
       {"flags", fmt::format("{}", fmt::join(flags_of(measured), "; "))},
   };
-  if (!with_own_step) return cells;
+  if (!with_target) return cells;
   const auto& here = standing.measured;
   cells.emplace_back("measured_value", text_of(part_of(here, &MetricValue::value)));
   cells.emplace_back("measured_ci_low", text_of(part_of(here, &MetricValue::ci_low)));
@@ -429,13 +429,13 @@ json::Value validation_json(const Answer& answer) {
 std::string results_csv(const Answer& answer) {
   std::vector<std::string> line;
   const Row none;
-  const bool with_own_step = has_targets(answer) || has_own_steps(answer);
-  for (const Cell& cell : cells_of(answer.metric, {&none}, with_own_step))
+  const bool with_target = has_targets(answer);
+  for (const Cell& cell : cells_of(answer.metric, {&none}, with_target))
     line.emplace_back(cell.first);
   std::string out = fmt::format("{}\r\n", fmt::join(line, ","));
   for (const Standing& standing : answer.standings) {
     line.clear();
-    for (const Cell& cell : cells_of(answer.metric, standing, with_own_step))
+    for (const Cell& cell : cells_of(answer.metric, standing, with_target))
       line.push_back(quoted(cell.second));
     out += fmt::format("{}\r\n", fmt::join(line, ","));
   }

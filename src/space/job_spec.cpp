@@ -237,7 +237,7 @@ void decide_sequence_length(SectionTarget& target) {
                                     positions, job.sequence_length)));
 }
 
-/// The second instrument, as the command line has it.
+/// DeepSpeed's engine as the one that decides, as the command line has it.
 void decide_verify(const Overrides& overrides, SectionTarget& target) {
   JobSpec& job = *target.job;
   if (overrides.verify && !target.verify) {

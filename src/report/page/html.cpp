@@ -164,7 +164,7 @@ std::string value_cell(std::optional<double> value) {
 
 /// Columns that are there only where some member has something to say in them.
 struct OptionalColumns {
-  bool own_step = false;  ///< beside the target's time, or the engine's
+  bool target = false;  ///< our own step's figures stand beside the target's time
   bool energy = false;
 };
 
@@ -186,7 +186,7 @@ std::string table_row(const Standing& standing, bool is_answer, const OptionalCo
                   is_answer ? " class=\"best\"" : "", html_escaped(experiment.name), style, status);
   out += value_cell(part_of(value, &MetricValue::value));
   out += number_cell(interval_text(value));
-  if (has.own_step) out += value_cell(part_of(standing.measured, &MetricValue::value));
+  if (has.target) out += value_cell(part_of(standing.measured, &MetricValue::value));
   out += value_cell(part_of(standing.verified, &MetricValue::value));
   out += integer(config.zero_stage) + integer(config.micro_batch) +
          integer(config.accumulation_steps) + integer(experiment.shape.size());
@@ -221,7 +221,7 @@ std::vector<std::size_t> best_first(const Answer& answer) {
 std::string experiments_section(const Answer& answer) {
   const bool with_target = has_targets(answer);
   const OptionalColumns has = {
-      .own_step = with_target || has_own_steps(answer),
+      .target = with_target,
       .energy = std::any_of(answer.standings.begin(), answer.standings.end(),
                             [](const Standing& one) { return one.joules_per_sample.has_value(); })};
   std::vector<HtmlColumn> columns = {{"name", false}, {"status", false}};
@@ -229,7 +229,7 @@ std::string experiments_section(const Answer& answer) {
     columns.insert(columns.end(), more);
   };
   add({{with_target ? "expected in your training" : "value", true}, {"95 % interval", true}});
-  if (has.own_step) add({{with_target ? "measured here" : "dstune-mpi's own step", true}});
+  if (has.target) add({{"measured here", true}});
   add({{with_target ? "measured in DeepSpeed" : "in DeepSpeed", true},
        {"ZeRO", true},
        {"micro-batch", true},

@@ -19,7 +19,7 @@
 namespace dstune {
 namespace {
 
-/// Of a task's budget, for collectives timed on their own.
+/// The share of a task's budget for collectives that are timed on their own.
 constexpr double share_for_collectives = 0.2;
 /// Building, warming up and timing take about as long as so many steps.
 constexpr double steps_of_a_run = 7;
@@ -31,7 +31,7 @@ constexpr std::array<std::int64_t, 6> sum_elements{1 << 14, 1 << 16, 1 << 18,
 constexpr double sum_budget_s = 0.02;
 /// Between two stamps of a device.
 constexpr int repeats = 10;
-/// Of all sizes, to the disk and back.
+/// The share of all sizes together, to the disk and back.
 constexpr double transfers_budget_s = 1;
 
 class Profiling {
@@ -52,7 +52,7 @@ class Profiling {
     time_collectives();
     time_sums();
     time_transfers();
-    // What these steps took is none of the experiments'.
+    // The measurements of these steps are none of the experiments'.
     device_.arena().free();
     device_.host_arena().free();
     device_.input_arena().free();
@@ -189,7 +189,7 @@ class Profiling {
     const double each_s = transfers_budget_s / (2.0 * static_cast<double>(sizes.size()));
     const double end_s = spent_s() + transfers_budget_s;
     for (const std::int64_t bytes : sizes) {
-      // Of a slow disk the small ones tell enough.
+      // The small ones tell enough of a slow disk.
       if (bytes > sizes.front() && spent_s() > end_s) break;
       Work work{.kind = WorkKind::disk_write};
       work.size = bytes / size_bytes(work.type);
@@ -244,7 +244,7 @@ void Profiler::begin(const ProfilingTask& task) {
   std::set<std::size_t> nodes_with_disk;
   for (const auto& group :
        aligned_groups(ranks_of_node_, task.shape.num_gpus, task.shape.num_nodes)) {
-    // As experiments have it: a disk is one group's.
+    // A disk is one group's, as in experiments.
     bool is_first = true;
     for (std::size_t node = 0; node < ranks_of_node_.size(); ++node) {
       const auto& ranks = ranks_of_node_[node];
@@ -284,7 +284,7 @@ void Profiler::take(Attempts::Profiled profiled) {
   measured_.push_back(std::move(profiled.answer.profile));
 }
 
-/// What was measured so far counts.
+/// Measurements so far count.
 void Profiler::cut_short() {
   if (is_cut_short_) return;
   is_cut_short_ = true;

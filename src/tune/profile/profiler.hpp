@@ -20,9 +20,9 @@
 namespace dstune {
 
 /// A member's part. Runs what the task names, as far as its budget goes, the first run in any case.
-/// What does not fit the memory is left out. Returns what this rank measured. `clock`: own where
-/// ranks take turns on a core; what that costs is then the slowdown of whole steps. The waiter ends
-/// waits for the device. Collective over the group.
+/// Runs that do not fit the memory are left out. Returns what this rank measured. `clock`: own
+/// where ranks take turns on a core; what that costs is then the slowdown of whole steps. The
+/// waiter ends waits for the device. Collective over the group.
 DeviceProfile profile_device(const ProfilingTask& task, const ModelSpec& model, Device& device,
                              ProcessGroup& group, std::int64_t seed, const Waiter& waiter,
                              TraceClock clock = TraceClock::elapsed);
@@ -43,8 +43,8 @@ class Profiler {
   Profiler(AttemptDriver& driver, std::vector<std::vector<int>> ranks_of_node, Options options)
       : driver_(driver), ranks_of_node_(std::move(ranks_of_node)), options_(std::move(options)) {}
 
-  /// What was measured; empty where nothing was. A group that fails leaves its shape to the others;
-  /// one that is late, or whose member is lost, ends it all.
+  /// The measured profile; empty where nothing was measured. A group that fails leaves its shape to
+  /// the others; one that is late, or whose member is lost, ends it all.
   DeviceProfile run(std::span<const ProfilingTask> tasks);
   [[nodiscard]] const BytesAfter& bytes_after() const { return bytes_after_; }
 
