@@ -90,7 +90,9 @@ double half_width(const MeanEstimate& estimate) {
 
 double student_t(double probability, double degrees_of_freedom) {
   using Double = boost::math::policies::policy<boost::math::policies::promote_double<false>>;
-  const boost::math::students_t_distribution<double, Double> t(degrees_of_freedom);
+  // Sums of variances that underflow have none, or no number at all.
+  const double degrees = degrees_of_freedom >= 1 ? degrees_of_freedom : 1;
+  const boost::math::students_t_distribution<double, Double> t(degrees);
   return boost::math::quantile(boost::math::complement(t, (1 - probability) / 2));
 }
 

@@ -50,6 +50,7 @@ enum class StepEstimate {
                                      const Policy::Intervals& policy = default_policy().intervals);
 
 /// Returns the bound that Student's t exceeds in magnitude with the probability 1 − `probability`.
+/// Fewer degrees than one, and what is no number, count as one.
 [[nodiscard]] double student_t(double probability, double degrees_of_freedom);
 
 /// How much the same configuration differs from one run to the next, whatever the intervals of

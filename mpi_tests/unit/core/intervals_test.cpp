@@ -45,6 +45,11 @@ TEST(StudentTTest, IsExactForAnyDegreesOfFreedom) {
   EXPECT_NEAR(student_t(0.95, 1e9), 1.959963985, 1e-8);
 }
 
+TEST(StudentTTest, WhatIsNoDegreeCountsAsOne) {
+  for (const double degrees : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN()})
+    EXPECT_EQ(student_t(0.95, degrees), student_t(0.95, 1));
+}
+
 TEST(QuartileIntervalTest, IsThatOfOrderStatistics) {
   // Ranks from 0: a quarter of 4 is 1; 1.96 sqrt(0.1875 * 5) = 1.898 away, so from below 0
   // to 2.898.
