@@ -307,6 +307,53 @@ void refuse_what_check_has_not(const po::variables_map& map) {
   }
 }
 
+/// Returns the words as Boost is to read them.
+Strings words_to_parse(int argc, const char* const* argv) {
+  Strings words;
+  for (int place = 1; place < argc; ++place) {
+    const std::string_view word = argv[place];
+    if (word == "-h")
+      words.emplace_back("--help");
+    else if (word == "--verify")
+      words.push_back(std::string("--verify=") + own_script);
+    else
+      words.emplace_back(word);
+  }
+  return words;
+}
+
+/// Throws UsageError.
+po::variables_map parse(const Strings& words) {
+  po::options_description all;
+  all.add(visible_options());
+  all.add_options()("space", po::value<Strings>());
+  po::positional_options_description positional;
+  positional.add("space", -1);
+  po::variables_map map;
+  try {
+    // No guessing: an abbreviation that works today would be ambiguous tomorrow.
+    const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing &
+                      ~po::command_line_style::allow_short;
+    po::store(po::command_line_parser(words).options(all).positional(positional).style(style).run(),
+              map);
+  } catch (const po::error& error) {
+    throw UsageError(std::string(error.what()) + "; --help lists the options");
+  }
+  return map;
+}
+
+/// Returns the one space that is given. Throws UsageError.
+std::string only_space(const Strings& spaces) {
+  if (spaces.empty())
+    throw UsageError("no space.json is given: mpirun -np N dstune-mpi [options] space.json");
+  if (spaces.size() > 1)
+    throw UsageError("more than one space.json: " + spaces[0] + " and " + spaces[1]);
+  std::error_code ignored;
+  if (spaces.front().starts_with('-') && !std::filesystem::exists(spaces.front(), ignored))
+    throw UsageError(spaces.front() + " is neither an option nor a file; --help lists the options");
+  return spaces.front();
+}
+
 }  // namespace
 
 CommandLine parse_command_line(int argc, const char* const* argv) {
@@ -323,54 +370,17 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     --argc;
     ++argv;
   }
-  po::options_description all;
-  all.add(visible_options());
-  all.add_options()("space", po::value<Strings>());
-  po::positional_options_description positional;
-  positional.add("space", -1);
-  po::variables_map map;
-  Strings words;
-  for (int place = 1; place < argc; ++place) {
-    const std::string_view word = argv[place];
-    if (word == "-h")
-      words.emplace_back("--help");
-    else if (word == "--verify")
-      words.push_back(std::string("--verify=") + own_script);
-    else
-      words.emplace_back(word);
-  }
-  try {
-    // No guessing: an abbreviation that works today would be ambiguous tomorrow.
-    const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing &
-                      ~po::command_line_style::allow_short;
-    po::store(po::command_line_parser(words).options(all).positional(positional).style(style).run(),
-              map);
-  } catch (const po::error& error) {
-    throw UsageError(std::string(error.what()) + "; --help lists the options");
-  }
+  const po::variables_map map = parse(words_to_parse(argc, argv));
   line.help = map.count("help") > 0;
   line.version = map.count("version") > 0;
   if (line.help || line.version) return line;
 
   const GivenOptions given(map);
   fill(given, line);
-  const Strings spaces = given.all("space");
-  if (line.check) {
+  if (line.check)
     refuse_what_check_has_not(map);
-    line.understood = understood_options(map);
-    return line;
-  }
-  if (spaces.empty()) {
-    throw UsageError("no space.json is given: mpirun -np N dstune-mpi [options] space.json");
-  }
-  if (spaces.size() > 1) {
-    throw UsageError("more than one space.json: " + spaces[0] + " and " + spaces[1]);
-  }
-  std::error_code ignored;
-  if (spaces.front().starts_with('-') && !std::filesystem::exists(spaces.front(), ignored)) {
-    throw UsageError(spaces.front() + " is neither an option nor a file; --help lists the options");
-  }
-  line.job.space_path = spaces.front();
+  else
+    line.job.space_path = only_space(given.all("space"));
   line.understood = understood_options(map);
   return line;
 }

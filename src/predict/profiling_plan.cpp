@@ -182,6 +182,15 @@ std::vector<Work> sizes_to_time(const Demand& demand, const Policy::Profiling& p
   return timed;
 }
 
+/// Gives each task a part of the budget, by its runs.
+void share_budget(std::vector<ProfilingTask>& tasks, double budget_s) {
+  std::size_t num_runs = 0;
+  for (const ProfilingTask& task : tasks) num_runs += task.runs.size();
+  for (ProfilingTask& task : tasks)
+    task.budget_s = budget_s * static_cast<double>(task.runs.size()) /
+                    static_cast<double>(std::max<std::size_t>(1, num_runs));
+}
+
 }  // namespace
 
 ModelSpec profiling_model(const ModelSpec& model, const ProfilingRun& run) {
@@ -244,12 +253,7 @@ std::vector<ProfilingTask> plan_profiling(const ModelSpec& model,
     std::erase_if(known, [](const auto& one) { return is_collective(one.first.kind); });
     tasks.push_back(std::move(task));
   }
-  std::size_t num_runs = 0;
-  for (const ProfilingTask& task : tasks) num_runs += task.runs.size();
-  for (ProfilingTask& task : tasks) {
-    task.budget_s = options.budget_s * static_cast<double>(task.runs.size()) /
-                    static_cast<double>(std::max<std::size_t>(1, num_runs));
-  }
+  share_budget(tasks, options.budget_s);
   return tasks;
 }
 

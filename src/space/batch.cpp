@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "dstune/base/checked.hpp"
-#include "products.hpp"
+#include "sections/products.hpp"
 
 namespace dstune {
 

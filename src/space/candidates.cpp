@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "products.hpp"
+#include "sections/products.hpp"
 
 namespace dstune {
 

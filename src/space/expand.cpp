@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "dstune/space/search_space.hpp"
-#include "products.hpp"
+#include "sections/products.hpp"
 #include "sections/sections.hpp"
 
 namespace dstune {

@@ -8,9 +8,9 @@
 #include <fmt/ranges.h>
 
 #include "dstune/model/module_names.hpp"
-#include "products.hpp"
 #include "sections/assumptions.hpp"
 #include "sections/command_values.hpp"
+#include "sections/products.hpp"
 #include "sections/sections.hpp"
 
 namespace dstune {
@@ -315,6 +315,15 @@ void check_engine(SectionTarget& target) {
   }
 }
 
+/// Throws InputError where the space has no member that DeepSpeed takes.
+void expand_and_warn(JobSpec& job, json::Problems& problems) {
+  check_automatic_precision(job, json::Node(*job.document, job.ds_config, ""), problems);
+  const auto products = expand(job, problems);
+  problems.check();
+  const auto found = find_warnings(job, products);
+  job.warnings.insert(job.warnings.end(), found.begin(), found.end());
+}
+
 }  // namespace
 
 const WorkloadSpec* JobSpec::engine() const {
@@ -476,13 +485,7 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
       job.precision, is_of_trainer(job) ? std::optional(job.model.hidden_size) : std::nullopt);
   for (const auto& [pointer, number] : job.command.numbers) job.auto_values[pointer] = number;
   keep_global_batch(section ? &*section : nullptr, target);
-  if (job.experiment_files.empty()) {
-    check_automatic_precision(job, json::Node(*job.document, job.ds_config, ""), problems);
-    const auto products = expand(job, problems);
-    problems.check();
-    const auto found = find_warnings(job, products);
-    job.warnings.insert(job.warnings.end(), found.begin(), found.end());
-  }
+  if (job.experiment_files.empty()) expand_and_warn(job, problems);
   problems.check();
   add_assumptions(section ? &*section : nullptr, job);
   // Files of experiments are run, all of them.

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "dstune/core/settings.hpp"
-#include "products.hpp"
+#include "sections/products.hpp"
 
 namespace dstune {
 

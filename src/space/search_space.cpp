@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "products.hpp"
+#include "sections/products.hpp"
 
 namespace dstune {
 

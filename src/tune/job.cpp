@@ -29,7 +29,7 @@
 #include "start/open_job.hpp"
 #include "start/rank_devices.hpp"
 #include "watch/heartbeats.hpp"
-#include "worker/injection.hpp"
+#include "watch/injection.hpp"
 
 namespace dstune {
 namespace {

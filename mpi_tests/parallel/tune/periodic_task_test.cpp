@@ -6,7 +6,7 @@
 #include "deferred_queues.hpp"
 #include "dstune/comm/nodes.hpp"
 #include "fake_nccl.hpp"
-#include "waiting.hpp"
+#include "watch/waiting.hpp"
 
 namespace dstune {
 namespace {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "dstune/space/search_space.hpp"
-#include "products.hpp"
+#include "sections/products.hpp"
 
 namespace dstune {
 namespace {

@@ -1,4 +1,4 @@
-#include "control/attempts.hpp"
+#include "protocol/attempts.hpp"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "dstune/base/error.hpp"
-#include "worker/injection.hpp"
+#include "watch/injection.hpp"
 
 namespace dstune {
 namespace {

@@ -10,7 +10,7 @@
 #include "dstune/base/file.hpp"
 #include "dstune/core/settings.hpp"
 #include "dstune/space/search_space.hpp"
-#include "products.hpp"
+#include "sections/products.hpp"
 
 namespace dstune {
 

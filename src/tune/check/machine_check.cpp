@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -30,7 +29,7 @@
 #include "dstune/tune/watchdog.hpp"
 #include "start/gpu_groups.hpp"
 #include "start/rank_devices.hpp"
-#include "waiting.hpp"
+#include "watch/waiting.hpp"
 
 namespace dstune {
 namespace {
@@ -178,6 +177,28 @@ ExitCode conclude(const std::vector<RankReport>& reports, const Findings& findin
   return ExitCode::not_writable;
 }
 
+/// The end that rank 0 tells all ranks.
+struct End {
+  ExitCode code = ExitCode::ok;
+  bool has_left_work = false;  ///< a part failed, so that ranks may still wait for others
+};
+
+/// Prints what all ranks found, and says how the check ends. Rank 0 only.
+End end_of(const std::vector<RankReport>& reports, const Topology& topology, bool json) {
+  const std::vector<std::string> missing = missing_ranks(reports, topology);
+  const ExitCode code = conclude(reports, findings_of(reports, missing), json);
+  if (!missing.empty()) MpiEnvironment::abort(static_cast<int>(code));
+  return {code, std::ranges::any_of(reports,
+                                    [](const RankReport& each) { return !each.failures.empty(); })};
+}
+
+/// Returns rank 0's end on every rank. Collective.
+End share(const Communicator& world, const End& end) {
+  Bytes bytes{static_cast<std::byte>(end.code), static_cast<std::byte>(end.has_left_work)};
+  world.broadcast(bytes, 0);
+  return {static_cast<ExitCode>(bytes[0]), bytes[1] != std::byte{0}};
+}
+
 }  // namespace
 
 void print_unfinished_check(const JobOptions& options, ExitCode code, const std::string& reason) {
@@ -238,27 +259,19 @@ ExitCode check_machine(const JobOptions& options, bool thread_multiple, Watchdog
   GroupProbes(topology, found, *groups, room_bytes, report).run(all_groups, world);
 
   known->set_phase("in the ranks' reports");
-  std::array<std::byte, 2> end{};
+  End end;
   if (is_first) {
     const std::vector<RankReport> reports = collect(reports_of_ranks, std::move(report), *known);
     deadline.reset();
     known->finish();
-    const std::vector<std::string> missing = missing_ranks(reports, topology);
-    const ExitCode code = conclude(reports, findings_of(reports, missing), options.json_output);
-    if (!missing.empty()) MpiEnvironment::abort(static_cast<int>(code));
-    const bool has_failed =
-        std::ranges::any_of(reports, [](const RankReport& each) { return !each.failures.empty(); });
-    end = {static_cast<std::byte>(code), static_cast<std::byte>(has_failed)};
+    end = end_of(reports, topology, options.json_output);
   } else {
     send(reports_of_ranks, report);
   }
-  Bytes bytes(end.begin(), end.end());
-  world.broadcast(bytes, 0);
-  const auto code = static_cast<int>(bytes[0]);
-  // Others may still wait for what was left.
-  if (bytes[1] != std::byte{0}) MpiEnvironment::leave_without_finalize(code);
+  end = share(world, end);
+  if (end.has_left_work) MpiEnvironment::leave_without_finalize(static_cast<int>(end.code));
   groups.reset();
-  return static_cast<ExitCode>(code);
+  return end.code;
 }
 
 }  // namespace dstune

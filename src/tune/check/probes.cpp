@@ -13,7 +13,7 @@
 #include "dstune/base/error.hpp"
 #include "dstune/device/host_load.hpp"
 #include "dstune/train/executor.hpp"
-#include "waiting.hpp"
+#include "watch/waiting.hpp"
 
 namespace dstune {
 namespace {

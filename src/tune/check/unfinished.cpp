@@ -10,7 +10,7 @@
 #include "dstune/base/log.hpp"
 #include "dstune/base/output.hpp"
 #include "dstune/comm/environment.hpp"
-#include "waiting.hpp"
+#include "watch/waiting.hpp"
 
 namespace dstune {
 

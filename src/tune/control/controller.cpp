@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "profile/prediction.hpp"
-#include "worker/injection.hpp"
+#include "watch/injection.hpp"
 
 namespace dstune {
 Controller::Controller(const Search& search, JobPolicy policy, AttemptDriver& driver,

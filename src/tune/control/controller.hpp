@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "control/agenda.hpp"
-#include "control/attempts.hpp"
 #include "control/publisher.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
@@ -20,8 +19,9 @@
 #include "dstune/instrument/instrument.hpp"
 #include "dstune/report/journal.hpp"
 #include "dstune/tune/job.hpp"
+#include "protocol/attempts.hpp"
 #include "start/open_job.hpp"
-#include "waiting.hpp"
+#include "watch/waiting.hpp"
 
 namespace dstune {
 

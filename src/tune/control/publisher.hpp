@@ -20,7 +20,7 @@
 #include "dstune/ranking/answer.hpp"
 #include "dstune/ranking/scoreboard.hpp"
 #include "dstune/report/results.hpp"
-#include "waiting.hpp"
+#include "watch/waiting.hpp"
 
 namespace dstune {
 

@@ -16,7 +16,7 @@
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/model/parameter_table.hpp"
 #include "profile/profiler.hpp"
-#include "waiting.hpp"
+#include "watch/waiting.hpp"
 
 namespace dstune {
 namespace {

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "control/attempts.hpp"
 #include "dstune/comm/communicator.hpp"
 #include "dstune/core/measurement.hpp"
 #include "dstune/core/target_time.hpp"
@@ -19,6 +18,7 @@
 #include "dstune/predict/step_predictor.hpp"
 #include "dstune/search/planner.hpp"
 #include "dstune/train/executor.hpp"
+#include "protocol/attempts.hpp"
 #include "start/open_job.hpp"
 #include "start/rank_devices.hpp"
 

@@ -14,7 +14,7 @@
 #include "dstune/device/disk.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/train/executor.hpp"
-#include "waiting.hpp"
+#include "watch/waiting.hpp"
 
 namespace dstune {
 namespace {

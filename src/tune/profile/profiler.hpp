@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "control/attempts.hpp"
 #include "dstune/base/wait.hpp"
 #include "dstune/device/device.hpp"
 #include "dstune/group/process_group.hpp"
@@ -16,6 +15,7 @@
 #include "dstune/predict/device_profile.hpp"
 #include "dstune/predict/profiling_plan.hpp"
 #include "profile/prediction.hpp"
+#include "protocol/attempts.hpp"
 
 namespace dstune {
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -15,12 +16,14 @@
 #include "dstune/base/text.hpp"
 #include "dstune/search/tuner.hpp"
 #include "start/early_end.hpp"
-#include "target/target_constants.hpp"
 
 namespace dstune {
 namespace {
 
 using json::Value;
+
+/// Changes whenever the engines, or what is made of them, do.
+constexpr int target_version = 1;
 
 /// Returns the identity for which a record counts.
 Value identity(const OpenJob& job, const Instrument& instrument, const Experiment& experiment) {
@@ -59,6 +62,19 @@ std::vector<std::string> keys_of(const OpenJob& job, const Instrument& instrumen
   for (const PlannedMember& member : job.space.members)
     keys.push_back(record_key(identity(job, instrument, member.planned.experiment)));
   return keys;
+}
+
+/// Returns a key of all that the measured constants of the target depend on.
+std::string key_of_target(const OpenJob& ready) {
+  const GroupShape shape = usual_shape(ready.space);
+  return record_key(
+      {{"target_version", target_version},
+       {"machine", ready.fingerprint},
+       {"num_gpus", shape.num_gpus},
+       {"num_nodes", shape.num_nodes},
+       {"deepspeed", to_text(ready.job.deepspeed_version)},
+       {"versions", (*ready.instruments)[ready.place_of_engine()]->environment().at("versions")},
+       {"beginning_with", json::write(*ready.target)}});
 }
 
 double seconds_since(std::chrono::steady_clock::time_point then) {
@@ -205,6 +221,15 @@ void journal_imports(OpenJob& job) {
 }
 
 }  // namespace
+
+GroupShape usual_shape(const PlannedSpace& space) {
+  std::map<GroupShape, int> counts;
+  for (const PlannedExperiment* member : members_to_run(space)) ++counts[member->experiment.shape];
+  require(!counts.empty(), "something is planned");
+  return std::ranges::max_element(
+             counts, {}, [](const auto& one) { return std::pair(one.second, one.first.size()); })
+      ->first;
+}
 
 JobFolders choose_job_folders(const PlannedJob& planned, const JobOptions& options) {
   JobFolders folders;

@@ -1,6 +1,7 @@
 #pragma once
 /// A planned job that has its results folder, and knows what earlier jobs left there. Rank 0's.
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -35,7 +36,13 @@ struct OpenJob : PlannedJob {
   std::string target_key;  ///< of what measures the target's costs here; empty: nothing does
 
   [[nodiscard]] Instrument& deciding() const { return *instruments->back(); }
+  /// The place of the engine among the job's instruments: it and our own step are two.
+  [[nodiscard]] std::size_t place_of_engine() const { return job.is_by_engine() ? 1 : 0; }
 };
+
+/// Returns the shape of the groups that most members of the space run on; the largest one where
+/// there are several.
+GroupShape usual_shape(const PlannedSpace& space);
 
 /// Which folders a job takes, and what it must not write.
 struct JobFolders {

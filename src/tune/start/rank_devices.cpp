@@ -21,7 +21,7 @@
 #include "dstune/core/user_python.hpp"
 #include "dstune/device/device.hpp"
 #include "dstune/kernels/cuda.hpp"
-#include "worker/injection.hpp"
+#include "watch/injection.hpp"
 
 extern char** environ;
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "dstune/tune/job.hpp"
-#include "waiting.hpp"
+#include "watch/waiting.hpp"
 
 namespace dstune {
 

@@ -1,11 +1,9 @@
 #include "target/target_constants.hpp"
 
 #include <algorithm>
-#include <map>
 
 #include <fmt/format.h>
 
-#include "dstune/base/archive.hpp"
 #include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/group/group_table.hpp"
@@ -14,40 +12,10 @@
 namespace dstune {
 namespace {
 
-/// Changes whenever the engines, or what is made of them, do.
-constexpr int target_version = 1;
-
 /// The counted costs do not explain times that are off by more, on the mean.
 constexpr double max_fit_error = 0.25;
 
-/// The groups that most members of the space run on; the largest of them where there are several.
-GroupShape usual_shape(const PlannedSpace& space) {
-  std::map<GroupShape, int> counts;
-  for (const PlannedExperiment* member : members_to_run(space)) ++counts[member->experiment.shape];
-  require(!counts.empty(), "something is planned");
-  return std::ranges::max_element(
-             counts, {}, [](const auto& one) { return std::pair(one.second, one.first.size()); })
-      ->first;
-}
-
-/// The place of the engine among the job's instruments: it and our own step are two.
-std::uint64_t place_of_engine(const OpenJob& job) {
-  return job.job.is_by_engine() ? 1 : 0;
-}
-
 }  // namespace
-
-std::string key_of_target(const OpenJob& ready) {
-  const GroupShape shape = usual_shape(ready.space);
-  return record_key(
-      {{"target_version", target_version},
-       {"machine", ready.fingerprint},
-       {"num_gpus", shape.num_gpus},
-       {"num_nodes", shape.num_nodes},
-       {"deepspeed", to_text(ready.job.deepspeed_version)},
-       {"versions", (*ready.instruments)[place_of_engine(ready)]->environment().at("versions")},
-       {"beginning_with", json::write(*ready.target)}});
-}
 
 void measure_target(OpenJob& ready, AttemptDriver& driver,
                     const std::function<bool()>& is_to_be_ended) {
@@ -67,7 +35,7 @@ void measure_target(OpenJob& ready, AttemptDriver& driver,
       driver,
       {.world_ranks = aligned_groups(ready.training_ranks, shape.num_gpus, shape.num_nodes).front(),
        .is_to_be_ended = is_to_be_ended});
-  const std::uint64_t engine = place_of_engine(ready);
+  const std::uint64_t engine = ready.place_of_engine();
   TargetMeasuring measuring([&](const Trial& trial) { return runs.run(trial); },
                             {.own_step = 1 - engine, .engine = engine});
   const std::vector<CalibrationPoint> points = measuring.run(engines);

@@ -4,7 +4,7 @@
 
 #include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
-#include "waiting.hpp"
+#include "watch/waiting.hpp"
 
 namespace dstune {
 

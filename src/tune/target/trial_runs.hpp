@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "control/attempts.hpp"
 #include "dstune/instrument/target_measuring.hpp"
+#include "protocol/attempts.hpp"
 
 namespace dstune {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "dstune/comm/communicator.hpp"
-#include "waiting.hpp"
+#include "watch/waiting.hpp"
 
 namespace dstune {
 

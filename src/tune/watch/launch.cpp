@@ -12,7 +12,7 @@
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/process.hpp"
-#include "worker/injection.hpp"
+#include "watch/injection.hpp"
 
 namespace dstune {
 namespace {

@@ -16,8 +16,8 @@
 #include "dstune/train/workload.hpp"
 #include "profile/prediction.hpp"
 #include "profile/profiler.hpp"
-#include "waiting.hpp"
-#include "worker/injection.hpp"
+#include "watch/injection.hpp"
+#include "watch/waiting.hpp"
 
 namespace dstune {
 namespace {

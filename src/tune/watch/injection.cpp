@@ -1,4 +1,4 @@
-#include "worker/injection.hpp"
+#include "watch/injection.hpp"
 
 #include <array>
 #include <charconv>

@@ -15,7 +15,7 @@
 
 #include "dstune/comm/mailbox.hpp"
 #include "dstune/tune/protocol.hpp"
-#include "waiting.hpp"
+#include "watch/waiting.hpp"
 
 namespace dstune {
 
