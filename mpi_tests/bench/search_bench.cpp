@@ -1,7 +1,7 @@
 // Searches recorded spaces again, without training, in simulated time:
 //   search_bench [--tuners gridsearch,random,model_based,race] [--seeds 50] [--slots 1]
 //                [--share 15] [--race] [--finals] [--means] [--predict] [--num-trials N]
-//                [--slices 1] mpi_tests/bench/tables/NAME.json ...
+//                [--slices 1] [--policy GROUP.NAME=FACTOR] mpi_tests/bench/tables/NAME.json ...
 // A tuner asks and is told through the interface that a job uses. Every trial that is run draws its
 // timed steps from those that were recorded, in blocks that keep neighbours together, so that no
 // two searches see the same figures; what a choice is worth is its recorded mean. Where runs were
@@ -14,6 +14,7 @@
 // profile of the recording. --num-trials: how many experiments a search may run. --slices: a trial,
 // or a round of finals, is this part of a recorded run (0.4 s); 1 is a job's slice with a
 // trial_budget_s of 2, 5 one of 0.4.
+// --policy: a value of the job's policy, as environment.json names it, times a factor.
 // Prints a Markdown table.
 #include <algorithm>
 #include <cstdio>
@@ -253,6 +254,8 @@ Options read_options(int argc, char** argv) {
       options.share = std::stod(value());
     } else if (word == "--race") {
       options.races = true;
+    } else if (word == "--policy") {
+      change_policy_by(value());
     } else if (word == "--finals") {
       options.has_finals = true;
     } else if (word == "--means") {

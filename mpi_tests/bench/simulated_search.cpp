@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <stdexcept>
 
 #include "dstune/core/interval.hpp"
+#include "dstune/core/policy_changes.hpp"
 #include "dstune/ranking/answer.hpp"
 #include "dstune/ranking/run_again.hpp"
 #include "dstune/search/tuner.hpp"
@@ -194,6 +196,13 @@ class Simulation {
 };
 
 }  // namespace
+
+void change_policy_by(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos ||
+      !change_policy(text.substr(0, equals), std::stod(text.substr(equals + 1))))
+    throw std::runtime_error("--policy takes GROUP.NAME=FACTOR of environment.json: " + text);
+}
 
 double SimulatedSpace::best_truth() const {
   return *std::ranges::max_element(truth);

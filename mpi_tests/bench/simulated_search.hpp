@@ -19,6 +19,10 @@
 
 namespace dstune::bench {
 
+/// Changes the process's policy as "GROUP.NAME=FACTOR" says, before anything has read it. Throws
+/// std::runtime_error where there is no such number.
+void change_policy_by(const std::string& text);
+
 /// What is searched. The metric is throughput.
 struct SimulatedSpace {
   PlannedSpace space;

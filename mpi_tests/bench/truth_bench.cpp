@@ -1,5 +1,6 @@
 // Searches spaces whose truth is made by a formula (truths.hpp), in simulated time:
 //   truth_bench [--kinds stages,jumps] [--tuner race] [--seeds 50] [--first-seed 1000] [--race]
+//               [--policy GROUP.NAME=FACTOR]
 // Prints what the searches found and what it cost, by kind; and whether the chances that they
 // stated came true, as Markdown tables. Seeds from 1000 on are those of docs/search.md; the search
 // was built with smaller ones.
@@ -161,6 +162,8 @@ Options read_options(int argc, char** argv) {
       options.first_seed = std::stoull(value());
     } else if (word == "--race") {
       options.simulation.races = true;
+    } else if (word == "--policy") {
+      change_policy_by(value());
     } else {
       throw std::runtime_error(word + " is no option");
     }

@@ -1,5 +1,6 @@
 // The search of DeepSpeed's engine by forecasts of our own step, without training.
-//   verify_bench [--seeds 50] [--wrong 0] [--profile FILE] SPACE.json TABLE.json [SPACE TABLE ...]
+//   verify_bench [--seeds 50] [--wrong 0] [--profile FILE] [--policy GROUP.NAME=FACTOR]
+//     SPACE.json TABLE.json [SPACE TABLE ...]
 // TABLE is what scripts/tools/deepspeed_fidelity.py has written for the experiments of the space:
 // what our own step measured, and several passes of DeepSpeed. A run of the engine draws one of the
 // passes. The best one is named by the first, third, … pass, and what an answer is worth beside it
@@ -268,12 +269,15 @@ int main(int argc, char** argv) {
   try {
     for (int at = 1; at < argc; ++at) {
       const std::string word = argv[at];
-      const bool is_option = word == "--seeds" || word == "--wrong" || word == "--profile";
+      const bool is_option =
+          word == "--seeds" || word == "--wrong" || word == "--profile" || word == "--policy";
       if (is_option && at + 1 == argc) throw std::runtime_error(word + " needs a value");
       if (word == "--seeds")
         num_seeds = std::max(1, std::stoi(argv[++at]));
       else if (word == "--wrong")
         wrong = std::stod(argv[++at]);
+      else if (word == "--policy")
+        dstune::bench::change_policy_by(argv[++at]);
       else if (word == "--profile")
         constants = dstune::bench::constants_in(argv[++at]);
       else

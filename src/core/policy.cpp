@@ -1,5 +1,13 @@
 #include "dstune/core/policy.hpp"
 
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "dstune/core/policy_changes.hpp"
+
 namespace dstune {
 namespace {
 
@@ -17,18 +25,43 @@ json::Value value_of(const Policy::Calibrating::Doubts& value) {
           {"least_known", value.least_known}};
 }
 
-/// Takes the rows of a group. A reason that begins with "by hand" says what the value does: nothing
-/// in the repository measures whether another one would be better.
+/// Collects the rows, group by group.
 class Rows {
  public:
-  explicit Rows(const char* source) : group_{{"source", source}} {}
-  void operator()(const char* name, const auto& value, const char* unit, const char* reason) {
-    group_[name] = {{"value", value_of(value)}, {"unit", unit}, {"reason", reason}};
+  void begin(const char* name, const char* source) {
+    group_ = &groups_[name];
+    (*group_)["source"] = source;
   }
-  operator json::Value() && { return std::move(group_); }
+  void operator()(const char* name, const auto& value, const char* unit, const char* reason) {
+    (*group_)[name] = {{"value", value_of(value)}, {"unit", unit}, {"reason", reason}};
+  }
+  [[nodiscard]] json::Value take() { return std::move(groups_); }
 
  private:
-  json::Value group_;
+  json::Value groups_;
+  json::Value* group_ = nullptr;
+};
+
+/// Multiplies the value of one name, where it is a number.
+class Change {
+ public:
+  Change(std::string_view name, double factor) : name_(name), factor_(factor) {}
+  void begin(const char* name, const char* /*source*/) { group_ = name; }
+  template <typename T>
+  void operator()(const char* name, T& value, const char* /*unit*/, const char* /*reason*/) {
+    if constexpr (std::is_arithmetic_v<T>) {
+      if (name_ != fmt::format("{}.{}", group_, name)) return;
+      value = static_cast<T>(factor_ * static_cast<double>(value));
+      is_done_ = true;
+    }
+  }
+  [[nodiscard]] bool is_done() const { return is_done_; }
+
+ private:
+  std::string_view name_;
+  double factor_;
+  const char* group_ = "";
+  bool is_done_ = false;
 };
 
 /// A share is of 1, a logarithm of a ratio close to one.
@@ -46,10 +79,11 @@ constexpr const char* draws = "draws";
 constexpr const char* sizes = "sizes";
 constexpr const char* seconds = "s";
 constexpr const char* bytes = "bytes";
+constexpr const char* bytes_per_s = "bytes/s";
 }  // namespace unit
 
-Rows rows_of(const Policy::Intervals& all) {
-  Rows row("docs/measuring.md, The interval");
+void visit(Policy::Intervals& all, auto& row) {
+  row.begin("intervals", "docs/measuring.md, The interval");
   row("min_for_batches", all.min_for_batches, unit::steps, "eight batches of two");
   row("batch_length", all.batch_length, unit::steps, "long batches make their means independent");
   row("min_batches", all.min_batches, "batches", "by hand: fewer tell no spread");
@@ -68,11 +102,10 @@ Rows rows_of(const Policy::Intervals& all) {
   row("few_samples", all.few_samples, unit::steps, "fewer can not tell how correlated they are");
   row("correlation_feared", all.correlation_feared, "correlation",
       "what is believed of few where being wrong would end something early");
-  return row;
 }
 
-Rows rows_of(const Policy::Racing& all) {
-  Rows row("docs/measuring.md, Racing");
+void visit(Policy::Racing& all, auto& row) {
+  row.begin("racing", "docs/measuring.md, Racing");
   row("looks", all.looks, unit::steps, "by hand: few, since each further look costs certainty");
   row("tolerated", all.tolerated, unit::share, "being worse by less is no reason to stop");
   row("error_of_all_looks", all.error_of_all_looks, unit::chance,
@@ -80,11 +113,10 @@ Rows rows_of(const Policy::Racing& all) {
   row("prior_spread", all.prior_spread, unit::share, "runs of one configuration differ by so much");
   row("prior_spread_degrees", all.prior_spread_degrees, unit::degrees,
       "as if five runs had said it");
-  return row;
 }
 
-Rows rows_of(const Policy::Measuring& all) {
-  Rows row("docs/measuring.md, One experiment");
+void visit(Policy::Measuring& all, auto& row) {
+  row.begin("measuring", "docs/measuring.md, One experiment");
   row("slices_of_budget", all.slices_of_budget, unit::runs,
       "by hand: what may be the answer gets more of them");
   row("min_timed_steps", all.min_timed_steps, unit::steps, "fewer give no interval");
@@ -105,11 +137,13 @@ Rows rows_of(const Policy::Measuring& all) {
       "by hand: looks are few: one at every step stops at the first lucky streak");
   row("max_skipped_in_a_row", all.max_skipped_in_a_row, unit::steps,
       "a dynamic loss scale from 2^63 down has found its place by then");
-  return row;
+  row("max_at_once_s", all.max_at_once_s, unit::seconds,
+      "by hand: steps that are taken without a look at messages, at most");
+  row("share_at_once", all.share_at_once, unit::share, "by hand: likewise, of all steps before");
 }
 
-Rows rows_of(const Policy::Answering& all) {
-  Rows row("docs/measuring.md, One model of all runs");
+void visit(Policy::Answering& all, auto& row) {
+  row.begin("answering", "docs/measuring.md, One model of all runs");
   row("relevant_gain", all.relevant_gain, unit::share,
       "by hand: what is better by less is not worth another run");
   row("as_likely", all.as_likely, unit::chance,
@@ -131,11 +165,10 @@ Rows rows_of(const Policy::Answering& all) {
   row("max_names_of_reason", all.max_names_of_reason, unit::members,
       "by hand: a report names no more");
   row("undecided_chance", all.undecided_chance, unit::chance, "by hand: less is not named");
-  return row;
 }
 
-Rows rows_of(const Policy::Runs& all) {
-  Rows row("docs/measuring.md, One model of all runs; truth_bench");
+void visit(Policy::Runs& all, auto& row) {
+  row.begin("runs", "docs/measuring.md, One model of all runs; truth_bench");
   row("max_runs", all.max_runs, unit::runs, "the cost grows with their cube: a tenth of a second");
   row("max_runs_quick", all.max_runs_quick, unit::runs,
       "some milliseconds, for a best-so-far answer");
@@ -179,11 +212,10 @@ Rows rows_of(const Policy::Runs& all) {
   row("lowest_deviation", all.lowest_deviation, unit::share,
       "the grid that deviations are drawn from");
   row("highest_deviation", all.highest_deviation, unit::share, "likewise");
-  return row;
 }
 
-Rows rows_of(const Policy::Repeating& all) {
-  Rows row("docs/measuring.md, The finalists");
+void visit(Policy::Repeating& all, auto& row) {
+  row.begin("repeating", "docs/measuring.md, The finalists");
   row("results_before_repeats", all.results_before_repeats, "results",
       "by hand: the best is not repeated before");
   row("results_a_repeat", all.results_a_repeat, "results", "by hand: one repeat for so many");
@@ -207,11 +239,10 @@ Rows rows_of(const Policy::Repeating& all) {
       "by hand: finals end whatever is in doubt");
   row("share_of_search", all.share_of_search, unit::share,
       "by hand: finals take no more beyond the rounds");
-  return row;
 }
 
-Rows rows_of(const Policy::Flags& all) {
-  Rows row("docs/measuring.md, What is flagged");
+void visit(Policy::Flags& all, auto& row) {
+  row.begin("flags", "docs/measuring.md, What is flagged");
   row("min_steps", all.min_steps, unit::steps, "by hand: fewer are not looked at");
   row("min_for_trend", all.min_for_trend, unit::steps, "by hand: fewer are not looked at");
   row("outlying_deviations", all.outlying_deviations, unit::deviations,
@@ -223,11 +254,10 @@ Rows rows_of(const Policy::Flags& all) {
   row("min_groups", all.min_groups, "groups", "by hand: fewer say nothing of a host");
   row("slow_share", all.slow_share, unit::share, "by hand: a slow host is slower by more");
   row("usual_clock_share", all.usual_clock_share, unit::share, "GPUs at their power cap reach it");
-  return row;
 }
 
-Rows rows_of(const Policy::Calibrating& all) {
-  Rows row("docs/trust.md; docs/fidelity.md");
+void visit(Policy::Calibrating& all, auto& row) {
+  row.begin("calibrating", "docs/trust.md; docs/fidelity.md");
   row("likely_costs_s", all.likely_costs_s, "s each",
       "orders of magnitude, in the order of Overhead");
   row("doubt", all.doubt, unit::share, "by hand: constants may be off by so much of themselves");
@@ -242,20 +272,18 @@ Rows rows_of(const Policy::Calibrating& all) {
   row("least_scale", all.least_scale, unit::share, "by hand: a step is never overheads alone");
   row("error_of_believed_time", all.error_of_believed_time, unit::share,
       "by hand: a run is so far from the best of fits");
-  return row;
 }
 
-Rows rows_of(const Policy::Planning& all) {
-  Rows row("docs/search.md");
+void visit(Policy::Planning& all, auto& row) {
+  row.begin("planning", "docs/search.md");
   row("max_members", all.max_members, unit::members, "by hand: above it not every one is listed");
   row("listed", all.listed, unit::members, "by hand: of a larger space");
   row("share_of_selecting", all.share_of_selecting, unit::share,
       "by hand: a plan that is only shown keeps the rest for the memory of some");
-  return row;
 }
 
-Rows rows_of(const Policy::Race& all) {
-  Rows row("docs/search.md, race; search_bench");
+void visit(Policy::Race& all, auto& row) {
+  row.begin("race", "docs/search.md, race; search_bench");
   row("max_candidates", all.max_candidates, unit::members, "by hand: more are not told apart");
   row("num_explored", all.num_explored, unit::runs,
       "every second of them is run to learn of the space");
@@ -294,11 +322,10 @@ Rows rows_of(const Policy::Race& all) {
       "one failure may be the machine's, several with one value are the value's");
   row("num_memory_classes", all.num_memory_classes, "classes",
       "by hand: of the logarithm of a memory");
-  return row;
 }
 
-Rows rows_of(const Policy::Surrogate& all) {
-  Rows row("docs/search.md, race; Rasmussen and Williams 2006, chapters 2 and 5");
+void visit(Policy::Surrogate& all, auto& row) {
+  row.begin("surrogate", "docs/search.md, race; Rasmussen and Williams 2006, chapters 2 and 5");
   row("constant_variance", all.constant_variance, "squared logarithm",
       "predictions may be off by any factor that is common to all");
   row("prior_observations", all.prior_observations, unit::runs,
@@ -325,11 +352,10 @@ Rows rows_of(const Policy::Surrogate& all) {
   row("knob", all.knob, unit::logarithm, "a value of a knob is worth 5 %");
   row("feature", all.feature, unit::logarithm, "what stretches it; large ones are irrelevant");
   row("forgetting", all.forgetting, "1/range", "how fast values stop to resemble each other");
-  return row;
 }
 
-Rows rows_of(const Policy::Memory& all) {
-  Rows row("docs/search.md, race");
+void visit(Policy::Memory& all, auto& row) {
+  row.begin("memory", "docs/search.md, race");
   row("surely_above", all.surely_above, unit::ratio,
       "runs leave something behind, and the system has its part");
   row("doubt_by_two", all.doubt_by_two, unit::ratio,
@@ -345,11 +371,10 @@ Rows rows_of(const Policy::Memory& all) {
       "one that runs out leaves nothing: a third do, not a half");
   row("num_halvings", all.num_halvings, unit::runs, "the plan errs seldom by more");
   row("enough_sizes", all.enough_sizes, unit::sizes, "two slopes that agree");
-  return row;
 }
 
-Rows rows_of(const Policy::Sizes& all) {
-  Rows row("docs/search.md, Searched micro-batches; DeepSpeed's autotuner");
+void visit(Policy::Sizes& all, auto& row) {
+  row.begin("sizes", "docs/search.md, Searched micro-batches; DeepSpeed's autotuner");
   row("step_up", all.step_up, unit::ratio, "sizes double, as DeepSpeed's do");
   row("largest_step_up", all.largest_step_up, unit::ratio,
       "it takes as many times as long, and may not pay");
@@ -364,11 +389,10 @@ Rows rows_of(const Policy::Sizes& all) {
   row("least_share_of_step", all.least_share_of_step, unit::share,
       "by hand: lines that fall would come to nothing");
   row("enough_told", all.enough_told, unit::sizes, "by hand: fewer do not tell how long steps are");
-  return row;
 }
 
-Rows rows_of(const Policy::ModelBased& all) {
-  Rows row("DeepSpeed's autotuner and its cost model");
+void visit(Policy::ModelBased& all, auto& row) {
+  row.begin("model_based", "DeepSpeed's autotuner and its cost model");
   row("num_initial", all.num_initial, unit::runs, "DeepSpeed's setting");
   row("exploration", all.exploration, unit::chance, "DeepSpeed's setting");
   row("early_stopping", all.early_stopping, unit::runs, "DeepSpeed's setting");
@@ -379,21 +403,19 @@ Rows rows_of(const Policy::ModelBased& all) {
   row("leaf_penalty", all.leaf_penalty, "gain", "DeepSpeed's setting");
   row("value_penalty", all.value_penalty, "curvature", "DeepSpeed's setting");
   row("min_curvature", all.min_curvature, "curvature", "DeepSpeed's setting");
-  return row;
 }
 
-Rows rows_of(const Policy::Verifying& all) {
-  Rows row("docs/trust.md; verify_bench");
+void visit(Policy::Verifying& all, auto& row) {
+  row.begin("verifying", "docs/trust.md; verify_bench");
   row("max_anchors", all.max_anchors, unit::members, "by hand: beside the baseline");
   row("between_runs", all.between_runs, unit::share,
       "by hand: runs of the engine differ by so much");
   row("unknown_error", all.unknown_error, unit::share,
       "by hand: beliefs are off by so much where nobody has judged");
-  return row;
 }
 
-Rows rows_of(const Policy::Predicting& all) {
-  Rows row("docs/fidelity.md; Bishop 2006, section 3.3");
+void visit(Policy::Predicting& all, auto& row) {
+  row.begin("predicting", "docs/fidelity.md; Bishop 2006, section 3.3");
   row("prior_of_constant", all.prior_of_constant, unit::logarithm,
       "the machine as a whole may be off");
   row("prior_of_feature", all.prior_of_feature, unit::logarithm,
@@ -403,11 +425,12 @@ Rows rows_of(const Policy::Predicting& all) {
   row("prior_noise_weight", all.prior_noise_weight, unit::runs, "the prior counts as so many");
   row("near_ratio", all.near_ratio, unit::ratio,
       "sizes this near to a traced one are known from the trace");
-  return row;
+  row("max_fit_error", all.max_fit_error, unit::share,
+      "counted costs do not explain times of tiny engines that are off by more, on the mean");
 }
 
-Rows rows_of(const Policy::Profiling& all) {
-  Rows row("docs/search.md, race; docs/fidelity.md");
+void visit(Policy::Profiling& all, auto& row) {
+  row.begin("profiling", "docs/search.md, race; docs/fidelity.md");
   row("budget_s", all.budget_s, unit::seconds, "by hand: for all groups together");
   row("max_bytes", all.max_bytes, unit::bytes, "by hand: of a run's arenas");
   row("min_parameters", all.min_parameters, "parameters",
@@ -418,7 +441,7 @@ Rows rows_of(const Policy::Profiling& all) {
   row("enough_is_known", all.enough_is_known, unit::share, "less to learn is not worth a run");
   row("operations_a_second", all.operations_a_second, "1/s",
       "weighs kinds of work: an order of magnitude");
-  row("bytes_a_second", all.bytes_a_second, "bytes/s", "likewise");
+  row("bytes_a_second", all.bytes_a_second, unit::bytes_per_s, "likewise");
   row("unknown_beyond", all.unknown_beyond, unit::share,
       "by hand: of a size beyond those that are known");
   row("unknown_a_doubling", all.unknown_a_doubling, unit::share,
@@ -432,26 +455,107 @@ Rows rows_of(const Policy::Profiling& all) {
       "by hand: the last point of a curve");
   row("largest_transfer_bytes", all.largest_transfer_bytes, unit::bytes,
       "by hand: likewise of a disk");
-  return row;
+  row("share_of_job", all.share_of_job, unit::share, "a job is not much longer by measuring");
+  row("min_budget_s", all.min_budget_s, unit::seconds, "by hand: of small spaces");
+  row("max_budget_s", all.max_budget_s, unit::seconds,
+      "of a model of small_model parameters, and in proportion for larger ones");
+  row("small_model", all.small_model, "parameters",
+      "by hand: its steps take some tenths of a second");
+  row("dry_run_budget_s", all.dry_run_budget_s, unit::seconds, "a plan is there in some seconds");
+  row("dry_run_timeout_s", all.dry_run_timeout_s, unit::seconds, "the device does not answer then");
+  row("dry_run_bytes", all.dry_run_bytes, unit::bytes, "a login node allows little");
+  row("share_for_collectives", all.share_for_collectives, unit::share,
+      "by hand: of a task's budget, for those that are timed on their own");
+  row("steps_of_a_run", all.steps_of_a_run, unit::steps,
+      "building, warming up and timing take about as long");
+  row("cold_bytes", all.cold_bytes, unit::bytes,
+      "data that a collective goes through are not in the caches when its turn comes again");
+  row("sum_elements", all.sum_elements, "elements", "sums y += x from the caches into memory");
+  row("sum_budget_s", all.sum_budget_s, unit::seconds, "by hand: of all sizes of sums together");
+  row("transfers_budget_s", all.transfers_budget_s, unit::seconds,
+      "by hand: of all sizes together, to the disk and back");
+  row("repeats", all.repeats, unit::runs, "a device's stamps are exact to half a microsecond");
+}
+
+void visit(Policy::Patience& all, auto& row) {
+  row.begin("patience", "docs/reliability.md");
+  row("extra_warmup_steps", all.extra_warmup_steps, unit::steps,
+      "beside the least number, until steps are steady: see measuring.max_extra_warmup_steps");
+  row("trial_timeout_factor", all.trial_timeout_factor, unit::ratio,
+      "predictions are off by a tenth, machines that others use by a factor");
+  row("min_trial_timeout_s", all.min_trial_timeout_s, unit::seconds,
+      "by hand: to build a model on a busy machine");
+  row("longest_timeout_s", all.longest_timeout_s, unit::seconds,
+      "by hand: of members where the attempt itself has no limit");
+  row("steps_of_silence", all.steps_of_silence, unit::steps,
+      "by hand: a measuring group gives a sign of life at least this often");
+  row("min_flops_per_rank", all.min_flops_per_rank, "FLOP/s", "a tenth of a slow core");
+  row("min_host_bytes_per_s", all.min_host_bytes_per_s, unit::bytes_per_s,
+      "all ranks of a host at once have pages zeroed and pinned");
+  row("min_inactivity_timeout_s", all.min_inactivity_timeout_s, unit::seconds,
+      "by hand: a loaded host stands still for seconds");
+  row("foreign_inactivity_timeout_s", all.foreign_inactivity_timeout_s, unit::seconds,
+      "nobody here knows how long a plug-in's steps take; --trial-timeout says it");
+  row("inactivity_timeout_steps", all.inactivity_timeout_steps, unit::steps,
+      "predictions are off by a tenth, machines that others use by a factor");
+  row("default_drain_timeout_s", all.default_drain_timeout_s, unit::seconds,
+      "nothing is predicted: as for an experiment that is silent");
+  row("drain_timeout_steps", all.drain_timeout_steps, unit::steps,
+      "the host is two micro-steps ahead of a GPU at most, and never a step");
+  row("deaths_until_alone", all.deaths_until_alone, unit::runs,
+      "one may be chance; alone, an experiment shows whether it was the cause");
+  row("deaths_until_blamed", all.deaths_until_blamed, unit::runs,
+      "it was alone at the last one of them");
+  row("unseen_deaths_until_blamed", all.unseen_deaths_until_blamed, unit::runs,
+      "the whole job was gone, and somebody may have killed it");
+  row("tries_after_loss", all.tries_after_loss, unit::runs,
+      "a lost rank is not the experiment's fault; twice is no chance");
+}
+
+/// The rows of all groups. A reason that begins with "by hand" says what the value does.
+void visit(Policy& policy, auto& row) {
+  visit(policy.intervals, row);
+  visit(policy.racing, row);
+  visit(policy.measuring, row);
+  visit(policy.answering, row);
+  visit(policy.runs, row);
+  visit(policy.repeating, row);
+  visit(policy.flags, row);
+  visit(policy.calibrating, row);
+  visit(policy.planning, row);
+  visit(policy.race, row);
+  visit(policy.surrogate, row);
+  visit(policy.memory, row);
+  visit(policy.sizes, row);
+  visit(policy.model_based, row);
+  visit(policy.verifying, row);
+  visit(policy.predicting, row);
+  visit(policy.profiling, row);
+  visit(policy.patience, row);
+}
+
+Policy& policy_of_process() {
+  static Policy policy;
+  return policy;
 }
 
 }  // namespace
 
 const Policy& default_policy() {
-  static constexpr Policy policy;
-  return policy;
+  return policy_of_process();
+}
+
+bool change_policy(std::string_view name, double factor) {
+  Change change(name, factor);
+  visit(policy_of_process(), change);
+  return change.is_done();
 }
 
 json::Value policy_json(const Policy& policy) {
-  return {{"intervals", rows_of(policy.intervals)}, {"racing", rows_of(policy.racing)},
-          {"measuring", rows_of(policy.measuring)}, {"answering", rows_of(policy.answering)},
-          {"runs", rows_of(policy.runs)},           {"repeating", rows_of(policy.repeating)},
-          {"flags", rows_of(policy.flags)},         {"calibrating", rows_of(policy.calibrating)},
-          {"planning", rows_of(policy.planning)},   {"race", rows_of(policy.race)},
-          {"surrogate", rows_of(policy.surrogate)}, {"memory", rows_of(policy.memory)},
-          {"sizes", rows_of(policy.sizes)},         {"model_based", rows_of(policy.model_based)},
-          {"verifying", rows_of(policy.verifying)}, {"predicting", rows_of(policy.predicting)},
-          {"profiling", rows_of(policy.profiling)}};
+  Policy all = policy;
+  Rows rows;
+  visit(all, rows);
+  return rows.take();
 }
 
 }  // namespace dstune

@@ -5,8 +5,6 @@
 
 namespace dstune {
 
-constexpr double min_inactivity_timeout_s = 60;
-
 /// The limits of somebody else's code, whose steps nobody here foresees: --trial-timeout says it.
 [[nodiscard]] RunLimits limits_of_foreign_code(const RunForecast& forecast);
 

@@ -38,6 +38,7 @@ struct Policy {
     double steady_change = 0.05, warmup_share_of_slice = 0.5;
     double half_width = 0.01, half_width_of_few = 0.0025, look_growth = 1.25;
     int max_skipped_in_a_row = 100;
+    double max_at_once_s = 0.5, share_at_once = 0.25;
   } measuring;
 
   /// The answer among what was measured.
@@ -181,7 +182,7 @@ struct Policy {
   struct Predicting {
     double prior_of_constant = 0.10, prior_of_feature = 0.03;
     double least_noise = 0.01, prior_noise = 0.03, prior_noise_weight = 4;
-    double near_ratio = 2;
+    double near_ratio = 2, max_fit_error = 0.25;
   } predicting;
 
   /// The timing of the machine before the search.
@@ -194,7 +195,29 @@ struct Policy {
     int sizes_a_collective = 7, sizes_of_transfers = 4;
     std::int64_t smallest_collective_bytes = 4096, largest_collective_bytes = 64 << 20;
     std::int64_t largest_transfer_bytes = 32 << 20;
+    double share_of_job = 0.05, min_budget_s = 0.5, max_budget_s = 5, small_model = 2e8;
+    double dry_run_budget_s = 1, dry_run_timeout_s = 120;
+    std::int64_t dry_run_bytes = 256 << 20;
+    double share_for_collectives = 0.2, steps_of_a_run = 7;
+    std::int64_t cold_bytes = 32 << 20;
+    std::array<std::int64_t, 6> sum_elements = {1 << 14, 1 << 16, 1 << 18,
+                                                1 << 20, 1 << 22, 1 << 23};
+    double sum_budget_s = 0.02, transfers_budget_s = 1;
+    int repeats = 10;
   } profiling;
+
+  /// How long a run may take or be silent, and how often it is tried again. Generous: it only has
+  /// to tell a hang from a slow machine.
+  struct Patience {
+    double extra_warmup_steps = 3, trial_timeout_factor = 20, min_trial_timeout_s = 300;
+    double longest_timeout_s = 24 * 3600.0, steps_of_silence = 20;
+    double min_flops_per_rank = 1e9, min_host_bytes_per_s = 5e8;
+    double min_inactivity_timeout_s = 60, foreign_inactivity_timeout_s = 600;
+    double inactivity_timeout_steps = 50;
+    double default_drain_timeout_s = 60, drain_timeout_steps = 5;
+    int deaths_until_alone = 2, deaths_until_blamed = 2, unseen_deaths_until_blamed = 4;
+    int tries_after_loss = 2;
+  } patience;
 };
 
 /// The policy of a job.

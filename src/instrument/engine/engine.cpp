@@ -23,9 +23,6 @@ constexpr double min_drain_s = 5;
 /// Beyond them sums and products would overflow.
 constexpr double max_step_s = 1e9;
 constexpr double max_count = 1e18;
-/// The limits of steps that are taken at once: their time, and as a share of all before.
-constexpr double max_at_once_s = 0.5;
-constexpr double share_at_once = 0.25;
 
 double number_in(const json::Value& reply, const char* key, double fallback) {
   const auto found = reply.find(key);
@@ -289,7 +286,8 @@ class EngineWorkload : public Workload {
   /// number on every rank.
   [[nodiscard]] std::int64_t steps_at_once() const {
     if (last_step_s_ <= 0) return 1;
-    const double wanted_s = std::min(max_at_once_s, share_at_once * spent_s_);
+    const double wanted_s = std::min(default_policy().measuring.max_at_once_s,
+                                     default_policy().measuring.share_at_once * spent_s_);
     return std::max<std::int64_t>(1, static_cast<std::int64_t>(wanted_s / last_step_s_));
   }
 

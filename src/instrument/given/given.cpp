@@ -129,7 +129,8 @@ class Given : public Instrument {
   [[nodiscard]] RunLimits limits(const RunForecast& forecast) const override {
     RunLimits limits = Instrument::limits(forecast);
     if (spec_.kind == WorkloadKind::synthetic)
-      limits.inactivity_timeout_s = min_inactivity_timeout_s + silent_steps * spec_.step_time_s;
+      limits.inactivity_timeout_s =
+          default_policy().patience.min_inactivity_timeout_s + silent_steps * spec_.step_time_s;
     return limits;
   }
   [[nodiscard]] std::unique_ptr<Workload> make(const RunContext& context) override {

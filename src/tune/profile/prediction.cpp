@@ -23,23 +23,6 @@ namespace {
 
 using json::Value;
 
-/// Share of the experiments' time that measuring the machine may take. It is never more than
-/// max_budget_s for a model of small_model parameters, and in proportion for larger ones.
-constexpr double share_of_job = 0.05;
-constexpr double min_budget_s = 0.5;
-constexpr double max_budget_s = 5;
-constexpr double small_model = 2e8;
-constexpr double dry_run_budget_s = 1;
-/// … and for a device that does not answer.
-constexpr double dry_run_timeout_s = 120;
-constexpr std::int64_t dry_run_bytes = std::int64_t{256} << 20;
-/// Warm-up steps beside the least number: until they are steady.
-constexpr double extra_warmup_steps = 3;
-
-/// Predictions are off by a tenth, machines that others use by a factor.
-constexpr double trial_timeout_factor = 20;
-constexpr double min_trial_timeout_s = 300;
-
 std::vector<const Experiment*> planned_experiments(const PlannedJob& ready) {
   std::vector<const Experiment*> experiments;
   for (const PlannedExperiment* member : members_to_run(ready.space))
@@ -52,8 +35,11 @@ double budget_s(const PlannedJob& ready) {
   for (const Experiment* member : planned_experiments(ready))
     rank_seconds += member->shape.size() * ready.job.tuning.measure.trial_budget_s;
   const double job_s = rank_seconds / std::max(1, num_ranks(ready.training_ranks));
-  const double size = static_cast<double>(parameter_count(ready.job.model)) / small_model;
-  return std::clamp(share_of_job * job_s, min_budget_s, max_budget_s * std::max(1.0, size));
+  const double size = static_cast<double>(parameter_count(ready.job.model)) /
+                      default_policy().profiling.small_model;
+  return std::clamp(default_policy().profiling.share_of_job * job_s,
+                    default_policy().profiling.min_budget_s,
+                    default_policy().profiling.max_budget_s * std::max(1.0, size));
 }
 
 /// Tells whether an earlier job has left nothing to run.
@@ -229,7 +215,8 @@ std::optional<double> JobPredictor::experiment_s(const Experiment& experiment) {
   const double timed_s =
       std::max(measure_.slice_s(),
                static_cast<double>(default_policy().measuring.min_timed_steps) * *step_s);
-  return (measure_.start_profile_step + extra_warmup_steps) * *step_s + timed_s;
+  return (measure_.start_profile_step + default_policy().patience.extra_warmup_steps) * *step_s +
+         timed_s;
 }
 
 void JobPredictor::predict(const Experiment& experiment, Prediction& predicted) {
@@ -292,12 +279,15 @@ std::unique_ptr<JobPredictor> measure_alone(const PlannedJob& ready, Device& dev
   }
   std::vector<const Experiment*> members;
   for (const Experiment& member : alone) members.push_back(&member);
-  const std::vector<ProfilingTask> tasks = plan_profiling(
-      ready.job.model, members, workspaces,
-      {.budget_s = dry_run_budget_s, .max_bytes = dry_run_bytes, .times_disks = false});
+  const std::vector<ProfilingTask> tasks =
+      plan_profiling(ready.job.model, members, workspaces,
+                     {.budget_s = default_policy().profiling.dry_run_budget_s,
+                      .max_bytes = default_policy().profiling.dry_run_bytes,
+                      .times_disks = false});
   if (tasks.empty()) return nullptr;
   SelfGroup group(0, device.queues());
-  const Waiter waiter = Waiter().with_deadline(SteadyClock::now() + to_duration(dry_run_timeout_s));
+  const Waiter waiter = Waiter().with_deadline(
+      SteadyClock::now() + to_duration(default_policy().profiling.dry_run_timeout_s));
   return std::make_unique<JobPredictor>(
       ready, profile_device(tasks.front(), ready.job.model, device, group, reference_seed, waiter));
 }
@@ -329,7 +319,9 @@ Attempts::Limits TrialLimits::of(const PlannedExperiment& planned) const {
     limits.overdue = "took longer than --trial-timeout " + format_duration(limits.timeout_s);
   } else if (predictor != nullptr) {
     const auto predicted_s = predictor->experiment_s(planned.experiment);
-    if (predicted_s) limits.timeout_s = min_trial_timeout_s + trial_timeout_factor * *predicted_s;
+    if (predicted_s)
+      limits.timeout_s = default_policy().patience.min_trial_timeout_s +
+                         default_policy().patience.trial_timeout_factor * *predicted_s;
     limits.overdue = "took longer than " + format_duration(limits.timeout_s) +
                      ", many times what was predicted; --trial-timeout allows more";
   }

@@ -19,21 +19,6 @@
 namespace dstune {
 namespace {
 
-/// The share of a task's budget for collectives that are timed on their own.
-constexpr double share_for_collectives = 0.2;
-/// Building, warming up and timing take about as long as so many steps.
-constexpr double steps_of_a_run = 7;
-/// Data that a collective goes through, so that it is not in the caches when its turn comes again.
-constexpr std::int64_t cold_bytes = std::int64_t{32} << 20;
-/// Sums of arrays, y += x, of so many elements: from the caches into memory.
-constexpr std::array<std::int64_t, 6> sum_elements{1 << 14, 1 << 16, 1 << 18,
-                                                   1 << 20, 1 << 22, 1 << 23};
-constexpr double sum_budget_s = 0.02;
-/// Between two stamps of a device.
-constexpr int repeats = 10;
-/// The share of all sizes together, to the disk and back.
-constexpr double transfers_budget_s = 1;
-
 class Profiling {
  public:
   Profiling(const ProfilingTask& task, const ModelSpec& model, Device& device, ProcessGroup& group,
@@ -69,11 +54,11 @@ class Profiling {
 
   void trace_runs() {
     const CpuWorkspaces workspaces(device_.kernels());
-    const double budget_s = (1 - share_for_collectives) * task_.budget_s;
+    const double budget_s = (1 - policy_.share_for_collectives) * task_.budget_s;
     double seconds_per_cost = 0;
     for (const ProfilingRun& run : task_.runs) {
       const double left_s = budget_s - spent_s();
-      if (seconds_per_cost * run.cost * steps_of_a_run > left_s) continue;
+      if (seconds_per_cost * run.cost * policy_.steps_of_a_run > left_s) continue;
       const StepPlan plan = build_step_plan(profiling_model(model_, run), run.config, group_.size(),
                                             group_.group_rank(), workspaces);
       const auto traced = trace_steps(plan, device_, group_, seed_, left_s, waiter_, clock_);
@@ -85,11 +70,11 @@ class Profiling {
 
   void time_collectives() {
     if (task_.collectives.empty()) return;
-    const double each_s =
-        share_for_collectives * task_.budget_s / static_cast<double>(task_.collectives.size());
+    const double each_s = policy_.share_for_collectives * task_.budget_s /
+                          static_cast<double>(task_.collectives.size());
     std::int64_t largest = 0;
     for (const Work& work : task_.collectives) largest = std::max(largest, work.size);
-    const std::int64_t bytes = std::max(cold_bytes, 2 * largest);
+    const std::int64_t bytes = std::max(policy_.cold_bytes, 2 * largest);
     std::byte* const data = device_memory(2 * bytes);
     std::byte* const out = data + bytes;
     device_.kernels().zero(data, static_cast<std::size_t>(2 * bytes));
@@ -109,10 +94,10 @@ class Profiling {
     if (!device_.is_asynchronous()) return time_together(group_, budget_s, ask, clock_);
     return median_together(group_, budget_s, [&] {
       queues.stamp(0);
-      for (int i = 0; i < repeats; ++i) ask();
+      for (int i = 0; i < policy_.repeats; ++i) ask();
       queues.stamp(1);
       queues.finish_used();
-      return queues.seconds_between(0, 1) / repeats;
+      return queues.seconds_between(0, 1) / policy_.repeats;
     });
   }
 
@@ -148,16 +133,16 @@ class Profiling {
 
   void time_sums() {
     constexpr auto f32 = kernels::DType::f32;
-    constexpr auto bytes = static_cast<std::int64_t>(sum_elements.back() * sizeof(float));
+    const auto bytes = static_cast<std::int64_t>(policy_.sum_elements.back() * sizeof(float));
     std::byte* const x = device_memory(2 * bytes);
     std::byte* const y = x + bytes;
-    device_.kernels().fill(f32, x, 1, 2 * sum_elements.back());
-    for (const std::int64_t elements : sum_elements) {
+    device_.kernels().fill(f32, x, 1, 2 * policy_.sum_elements.back());
+    const double each_s = policy_.sum_budget_s / static_cast<double>(policy_.sum_elements.size());
+    for (const std::int64_t elements : policy_.sum_elements) {
       Work work{.kind = WorkKind::add};
       work.size = elements;
-      builder_.add_alone(work, time_on_device(sum_budget_s / sum_elements.size(), [&] {
-                           device_.kernels().add(f32, y, f32, x, elements);
-                         }));
+      builder_.add_alone(
+          work, time_on_device(each_s, [&] { device_.kernels().add(f32, y, f32, x, elements); }));
     }
   }
 
@@ -186,8 +171,8 @@ class Profiling {
                                                    static_cast<std::size_t>(sizes.back()))),
         &std::free);
     std::memset(memory.get(), 1, static_cast<std::size_t>(sizes.back()));
-    const double each_s = transfers_budget_s / (2.0 * static_cast<double>(sizes.size()));
-    const double end_s = spent_s() + transfers_budget_s;
+    const double each_s = policy_.transfers_budget_s / (2.0 * static_cast<double>(sizes.size()));
+    const double end_s = spent_s() + policy_.transfers_budget_s;
     for (const std::int64_t bytes : sizes) {
       // The small ones tell enough of a slow disk.
       if (bytes > sizes.front() && spent_s() > end_s) break;
@@ -211,6 +196,7 @@ class Profiling {
   ProcessGroup& group_;
   std::int64_t seed_;
   Waiter waiter_;
+  const Policy::Profiling& policy_ = default_policy().profiling;
   TraceClock clock_;
   SteadyClock::time_point began_ = SteadyClock::now();
   ProfileBuilder builder_;

@@ -10,11 +10,6 @@
 namespace dstune {
 namespace {
 
-/// A measuring group gives a sign of life at least this often.
-constexpr double steps_of_silence = 20;
-/// Timeout of members where the attempt itself has no limit.
-constexpr double longest_timeout_s = 24 * 3600.0;
-
 /// "rank 1", "ranks 1, 3"
 std::string text_of(const std::set<int>& ranks) {
   return fmt::format("{} {}", ranks.size() > 1 ? "ranks" : "rank", fmt::join(ranks, ", "));
@@ -41,8 +36,9 @@ Attempts::Number Attempts::begin(Order order, const Limits& limits, Moment now) 
   order.attempt = number;
   order.drain_timeout_s = limits.drain_timeout_s;
   // Members give up by themselves long after ABORT should have reached them.
-  order.timeout_s = (limits.timeout_s > 0 ? limits.timeout_s : longest_timeout_s) +
-                    limits.inactivity_timeout_s + 2 * limits.abort_grace_s;
+  order.timeout_s =
+      (limits.timeout_s > 0 ? limits.timeout_s : default_policy().patience.longest_timeout_s) +
+      limits.inactivity_timeout_s + 2 * limits.abort_grace_s;
   if constexpr (requires { order.choices; }) order.choices = choices_;
   Attempt attempt;
   attempt.members = order.world_ranks;
@@ -192,7 +188,8 @@ std::optional<Attempts::Failure> Attempts::failure_of(const Attempt& attempt, Ti
   if (limits.timeout_s > 0 && now > attempt.began + to_duration(limits.timeout_s))
     return Failure{Status::timed_out, limits.overdue};
   const double inactivity_timeout_s =
-      std::max(limits.inactivity_timeout_s, steps_of_silence * attempt.slowest_step_s);
+      std::max(limits.inactivity_timeout_s,
+               default_policy().patience.steps_of_silence * attempt.slowest_step_s);
   if (limits.inactivity_timeout_s > 0 && seconds(now - attempt.last_sign) > inactivity_timeout_s)
     return Failure{Status::timed_out,
                    "no sign of life for " + format_duration(inactivity_timeout_s)};

@@ -10,13 +10,6 @@
 #include "target/trial_runs.hpp"
 
 namespace dstune {
-namespace {
-
-/// The counted costs do not explain times that are off by more, on the mean.
-constexpr double max_fit_error = 0.25;
-
-}  // namespace
-
 void measure_target(OpenJob& ready, AttemptDriver& driver,
                     const std::function<bool()>& is_to_be_ended) {
   if (ready.target_key.empty()) return;
@@ -51,7 +44,7 @@ void measure_target(OpenJob& ready, AttemptDriver& driver,
     log::info("at least one tiny engine failed: " + measuring.failure());
   TargetConstants fitted = fit_machine(points, *ready.target);
   fitted.num_engines = static_cast<int>(points.size());
-  if (fitted.fit_error > max_fit_error) {
+  if (fitted.fit_error > default_policy().predicting.max_fit_error) {
     log::warning(fmt::format(
         "the costs of DeepSpeed's work here are not known, since times of {} tiny engines are off "
         "by {:.0f} %, as where something else keeps the machine busy: the constants that come with "
