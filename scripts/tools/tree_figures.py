@@ -2,11 +2,12 @@
 """What the tree weighs: lines, files, long functions, and who includes whom.
 
     tree_figures.py [REVISION ...]        # without one: the working tree
+    tree_figures.py --dot [REVISION] | dot -Tsvg > includes.svg
 
-Prints one column a tree. Production is include, src and kernels, data files counted. Tests are the code
-and golden texts of mpi_tests without its benchmarks. A long function has more than 60 lines from its name to its brace. An arrow is a pair of folders of
-which one includes headers of the other; a circle is a set of folders that reach each other. Lines count as they
-are: clang-format decides how long they are (docs/contributing.md).
+Prints one column a tree. Production is include, src and kernels, data files counted. Tests are the code and golden
+texts of mpi_tests without its benchmarks. A long function has more than 60 lines from its name to its brace. An arrow
+is a pair of folders of which one includes headers of the other; a circle is a set of folders that reach each other.
+Lines count as they are: clang-format decides how long they are (docs/contributing.md).
 """
 
 import collections
@@ -50,7 +51,8 @@ def is_test(name):
 def long_functions(text):
     """Definitions at the outermost level, or of members in classes there, that are too long."""
     lines = text.split("\n")
-    begins = re.compile(r"( {0,2})(?!namespace|class|struct|enum|union|extern|if|for|while|switch|else|do\b|try|[}#/:])\S")
+    words = "namespace|class|struct|enum|union|extern|if|for|while|switch|else|do\\b|try"
+    begins = re.compile(rf"( {{0,2}})(?!{words}|[}}#/:])\S")
     first, found = 0, 0
     while first < len(lines):
         match = begins.match(lines[first])
@@ -130,10 +132,24 @@ def figures(files):
     }
 
 
+def picture(files):
+    """The folders' includes as a graph for Graphviz, each arrow with their number; one within a layer is dashed."""
+    pairs = arrows({name: text for name, text in files.items() if is_production(name) and name.endswith(CODE)})
+    lines = []
+    for (one, other), count in sorted(pairs.items()):
+        style = "dashed" if one.split("/")[0] == other.split("/")[0] else "solid"
+        lines.append(f'  "{one}" -> "{other}" [label={count}, style={style}];')
+    return "\n".join(["digraph includes {", "  rankdir=BT;", *lines, "}"])
+
+
 def main():
-    revisions = sys.argv[1:] or [None]
-    if "--help" in revisions or "-h" in revisions:
+    words = sys.argv[1:]
+    if "--help" in words or "-h" in words:
         print(__doc__.strip())
+        return
+    revisions = [word for word in words if word != "--dot"] or [None]
+    if "--dot" in words:
+        print(picture(tree(revisions[0])))
         return
     columns = [figures(tree(revision)) for revision in revisions]
     for name in columns[0]:
