@@ -71,32 +71,32 @@ double sum(const std::vector<double>& values) {
   return total;
 }
 
-std::optional<MetricValue> value_of(const SearchTable& table, std::size_t index,
+std::optional<MetricValue> value_of(const SearchTable& table, std::size_t member,
                                     const Measurement& measurement) {
-  const Experiment& experiment = table.space.members[index].planned.experiment;
+  const Experiment& experiment = table.space.members[member].planned.experiment;
   const int size = experiment.shape.size();
   return value_so_far(measurement, table.job.tuning.metric, global_batch(experiment.config, size),
                       size);
 }
 
 /// Timed steps of a slice: a part of what one of a member's recorded runs had on average.
-std::size_t steps_of_slice(const SearchTable& table, std::size_t row, int slices) {
-  const Measurement& all = table.measurements[row];
+std::size_t steps_of_slice(const SearchTable& table, std::size_t member, int slices) {
+  const Measurement& all = table.measurements[member];
   const auto first = static_cast<std::size_t>(all.warmup_steps);
   if (all.step_times_s.size() <= first) return 0;
-  const std::size_t of_run = (all.step_times_s.size() - first) / table.runs[row];
+  const std::size_t of_run = (all.step_times_s.size() - first) / table.runs[member];
   return std::clamp<std::size_t>(of_run / static_cast<std::size_t>(slices),
                                  default_policy().measuring.min_timed_steps,
                                  all.step_times_s.size() - first);
 }
 
 /// The timed steps of each recorded run; of all together where runs are not to be told apart.
-std::vector<std::vector<double>> recorded_runs(const SearchTable& table, std::size_t row) {
-  const std::vector<double> all = timed_steps_s(table.measurements[row]);
-  if (table.run_steps[row].empty()) return {all};
+std::vector<std::vector<double>> recorded_runs(const SearchTable& table, std::size_t member) {
+  const std::vector<double> all = timed_steps_s(table.measurements[member]);
+  if (table.run_steps[member].empty()) return {all};
   std::vector<std::vector<double>> runs;
   auto from = all.begin();
-  for (const std::size_t steps : table.run_steps[row]) {
+  for (const std::size_t steps : table.run_steps[member]) {
     runs.emplace_back(from, from + static_cast<std::ptrdiff_t>(steps));
     from += static_cast<std::ptrdiff_t>(steps);
   }
@@ -104,22 +104,23 @@ std::vector<std::vector<double>> recorded_runs(const SearchTable& table, std::si
 }
 
 /// What a member is worth: its recorded mean, or what it took where nothing disturbed it.
-double worth_of(const SearchTable& table, std::size_t row) {
-  Measurement run = table.measurements[row];
-  if (table.quiet_step_s[row] > 0)
-    std::fill(run.step_times_s.begin(), run.step_times_s.end(), table.quiet_step_s[row]);
-  const auto value = value_of(table, row, run);
+double worth_of(const SearchTable& table, std::size_t member) {
+  Measurement run = table.measurements[member];
+  if (table.quiet_step_s[member] > 0)
+    std::fill(run.step_times_s.begin(), run.step_times_s.end(), table.quiet_step_s[member]);
+  const auto value = value_of(table, member, run);
   return value ? value->value : 0;
 }
 
 /// A trial: the steps of a slice, in blocks from anywhere among the recorded.
-Measurement drawn(const SearchTable& table, std::size_t row, int slices, std::mt19937_64& random) {
-  Measurement trial = table.measurements[row];
-  const std::vector<std::vector<double>> runs = recorded_runs(table, row);
+Measurement drawn(const SearchTable& table, std::size_t member, int slices,
+                  std::mt19937_64& random) {
+  Measurement trial = table.measurements[member];
+  const std::vector<std::vector<double>> runs = recorded_runs(table, member);
   const std::vector<double>& recorded = runs.size() > 1 ? runs[random() % runs.size()] : runs[0];
   const auto first = static_cast<std::size_t>(trial.warmup_steps);
   if (recorded.empty()) return trial;
-  trial.step_times_s.resize(first + steps_of_slice(table, row, slices));
+  trial.step_times_s.resize(first + steps_of_slice(table, member, slices));
   for (std::size_t step = 0, from = 0; first + step < trial.step_times_s.size(); ++step, ++from) {
     if (step % block_steps == 0) from = random() % recorded.size();
     trial.step_times_s[first + step] = recorded[from % recorded.size()];
@@ -129,17 +130,17 @@ Measurement drawn(const SearchTable& table, std::size_t row, int slices, std::mt
 
 Grid grid_of(const SearchTable& table, int slices) {
   Grid grid;
-  for (std::size_t index = 0; index < table.measurements.size(); ++index) {
-    if (table.space.members[index].planned.status != PlanStatus::planned) continue;
-    const Measurement& measured = table.measurements[index];
+  for (std::size_t member = 0; member < table.measurements.size(); ++member) {
+    if (table.space.members[member].planned.status != PlanStatus::planned) continue;
+    const Measurement& measured = table.measurements[member];
     ++grid.experiments;
     grid.steps += static_cast<double>(measured.warmup_steps) +
-                  static_cast<double>(steps_of_slice(table, index, slices));
+                  static_cast<double>(steps_of_slice(table, member, slices));
     const std::vector<double> timed_s = timed_steps_s(measured);
     if (!timed_s.empty())
       grid.seconds += sum(timed_s) / static_cast<double>(timed_s.size()) *
-                      static_cast<double>(steps_of_slice(table, index, slices));
-    grid.best = std::max(grid.best, worth_of(table, index));
+                      static_cast<double>(steps_of_slice(table, member, slices));
+    grid.best = std::max(grid.best, worth_of(table, member));
   }
   return grid;
 }
@@ -147,34 +148,35 @@ Grid grid_of(const SearchTable& table, int slices) {
 /// The order of random, and its cap, are the plan's.
 std::vector<std::size_t> drawn_order(const SearchTable& table, double share, std::int64_t seed) {
   std::mt19937_64 random(static_cast<std::uint64_t>(seed) + 1);
-  std::vector<std::size_t> rows;
-  for (std::size_t row = 0; row < table.space.members.size(); ++row)
-    if (table.space.members[row].planned.status == PlanStatus::planned) rows.push_back(row);
-  for (std::size_t left = rows.size(); left > 1; --left)
-    std::swap(rows[left - 1], rows[random() % left]);
-  rows.resize(std::max<std::size_t>(
-      1, static_cast<std::size_t>(static_cast<double>(rows.size()) * share / 100)));
-  return rows;
+  std::vector<std::size_t> members;
+  for (std::size_t member = 0; member < table.space.members.size(); ++member)
+    if (table.space.members[member].planned.status == PlanStatus::planned)
+      members.push_back(member);
+  for (std::size_t left = members.size(); left > 1; --left)
+    std::swap(members[left - 1], members[random() % left]);
+  members.resize(std::max<std::size_t>(
+      1, static_cast<std::size_t>(static_cast<double>(members.size()) * share / 100)));
+  return members;
 }
 
 Search search(const SearchTable& table, const Grid& grid, const std::string& type,
               const Options& options, std::int64_t seed) {
-  std::vector<std::size_t> row_of(table.space.members.size());
-  std::iota(row_of.begin(), row_of.end(), std::size_t{0});
+  std::vector<std::size_t> member_of(table.space.members.size());
+  std::iota(member_of.begin(), member_of.end(), std::size_t{0});
   SimulatedSpace simulated{table.space, table.job.tuning, {}, {}};
   if (options.num_trials) simulated.tuning.num_trials = options.num_trials;
   if (type == "random") {
-    row_of = drawn_order(table, options.share, seed);
+    member_of = drawn_order(table, options.share, seed);
     simulated.space.members.clear();
     simulated.space.baseline.reset();
-    for (const std::size_t row : row_of)
-      simulated.space.members.push_back(table.space.members[row]);
+    for (const std::size_t member : member_of)
+      simulated.space.members.push_back(table.space.members[member]);
   }
-  for (const std::size_t row : row_of) {
-    simulated.truth.push_back(worth_of(table, row));
+  for (const std::size_t member : member_of) {
+    simulated.truth.push_back(worth_of(table, member));
   }
   simulated.run = [&](std::size_t member, double, std::mt19937_64& random) {
-    return drawn(table, row_of[member], options.slices, random);
+    return drawn(table, member_of[member], options.slices, random);
   };
   const SimulatedSearch done = simulate(simulated,
                                         {.tuner = type,

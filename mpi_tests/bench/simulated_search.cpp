@@ -54,16 +54,16 @@ class Simulation {
       : simulated_(simulated),
         options_(options),
         random_(static_cast<std::uint64_t>(seed) + 1),
-        board_({.metric = Metric::throughput,
-                .baseline_row = simulated.space.baseline,
-                .are_steps_alike = !options.has_means},
-               rows_of(simulated.space)),
+        scoreboard_({.metric = Metric::throughput,
+                     .baseline = simulated.space.baseline,
+                     .are_steps_alike = !options.has_means},
+                    rows_of(simulated.space)),
         has_run_(simulated.truth.size()) {
     TuningOptions tuning = simulated.tuning;
     tuning.tuner_type = options.tuner;
     tuning.seed = seed;
     tuner_ = timed([&] {
-      return options.make_tuner ? options.make_tuner(tuning, board_)
+      return options.make_tuner ? options.make_tuner(tuning, scoreboard_)
                                 : make_tuner(options.tuner, simulated.space, tuning);
     });
   }
@@ -78,18 +78,19 @@ class Simulation {
     if (options_.has_finals)
       run_finals();
     else
-      board_.judge();
+      scoreboard_.judge();
     result_.seconds = now_s_;
     result_.tuner_s = std::chrono::duration<double>(spent_).count();
-    if (const auto answer = board_.answer()) {
+    if (const auto answer = scoreboard_.answer()) {
       result_.answer = *answer;
       result_.regret = 1 - truth(*answer) / simulated_.best_truth();
       double most = 0;
-      for (std::size_t row = 0; row < has_run_.size(); ++row)
-        if (has_run_[row]) most = std::max(most, truth(row));
-      const auto place = board_.verdict()->place_of(*answer);
+      for (std::size_t member = 0; member < has_run_.size(); ++member)
+        if (has_run_[member]) most = std::max(most, truth(member));
+      const auto place = scoreboard_.verdict()->place_of(*answer);
       if (place)
-        result_.is_best = Belief{board_.verdict()->chance_best(*place), truth(*answer) >= most};
+        result_.is_best =
+            Belief{scoreboard_.verdict()->chance_best(*place), truth(*answer) >= most};
     } else {
       result_.regret = 1;
     }
@@ -115,14 +116,15 @@ class Simulation {
     for (const PlannedMember& member : space.members) rows.push_back({member.planned});
     return rows;
   }
-  [[nodiscard]] double truth(std::size_t row) const { return simulated_.truth[row]; }
+  [[nodiscard]] double truth(std::size_t member) const { return simulated_.truth[member]; }
 
   bool begin_next() {
     const auto member = timed([&] { return tuner_->next(); });
     if (!member) return false;
     Running next{now_s_, *member, simulated_.run(*member, now_s_, random_)};
-    if (options_.races && board_.best())
-      race(incumbent_estimate(board_, board_.row(*member).planned.experiment, {}), next.trial);
+    if (options_.races && scoreboard_.best())
+      race(incumbent_estimate(scoreboard_, scoreboard_.row(*member).planned.experiment, {}),
+           next.trial);
     next.ends_at_s = now_s_ + sum(next.trial.step_times_s);
     has_run_[*member] = true;
     ++result_.experiments;
@@ -137,56 +139,56 @@ class Simulation {
     running_.erase(first);
     now_s_ = ended.ends_at_s;
     Record record;
-    record.experiment = board_.row(ended.member).planned.experiment;
+    record.experiment = scoreboard_.row(ended.member).planned.experiment;
     record.measurement = ended.trial;
-    record.predicted = board_.row(ended.member).planned.predicted;
+    record.predicted = scoreboard_.row(ended.member).planned.predicted;
     record.is_alone = options_.num_slots == 1;
     record.started_at = at(ended.began_at_s);
     record.finished_at = at(now_s_);
-    const std::uint64_t revision = board_.value_revision();
-    board_.record(ended.member, std::move(record));
+    const std::uint64_t revision = scoreboard_.value_revision();
+    scoreboard_.record(ended.member, std::move(record));
     timed([&] {
-      if (board_.value_revision() != revision)
-        for (std::size_t row = 0; row < has_run_.size(); ++row)
-          if (row != ended.member && board_.row(row).record)
-            tuner_->revise(row, observation_of(row));
+      if (scoreboard_.value_revision() != revision)
+        for (std::size_t member = 0; member < has_run_.size(); ++member)
+          if (member != ended.member && scoreboard_.row(member).record)
+            tuner_->revise(member, observation_of(member));
       tuner_->observe(ended.member, observation_of(ended.member));
       return 0;
     });
     const auto chance = timed([&] { return tuner_->chance_of_better(); });
-    if (!chance || !board_.best()) return;
+    if (!chance || !scoreboard_.best()) return;
     double most = 0;
-    for (std::size_t row = 0; row < has_run_.size(); ++row)
-      if (!has_run_[row]) most = std::max(most, truth(row));
+    for (std::size_t member = 0; member < has_run_.size(); ++member)
+      if (!has_run_[member]) most = std::max(most, truth(member));
     result_.better_elsewhere.push_back(
-        {*chance, most > (1 + relevant_gain) * truth(*board_.best())});
+        {*chance, most > (1 + relevant_gain) * truth(*scoreboard_.best())});
   }
 
-  [[nodiscard]] Observation observation_of(std::size_t row) const {
-    return {board_.row(row).record->measurement.status, board_.observed_value(row)};
+  [[nodiscard]] Observation observation_of(std::size_t member) const {
+    return {scoreboard_.row(member).record->measurement.status, scoreboard_.observed_value(member)};
   }
 
   void run_finals() {
-    RunAgainPolicy policy(board_, {.races = options_.races, .rounds = options_.final_rounds});
+    RunAgainPolicy policy(scoreboard_, {.races = options_.races, .rounds = options_.final_rounds});
     while (const auto next = policy.after_search(HUGE_VAL)) {
       Repeat repeat;
       repeat.kind = next->kind.value_or(RepeatKind::final_round);
       repeat.round = next->round;
-      repeat.measurement = simulated_.run(next->row, now_s_, random_);
+      repeat.measurement = simulated_.run(next->member, now_s_, random_);
       repeat.is_alone = true;
       result_.steps += repeat.measurement.step_times_s.size();
       ++result_.runs_again;
       repeat.started_at = at(now_s_);
       now_s_ += sum(repeat.measurement.step_times_s);
       repeat.finished_at = at(now_s_);
-      board_.repeat(next->row, std::move(repeat));
+      scoreboard_.repeat(next->member, std::move(repeat));
     }
   }
 
   const SimulatedSpace& simulated_;
   SimulationOptions options_;
   std::mt19937_64 random_;
-  Scoreboard board_;
+  Scoreboard scoreboard_;
   std::vector<bool> has_run_;
   Clock::duration spent_{};
   std::unique_ptr<Tuner> tuner_;

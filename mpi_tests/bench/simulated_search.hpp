@@ -44,8 +44,8 @@ struct SimulationOptions {
   bool has_finals = true;
   bool has_means = false;      ///< the mean of its steps stands for a run, whatever interrupts them
   FinalRounds final_rounds{};  ///< that are run in any case
-  /// A tuner of one's own instead; it may look at the board.
-  std::function<std::unique_ptr<Tuner>(const TuningOptions& tuning, const Scoreboard& board)>
+  /// A tuner of one's own instead; it may look at the scoreboard.
+  std::function<std::unique_ptr<Tuner>(const TuningOptions& tuning, const Scoreboard& scoreboard)>
       make_tuner{};
 };
 

@@ -108,9 +108,9 @@ std::vector<ForecastMember> wrong_times(const Recorded& recorded,
   std::vector<double> factors;
   for (int stage = 0; stage < 4; ++stage)
     factors.push_back(1 + percent / 100 * std::uniform_real_distribution<double>(0, 1)(random));
-  for (std::size_t place = 0; place < members.size(); ++place)
-    *members[place].step_s *= factors[static_cast<std::size_t>(
-        recorded.space.members[place].planned.experiment.config.zero_stage)];
+  for (std::size_t member = 0; member < members.size(); ++member)
+    *members[member].step_s *= factors[static_cast<std::size_t>(
+        recorded.space.members[member].planned.experiment.config.zero_stage)];
   return members;
 }
 
@@ -132,11 +132,12 @@ struct Outcome {
   double correlation = 0;  ///< of what is believed, with the passes' means
 };
 
-std::vector<EngineRun> runs_on(const Scoreboard& board, const std::vector<std::size_t>& rows) {
+std::vector<EngineRun> runs_on(const Scoreboard& scoreboard,
+                               const std::vector<std::size_t>& members) {
   std::vector<EngineRun> runs;
-  for (const std::size_t row : rows)
-    if (const std::optional<Record>& record = board.row(row).record)
-      runs.emplace_back(row, mean_step_s(record->measurement));
+  for (const std::size_t member : members)
+    if (const std::optional<Record>& record = scoreboard.row(member).record)
+      runs.emplace_back(member, mean_step_s(record->measurement));
   return runs;
 }
 
@@ -159,9 +160,9 @@ Outcome search(const Recorded& recorded, const std::vector<ForecastMember>& fore
   SimulationOptions options{.tuner = "race", .final_rounds = final_rounds_beside()};
   std::vector<std::optional<double>> last;
   if (!forecast.empty()) {
-    options.make_tuner = [&](const TuningOptions& tuning, const Scoreboard& board) {
+    options.make_tuner = [&](const TuningOptions& tuning, const Scoreboard& scoreboard) {
       const auto believe = [&](const std::vector<std::size_t>& ran) {
-        auto beliefs = believed_in_engine(forecast, runs_on(board, ran), constants);
+        auto beliefs = believed_in_engine(forecast, runs_on(scoreboard, ran), constants);
         last = throughputs_of(beliefs);
         return beliefs;
       };

@@ -96,7 +96,7 @@ struct Draft {
   std::vector<Row> rows{};
   std::vector<UserRun> user_runs{};
   std::int64_t memory_offset_bytes = 0;
-  std::optional<std::size_t> baseline_row{};
+  std::optional<std::size_t> baseline{};
   std::optional<TimeCalibration> calibration{};  ///< as if the user's own runs had said so
   std::optional<TargetConstants> target{};
   std::optional<std::int64_t> todays_batch{};
@@ -107,33 +107,34 @@ struct Draft {
   double elapsed_s = 0;
   std::optional<double> chance_of_better{};
 
-  [[nodiscard]] Scoreboard board() const {
-    Scoreboard board({.metric = metric,
-                      .user_runs = user_runs,
-                      .memory_offset_bytes = memory_offset_bytes,
-                      .baseline_row = baseline_row,
-                      .todays_batch = todays_batch,
-                      .target = target,
-                      .num_ranks = num_ranks,
-                      .earlier_jobs = earlier_jobs,
-                      .earlier_s = earlier_s,
-                      .earlier_rank_s = earlier_rank_s},
-                     rows);
-    if (calibration) board.calibrate(*calibration);
-    board.join_finals(finals.finalists);
+  [[nodiscard]] Scoreboard scoreboard() const {
+    Scoreboard scoreboard({.metric = metric,
+                           .user_runs = user_runs,
+                           .memory_offset_bytes = memory_offset_bytes,
+                           .baseline = baseline,
+                           .todays_batch = todays_batch,
+                           .target = target,
+                           .num_ranks = num_ranks,
+                           .earlier_jobs = earlier_jobs,
+                           .earlier_s = earlier_s,
+                           .earlier_rank_s = earlier_rank_s},
+                          rows);
+    if (calibration) scoreboard.calibrate(*calibration);
+    scoreboard.join_finals(finals.finalists);
     if (finals.is_done) {
-      board.judge();
-      board.end_finals();
+      scoreboard.judge();
+      scoreboard.end_finals();
     }
-    if (!finals.reason.empty()) board.give_up_finals(finals.reason);
-    board.conclude(elapsed_s, chance_of_better);
-    return board;
+    if (!finals.reason.empty()) scoreboard.give_up_finals(finals.reason);
+    scoreboard.conclude(elapsed_s, chance_of_better);
+    return scoreboard;
   }
 };
 
 /// The answer of such a scoreboard, with the scoreboard that it points into.
 struct Concluded {
-  explicit Concluded(const Draft& draft) : board(draft.board()), answer(answer_of(board)) {}
+  explicit Concluded(const Draft& draft)
+      : scoreboard(draft.scoreboard()), answer(answer_of(scoreboard)) {}
   Concluded(const Concluded&) = delete;
   Concluded& operator=(const Concluded&) = delete;
   // NOLINTNEXTLINE(google-explicit-constructor): reports are made of an Answer.
@@ -142,7 +143,7 @@ struct Concluded {
     return answer.recommendation.value();
   }
 
-  Scoreboard board;
+  Scoreboard scoreboard;
   Answer answer;
 };
 

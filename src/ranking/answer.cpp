@@ -73,38 +73,38 @@ std::vector<ReasonGroup> reason_groups(const std::vector<Row>& rows,
   return groups;
 }
 
-std::vector<TuningSpace> spaces_of(const Scoreboard& board) {
+std::vector<TuningSpace> spaces_of(const Scoreboard& scoreboard) {
   std::vector<TuningSpace> spaces;
   TuningSpace global{"global"};
-  const auto add = [&](TuningSpace& space, std::size_t row) {
-    if (space.num_experiments++ == 0) space.first = row;
-    if (!board.finite_value(row)) return;
-    if (!space.best || board.is_better(row, *space.best)) space.best = row;
+  const auto add = [&](TuningSpace& space, std::size_t member) {
+    if (space.num_experiments++ == 0) space.first = member;
+    if (!scoreboard.finite_value(member)) return;
+    if (!space.best || scoreboard.is_better(member, *space.best)) space.best = member;
   };
-  for (std::size_t row = 0; row < board.rows().size(); ++row) {
-    const auto& record = board.row(row).record;
+  for (std::size_t member = 0; member < scoreboard.rows().size(); ++member) {
+    const auto& record = scoreboard.row(member).record;
     if (!record) continue;
     const std::string name = "z" + std::to_string(record->experiment.config.zero_stage);
     auto space = std::ranges::find(spaces, name, &TuningSpace::name);
     if (space == spaces.end()) space = spaces.insert(spaces.end(), {name});
-    add(*space, row);
-    add(global, row);
+    add(*space, member);
+    add(global, member);
   }
   if (global.num_experiments > 0) spaces.push_back(std::move(global));
   return spaces;
 }
 
-std::vector<BestOfSize> best_of_sizes(const Scoreboard& board) {
+std::vector<BestOfSize> best_of_sizes(const Scoreboard& scoreboard) {
   std::map<std::pair<int, std::int64_t>, std::size_t> best;
-  for (std::size_t row = 0; row < board.rows().size(); ++row) {
-    if (!board.finite_value(row)) continue;
-    const TrainingConfig& config = board.row(row).planned.experiment.config;
+  for (std::size_t member = 0; member < scoreboard.rows().size(); ++member) {
+    if (!scoreboard.finite_value(member)) continue;
+    const TrainingConfig& config = scoreboard.row(member).planned.experiment.config;
     const auto [known, is_new] =
-        best.emplace(std::pair(config.zero_stage, config.micro_batch), row);
-    if (!is_new && board.is_better(row, known->second)) known->second = row;
+        best.emplace(std::pair(config.zero_stage, config.micro_batch), member);
+    if (!is_new && scoreboard.is_better(member, known->second)) known->second = member;
   }
   std::vector<BestOfSize> sizes;
-  for (const auto& [size, row] : best) sizes.push_back({size.first, size.second, row});
+  for (const auto& [size, member] : best) sizes.push_back({size.first, size.second, member});
   return sizes;
 }
 
@@ -154,15 +154,15 @@ std::optional<double> measured_throughput(const Record& record) {
 
 }  // namespace
 
-std::vector<Offer> offers_of(const Scoreboard& board) {
-  const double sign = is_minimised(board.metric()) ? -1 : 1;
+std::vector<Offer> offers_of(const Scoreboard& scoreboard) {
+  const double sign = is_minimised(scoreboard.metric()) ? -1 : 1;
   std::vector<Offer> offers;
-  for (std::size_t row = 0; row < board.rows().size(); ++row) {
-    const auto value = board.finite_value(row);
+  for (std::size_t member = 0; member < scoreboard.rows().size(); ++member) {
+    const auto value = scoreboard.finite_value(member);
     if (!value) continue;
-    const Record& record = *board.row(row).record;
-    offers.push_back({row, *value, record.experiment.shape.size(),
-                      memory_bytes(record, !board.setup().label.empty())});
+    const Record& record = *scoreboard.row(member).record;
+    offers.push_back({member, *value, record.experiment.shape.size(),
+                      memory_bytes(record, !scoreboard.setup().label.empty())});
   }
   std::stable_sort(offers.begin(), offers.end(), [&](const Offer& one, const Offer& other) {
     if (one.num_gpus != other.num_gpus) return one.num_gpus < other.num_gpus;
@@ -182,9 +182,10 @@ std::vector<Offer> offers_of(const Scoreboard& board) {
     if (!offer->is_on_front) continue;
     so_far.add(score, offer->memory_bytes);
     // Like the value: in the target's time where it is ranked by that.
-    if (const auto target = board.target_time(offer->row))
+    if (const auto target = scoreboard.target_time(offer->member))
       offer->throughput_per_gpu = target->throughput / offer->num_gpus;
-    else if (const auto value = board.measured_value(offer->row, Metric::throughput_per_gpu))
+    else if (const auto value =
+                 scoreboard.measured_value(offer->member, Metric::throughput_per_gpu))
       offer->throughput_per_gpu = value->value;
   }
   return offers;
@@ -241,55 +242,55 @@ std::optional<double> rank_correlation_of(const std::vector<PredictedSpeed>& pre
   return rank_correlation(predicted, measured);
 }
 
-std::vector<Finalist> finalists_of(const Scoreboard& board) {
+std::vector<Finalist> finalists_of(const Scoreboard& scoreboard) {
   std::vector<Finalist> all;
-  for (const std::size_t row : board.finals().finalists) {
+  for (const std::size_t member : scoreboard.finals().finalists) {
     Finalist& one = all.emplace_back();
-    one.row = row;
-    one.first_run = board.first_value(row, board.metric());
-    const auto place = board.verdict() ? board.verdict()->place_of(row) : std::nullopt;
-    if (place) one.probability_best = board.verdict()->chance_best(*place);
+    one.member = member;
+    one.first_run = scoreboard.first_value(member, scoreboard.metric());
+    const auto place = scoreboard.verdict() ? scoreboard.verdict()->place_of(member) : std::nullopt;
+    if (place) one.probability_best = scoreboard.verdict()->chance_best(*place);
   }
   return all;
 }
 
-std::optional<MachineConduct> conduct_of(const Scoreboard& board) {
-  if (!board.verdict() || board.verdict()->num_runs() == 0) return std::nullopt;
-  const Verdict& verdict = *board.verdict();
+std::optional<MachineConduct> conduct_of(const Scoreboard& scoreboard) {
+  if (!scoreboard.verdict() || scoreboard.verdict()->num_runs() == 0) return std::nullopt;
+  const Verdict& verdict = *scoreboard.verdict();
   return MachineConduct{verdict.num_runs(),
                         verdict.run_deviation(),
                         verdict.drift_deviation(),
                         verdict.disturbed_runs(),
-                        board.step_estimate() == StepEstimate::first_quartile,
-                        board.host_load()};
+                        scoreboard.step_estimate() == StepEstimate::first_quartile,
+                        scoreboard.host_load()};
 }
 
 }  // namespace
 
-Answer answer_of(const Scoreboard& board) {
+Answer answer_of(const Scoreboard& scoreboard) {
   Answer answer;
-  answer.metric = board.metric();
-  for (std::size_t row = 0; row < board.rows().size(); ++row)
-    answer.standings.push_back(standing_of(board, row));
-  answer.recommendation = recommendation_of(board);
-  answer.best = board.best();
-  answer.finals_are_done = board.finals().is_done;
-  answer.no_finals_reason = board.finals().reason;
-  answer.finalists = finalists_of(board);
-  answer.spread_of_finals = board.spread_of_finals();
-  answer.spread_in_search = board.spread_in_search();
-  answer.machine = conduct_of(board);
-  answer.spaces = spaces_of(board);
-  answer.best_of_sizes = best_of_sizes(board);
-  answer.offers = offers_of(board);
-  answer.counts = count_statuses(board.rows());
-  answer.reasons =
-      reason_groups(board.rows(), answer.counts, board.policy().answering.max_names_of_reason);
-  answer.slow_hosts = slow_hosts(board.rows(), board.policy().flags);
-  answer.flags = count_flags(board.rows(), board.policy());
-  answer.predictions = predictions_of(board.rows());
+  answer.metric = scoreboard.metric();
+  for (std::size_t member = 0; member < scoreboard.rows().size(); ++member)
+    answer.standings.push_back(standing_of(scoreboard, member));
+  answer.recommendation = recommendation_of(scoreboard);
+  answer.best = scoreboard.best();
+  answer.finals_are_done = scoreboard.finals().is_done;
+  answer.no_finals_reason = scoreboard.finals().reason;
+  answer.finalists = finalists_of(scoreboard);
+  answer.spread_of_finals = scoreboard.spread_of_finals();
+  answer.spread_in_search = scoreboard.spread_in_search();
+  answer.machine = conduct_of(scoreboard);
+  answer.spaces = spaces_of(scoreboard);
+  answer.best_of_sizes = best_of_sizes(scoreboard);
+  answer.offers = offers_of(scoreboard);
+  answer.counts = count_statuses(scoreboard.rows());
+  answer.reasons = reason_groups(scoreboard.rows(), answer.counts,
+                                 scoreboard.policy().answering.max_names_of_reason);
+  answer.slow_hosts = slow_hosts(scoreboard.rows(), scoreboard.policy().flags);
+  answer.flags = count_flags(scoreboard.rows(), scoreboard.policy());
+  answer.predictions = predictions_of(scoreboard.rows());
   answer.rank_correlation = rank_correlation_of(answer.predictions);
-  answer.elapsed_s = board.elapsed_s();
+  answer.elapsed_s = scoreboard.elapsed_s();
   return answer;
 }
 

@@ -1,4 +1,4 @@
-// The estimate of the best row that a challenger is compared with while it runs.
+// The estimate of the best member that a challenger is compared with while it runs.
 #include <cmath>
 
 #include "dstune/ranking/scoreboard.hpp"
@@ -47,16 +47,16 @@ IncumbentEstimate by_target(IncumbentEstimate estimate, const TimeCalibration& c
 
 }  // namespace
 
-IncumbentEstimate incumbent_estimate(const Scoreboard& board, const Experiment& challenger,
+IncumbentEstimate incumbent_estimate(const Scoreboard& scoreboard, const Experiment& challenger,
                                      const Overheads& challenger_overheads) {
-  if (!board.best()) return {};
-  const Row& incumbent = board.row(*board.best());
+  if (!scoreboard.best()) return {};
+  const Row& incumbent = scoreboard.row(*scoreboard.best());
   std::vector<double> means_s;
   double square_error = 0;
   const auto add = [&](const Measurement& measurement) {
     const std::vector<double> timed_s = timed_steps_s(measurement);
     if (measurement.status != Status::ok || timed_s.size() < 2) return;
-    const MeanEstimate step = estimate_mean(timed_s, 0, board.policy().intervals);
+    const MeanEstimate step = estimate_mean(timed_s, 0, scoreboard.policy().intervals);
     if (step.mean <= 0) return;
     means_s.push_back(step.mean);
     square_error += std::pow(step.standard_error / step.mean, 2);
@@ -66,12 +66,12 @@ IncumbentEstimate incumbent_estimate(const Scoreboard& board, const Experiment& 
     if (repeat.kind == RepeatKind::spread) add(repeat.measurement);
   if (means_s.empty()) return {};
   square_error /= static_cast<double>(means_s.size());
-  const double work =
-      work_of(challenger, board.metric()) / work_of(incumbent.planned.experiment, board.metric());
-  const Spread spread = pooled_spread(board.spread_in_search(), board.policy().racing);
-  if (board.calibration()) {
-    return by_target(estimate_incumbent(means_s, square_error, spread), *board.calibration(), work,
-                     incumbent, challenger, challenger_overheads);
+  const double work = work_of(challenger, scoreboard.metric()) /
+                      work_of(incumbent.planned.experiment, scoreboard.metric());
+  const Spread spread = pooled_spread(scoreboard.spread_in_search(), scoreboard.policy().racing);
+  if (scoreboard.calibration()) {
+    return by_target(estimate_incumbent(means_s, square_error, spread), *scoreboard.calibration(),
+                     work, incumbent, challenger, challenger_overheads);
   }
   for (double& mean_s : means_s) mean_s *= work;
   return estimate_incumbent(means_s, square_error, spread);

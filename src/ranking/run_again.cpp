@@ -40,67 +40,67 @@ double search_s(const std::vector<Row>& rows) {
 
 }  // namespace
 
-bool is_settled(const Scoreboard& board) {
-  if (!board.verdict() || !board.best()) return true;
-  const auto place = board.verdict()->place_of(*board.best());
-  return !place ||
-         board.verdict()->chance_near_best(*place) >= board.policy().repeating.enough_chance;
+bool is_settled(const Scoreboard& scoreboard) {
+  if (!scoreboard.verdict() || !scoreboard.best()) return true;
+  const auto place = scoreboard.verdict()->place_of(*scoreboard.best());
+  return !place || scoreboard.verdict()->chance_near_best(*place) >=
+                       scoreboard.policy().repeating.enough_chance;
 }
 
-std::vector<std::size_t> contenders(const Scoreboard& board) {
-  const Policy::Repeating& policy = board.policy().repeating;
-  std::vector<std::size_t> rows;
-  if (!board.verdict()) return rows;
-  const Verdict& verdict = *board.verdict();
-  for (std::size_t place = 0; place < verdict.rows().size(); ++place) {
-    const std::size_t row = verdict.rows()[place];
+std::vector<std::size_t> contenders(const Scoreboard& scoreboard) {
+  const Policy::Repeating& policy = scoreboard.policy().repeating;
+  std::vector<std::size_t> members;
+  if (!scoreboard.verdict()) return members;
+  const Verdict& verdict = *scoreboard.verdict();
+  for (std::size_t place = 0; place < verdict.members().size(); ++place) {
+    const std::size_t member = verdict.members()[place];
     const bool is_likely =
-        rows.size() < policy.min_finalists || verdict.chance_best(place) >= policy.little_chance;
-    if ((is_likely && rows.size() < policy.max_finalists) || row == board.best())
-      rows.push_back(row);
+        members.size() < policy.min_finalists || verdict.chance_best(place) >= policy.little_chance;
+    if ((is_likely && members.size() < policy.max_finalists) || member == scoreboard.best())
+      members.push_back(member);
   }
-  return rows;
+  return members;
 }
 
-RunAgainPolicy::RunAgainPolicy(Scoreboard& board, Options options)
-    : board_(board), options_(std::move(options)) {
-  for (std::size_t row = 0; row < board_.rows().size(); ++row) {
-    for (const Repeat& repeat : board_.row(row).repeats)
-      if (repeat.kind == RepeatKind::spread) ++spread_runs_[row];
-    if (num_final_tries(board_.row(row)) > 0) board_.join_finals({row});
+RunAgainPolicy::RunAgainPolicy(Scoreboard& scoreboard, Options options)
+    : scoreboard_(scoreboard), options_(std::move(options)) {
+  for (std::size_t member = 0; member < scoreboard_.rows().size(); ++member) {
+    for (const Repeat& repeat : scoreboard_.row(member).repeats)
+      if (repeat.kind == RepeatKind::spread) ++spread_runs_[member];
+    if (num_final_tries(scoreboard_.row(member)) > 0) scoreboard_.join_finals({member});
   }
 }
 
-double RunAgainPolicy::duration_s(std::size_t row) const {
-  const Record& record = *board_.row(row).record;
+double RunAgainPolicy::duration_s(std::size_t member) const {
+  const Record& record = *scoreboard_.row(member).record;
   return seconds_between(record.started_at, record.finished_at);
 }
 
 /// Every reported interval needs to know how much runs differ; and what races is compared with the
 /// best, for which a lucky run must not stand.
 std::optional<RunAgain> RunAgainPolicy::during_search(double time_left_s) {
-  const auto best = board_.best();
+  const auto best = scoreboard_.best();
   if (!options_.repeats_best || !best) return std::nullopt;
-  const Policy::Repeating& policy = board_.policy().repeating;
-  if (board_.num_results() < policy.results_before_repeats) return std::nullopt;
+  const Policy::Repeating& policy = scoreboard_.policy().repeating;
+  if (scoreboard_.num_results() < policy.results_before_repeats) return std::nullopt;
   int total = 0;
-  for (const auto& [row, count] : spread_runs_) total += count;
+  for (const auto& [member, count] : spread_runs_) total += count;
   int& own = spread_runs_[*best];
   if (own >= policy.repeats_of_best ||
       total >= policy.repeats_at_first +
-                   static_cast<int>(board_.num_results() / policy.results_a_repeat) ||
+                   static_cast<int>(scoreboard_.num_results() / policy.results_a_repeat) ||
       time_left_s < policy.runs_left * duration_s(*best))
     return std::nullopt;
   ++own;
   return RunAgain{*best, RepeatKind::spread, own,
-                  board_.row(*best).record->measurement.world_ranks};
+                  scoreboard_.row(*best).record->measurement.world_ranks};
 }
 
 std::optional<RunAgain> RunAgainPolicy::after_search(double time_left_s) {
-  if (!board_.best()) return std::nullopt;
+  if (!scoreboard_.best()) return std::nullopt;
   if (options_.is_complete) {
-    if (!board_.verdict()) board_.judge();
-    board_.end_finals();
+    if (!scoreboard_.verdict()) scoreboard_.judge();
+    scoreboard_.end_finals();
     return std::nullopt;
   }
   if (auto rerun = next_rerun(time_left_s)) return rerun;
@@ -108,20 +108,20 @@ std::optional<RunAgain> RunAgainPolicy::after_search(double time_left_s) {
 }
 
 std::optional<RunAgain> RunAgainPolicy::next_rerun(double time_left_s) {
-  const double best = board_.ranked_value(*board_.best())->value;
-  for (std::size_t row = 0; row < board_.rows().size(); ++row) {
-    const auto& record = board_.row(row).record;
+  const double best = scoreboard_.ranked_value(*scoreboard_.best())->value;
+  for (std::size_t member = 0; member < scoreboard_.rows().size(); ++member) {
+    const auto& record = scoreboard_.row(member).record;
     if (!record || record->measurement.status != Status::raced_out || record->is_alone ||
-        is_rerun(row))
+        is_rerun(member))
       continue;
-    const auto value = value_so_far(record->measurement, board_.metric(), record->experiment,
-                                    StepEstimate::mean, board_.policy().intervals);
-    if (!value || std::abs(board_.in_target(row, *value).value / best - 1) >
-                      board_.policy().repeating.rerun_within)
+    const auto value = value_so_far(record->measurement, scoreboard_.metric(), record->experiment,
+                                    StepEstimate::mean, scoreboard_.policy().intervals);
+    if (!value || std::abs(scoreboard_.in_target(member, *value).value / best - 1) >
+                      scoreboard_.policy().repeating.rerun_within)
       continue;
-    if (time_left_s < 2 * duration_s(*board_.best())) continue;
-    reruns_.insert(row);
-    return RunAgain{row};
+    if (time_left_s < 2 * duration_s(*scoreboard_.best())) continue;
+    reruns_.insert(member);
+    return RunAgain{member};
   }
   return std::nullopt;
 }
@@ -129,21 +129,22 @@ std::optional<RunAgain> RunAgainPolicy::next_rerun(double time_left_s) {
 /// Empty where the finalists are to be measured again.
 std::string RunAgainPolicy::no_finals_reason(const std::vector<std::size_t>& finalists) const {
   if (finalists.empty()) return "the job died in it twice";
-  if (board_.num_results() < 2 && (!options_.races || options_.is_alone_in_space))
+  if (scoreboard_.num_results() < 2 && (!options_.races || options_.is_alone_in_space))
     return "there is nothing to compare it with";
   return "";
 }
 
 /// The order A B C C B A: slow changes of the machine are the same for all.
 std::vector<std::size_t> RunAgainPolicy::turns_of_next_round() const {
-  std::vector<std::size_t> turns = contenders(board_);
-  std::erase_if(turns, [&](std::size_t row) {
-    const auto died = options_.deaths.find(row);
+  std::vector<std::size_t> turns = contenders(scoreboard_);
+  std::erase_if(turns, [&](std::size_t member) {
+    const auto died = options_.deaths.find(member);
     return died != options_.deaths.end() &&
-           died->second >= board_.policy().repeating.deaths_until_left_out;
+           died->second >= scoreboard_.policy().repeating.deaths_until_left_out;
   });
   int rounds = 0;
-  for (const std::size_t row : turns) rounds = std::max(rounds, num_final_tries(board_.row(row)));
+  for (const std::size_t member : turns)
+    rounds = std::max(rounds, num_final_tries(scoreboard_.row(member)));
   std::ranges::sort(turns);
   // The next one stands last.
   if (rounds % 2 == 0) std::ranges::reverse(turns);
@@ -153,57 +154,59 @@ std::vector<std::size_t> RunAgainPolicy::turns_of_next_round() const {
 bool RunAgainPolicy::is_time_over() const {
   int rounds = 0;
   double spent_s = 0;
-  for (const Row& row : board_.rows()) {
+  for (const Row& row : scoreboard_.rows()) {
     rounds = std::max(rounds, num_final_tries(row));
     for (const Repeat& repeat : row.repeats)
       if (repeat.kind == RepeatKind::final_round)
         spent_s += seconds_between(repeat.started_at, repeat.finished_at);
   }
-  const Policy::Repeating& policy = board_.policy().repeating;
+  const Policy::Repeating& policy = scoreboard_.policy().repeating;
   if (spent_s >= policy.longest_finals_s) return true;
   return (rounds >= options_.rounds.count || spent_s >= options_.rounds.longest_s) &&
-         spent_s >= policy.share_of_search * search_s(board_.rows());
+         spent_s >= policy.share_of_search * search_s(scoreboard_.rows());
 }
 
 std::optional<RunAgain> RunAgainPolicy::next_in_finals(double time_left_s) {
-  if (board_.finals().is_done || !board_.finals().reason.empty()) return std::nullopt;
-  board_.judge();
+  if (scoreboard_.finals().is_done || !scoreboard_.finals().reason.empty()) return std::nullopt;
+  scoreboard_.judge();
   const auto has_begun = [&] {
-    return std::ranges::any_of(board_.rows(),
+    return std::ranges::any_of(scoreboard_.rows(),
                                [](const Row& row) { return num_final_tries(row) > 0; });
   };
   // A first round is gone through, so that at least two are compared.
-  const bool is_first_round = !has_begun() || std::ranges::any_of(turns_, [&](std::size_t row) {
-    return num_final_tries(board_.row(row)) == 0;
+  const bool is_first_round = !has_begun() || std::ranges::any_of(turns_, [&](std::size_t member) {
+    return num_final_tries(scoreboard_.row(member)) == 0;
   });
-  // A best row that was not measured again is not settled, whatever the model makes of its one run.
+  // A best member that was not measured again is not settled, whatever the model makes of its one
+  // run.
   const bool is_settled_here =
-      is_settled(board_) && (!board_.best() || num_final_tries(board_.row(*board_.best())) > 0);
+      is_settled(scoreboard_) &&
+      (!scoreboard_.best() || num_final_tries(scoreboard_.row(*scoreboard_.best())) > 0);
   const bool is_over = !is_first_round && (is_settled_here || is_time_over());
   if (!is_over && turns_.empty()) {
     turns_ = turns_of_next_round();
     if (std::string reason = no_finals_reason(turns_); !reason.empty() && !has_begun()) {
-      board_.give_up_finals(std::move(reason));
+      scoreboard_.give_up_finals(std::move(reason));
       return std::nullopt;
     }
-    board_.join_finals(turns_);
+    scoreboard_.join_finals(turns_);
   }
   if (is_over || turns_.empty()) {
-    board_.end_finals();
+    scoreboard_.end_finals();
     return std::nullopt;
   }
-  const std::size_t row = turns_.back();
-  if (time_left_s < duration_s(row)) {
+  const std::size_t member = turns_.back();
+  if (time_left_s < duration_s(member)) {
     turns_.clear();
     if (has_begun())
-      board_.end_finals();
+      scoreboard_.end_finals();
     else
-      board_.give_up_finals("the time limit leaves less than the " +
-                            format_duration(duration_s(row)) + " that a run takes");
+      scoreboard_.give_up_finals("the time limit leaves less than the " +
+                                 format_duration(duration_s(member)) + " that a run takes");
     return std::nullopt;
   }
   turns_.pop_back();
-  return RunAgain{row, RepeatKind::final_round, num_final_tries(board_.row(row)) + 1};
+  return RunAgain{member, RepeatKind::final_round, num_final_tries(scoreboard_.row(member)) + 1};
 }
 
 }  // namespace dstune

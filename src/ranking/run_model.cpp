@@ -65,7 +65,7 @@ class Sampler {
       has_neighbours_ |= !run.is_alone;
     }
     middle_ = sum / static_cast<double>(runs.size());
-    for (Index index = 0; index < num_runs_; ++index) runs_of_[run(index).member].push_back(index);
+    for (Index index = 0; index < num_runs_; ++index) runs_of_[run(index).place].push_back(index);
     if (errors.count >= policy_.enough_predictions) {
       // It was estimated from so many.
       prediction_scale_ = {std::clamp(errors.deviation, level(0), level(num_levels - 1)),
@@ -163,11 +163,11 @@ class Sampler {
   struct Prior {
     double mean, variance;
   };
-  [[nodiscard]] Prior prior_of(std::size_t member) const {
-    if (!predicted_[member]) return {middle_, square(policy_.unknown_deviation)};
-    return {*predicted_[member] + shift_,
-            is_wrong_[member] ? square(policy_.wrong_deviation)
-                              : square(prediction_deviation_) / tail_weights_[member]};
+  [[nodiscard]] Prior prior_of(std::size_t place) const {
+    if (!predicted_[place]) return {middle_, square(policy_.unknown_deviation)};
+    return {*predicted_[place] + shift_,
+            is_wrong_[place] ? square(policy_.wrong_deviation)
+                             : square(prediction_deviation_) / tail_weights_[place]};
   }
 
   /// A run's speed for its member and the drift, without the effects that are known to have slowed
@@ -177,15 +177,15 @@ class Sampler {
            (run(index).is_alone ? 0 : neighbour_);
   }
   [[nodiscard]] double residual(Index index) const {
-    return run(index).log_speed - members_[static_cast<Index>(run(index).member)] - drift_[index] -
+    return run(index).log_speed - members_[static_cast<Index>(run(index).place)] - drift_[index] -
            (run(index).is_alone ? 0 : neighbour_);
   }
 
   /// How likely a member's runs are, whatever its speed is; a logarithm.
-  [[nodiscard]] double log_likelihood(std::size_t member) const {
-    const Prior prior = prior_of(member);
+  [[nodiscard]] double log_likelihood(std::size_t place) const {
+    const Prior prior = prior_of(place);
     double weight = 1 / prior.variance, sum = prior.mean * weight, result = 0;
-    for (const Index index : runs_of_[member]) {
+    for (const Index index : runs_of_[place]) {
       const double measured = cleared(index) - drift_[index];
       result += log_normal(measured - sum / weight, 1 / weight + variance(index));
       weight += 1 / variance(index);
@@ -201,18 +201,18 @@ class Sampler {
     const double log_odds_wrong = std::log(wrong_share_ / (1 - wrong_share_));
     for (Index index = 0; index < num_runs_; ++index) {
       const auto at = static_cast<std::size_t>(index);
-      const std::size_t member = run(index).member;
-      const std::size_t num_cases = predicted_[member] ? 4 : 2;
+      const std::size_t place = run(index).place;
+      const std::size_t num_cases = predicted_[place] ? 4 : 2;
       std::array<double, 4> log_weights{};
       log_weights.fill(-std::numeric_limits<double>::infinity());
       const auto take = [&](std::size_t which) {
         disturbed_[at] = which % 2 == 1;
-        is_wrong_[member] = which / 2 == 1;
+        is_wrong_[place] = which / 2 == 1;
       };
       for (std::size_t which = 0; which < num_cases; ++which) {
         take(which);
-        log_weights[which] = log_likelihood(member) + (disturbed_[at] ? log_odds_disturbed : 0) +
-                             (is_wrong_[member] ? log_odds_wrong : 0);
+        log_weights[which] = log_likelihood(place) + (disturbed_[at] ? log_odds_disturbed : 0) +
+                             (is_wrong_[place] ? log_odds_wrong : 0);
       }
       take(choose(log_weights));
     }
@@ -222,27 +222,27 @@ class Sampler {
   void draw_speeds() {
     const Index num_members = members_.size();
     VectorXd weights(num_members), sums(num_members);
-    for (Index member = 0; member < num_members; ++member) {
-      const auto [mean, variance] = prior_of(static_cast<std::size_t>(member));
-      weights[member] = 1 / variance;
-      sums[member] = mean / variance;
+    for (Index place = 0; place < num_members; ++place) {
+      const auto [mean, variance] = prior_of(static_cast<std::size_t>(place));
+      weights[place] = 1 / variance;
+      sums[place] = mean / variance;
     }
     VectorXd precisions(num_runs_);
     for (Index index = 0; index < num_runs_; ++index) {
-      const auto member = static_cast<Index>(run(index).member);
+      const auto place = static_cast<Index>(run(index).place);
       precisions[index] = 1 / variance(index);
-      weights[member] += precisions[index];
-      sums[member] += precisions[index] * cleared(index);
+      weights[place] += precisions[index];
+      sums[place] += precisions[index] * cleared(index);
     }
     MatrixXd matrix = drift_shapes_[drift_length_].inverse / square(drift_deviation_);
     matrix.diagonal() += precisions;
     VectorXd right(num_runs_);
     for (Index one = 0; one < num_runs_; ++one) {
-      const auto member = static_cast<Index>(run(one).member);
-      right[one] = precisions[one] * (cleared(one) - sums[member] / weights[member]);
+      const auto place = static_cast<Index>(run(one).place);
+      right[one] = precisions[one] * (cleared(one) - sums[place] / weights[place]);
       for (Index other = 0; other < num_runs_; ++other)
-        if (run(other).member == run(one).member)
-          matrix(one, other) -= precisions[one] * precisions[other] / weights[member];
+        if (run(other).place == run(one).place)
+          matrix(one, other) -= precisions[one] * precisions[other] / weights[place];
     }
     const Eigen::LLT<MatrixXd> factor(matrix);
     require(factor.info() == Eigen::Success, "the precision of all runs is positive definite");
@@ -253,13 +253,13 @@ class Sampler {
     expected_ = sums;
     members_ = sums;
     for (Index index = 0; index < num_runs_; ++index) {
-      const auto member = static_cast<Index>(run(index).member);
-      expected_[member] -= precisions[index] * expected_drift[index];
-      members_[member] -= precisions[index] * drift_[index];
+      const auto place = static_cast<Index>(run(index).place);
+      expected_[place] -= precisions[index] * expected_drift[index];
+      members_[place] -= precisions[index] * drift_[index];
     }
     expected_.array() /= weights.array();
-    for (Index member = 0; member < num_members; ++member)
-      members_[member] = members_[member] / weights[member] + normal() / std::sqrt(weights[member]);
+    for (Index place = 0; place < num_members; ++place)
+      members_[place] = members_[place] / weights[place] + normal() / std::sqrt(weights[place]);
   }
 
   /// Only where some ran alone and some did not is it told from the speeds.
@@ -334,24 +334,24 @@ class Sampler {
     const double tails = policy_.tails;
     std::vector<double> squares;
     double num_predicted = 0, num_wrong = 0;
-    for (std::size_t member = 0; member < predicted_.size(); ++member) {
-      if (!predicted_[member]) continue;
+    for (std::size_t place = 0; place < predicted_.size(); ++place) {
+      if (!predicted_[place]) continue;
       ++num_predicted;
-      if (is_wrong_[member]) {
+      if (is_wrong_[place]) {
         ++num_wrong;
-        tail_weights_[member] = gamma(tails / 2) / (tails / 2);
+        tail_weights_[place] = gamma(tails / 2) / (tails / 2);
         continue;
       }
-      const double off = members_[static_cast<Index>(member)] - *predicted_[member];
-      const double own = tail_weights_[member] / square(prediction_deviation_);
+      const double off = members_[static_cast<Index>(place)] - *predicted_[place];
+      const double own = tail_weights_[place] / square(prediction_deviation_);
       // Those of the members are among the errors of all.
       if (errors_.count == 0) {
         weight += own;
         sum += own * off;
       }
       const double apart = square((off - shift_) / prediction_deviation_);
-      tail_weights_[member] = gamma((tails + 1) / 2) / ((tails + apart) / 2);
-      squares.push_back(tail_weights_[member] * square(off - shift_));
+      tail_weights_[place] = gamma((tails + 1) / 2) / ((tails + apart) / 2);
+      squares.push_back(tail_weights_[place] * square(off - shift_));
     }
     wrong_share_ = draw_share(num_wrong, num_predicted, policy_.predictions_seen_before);
     if (squares.empty()) return;
@@ -406,8 +406,8 @@ RunBeliefs believe_runs(const std::vector<ModelledRun>& runs,
   for (int each = 0; each < options.num_draws; ++each) {
     sampler.sweep();
     sum += sampler.expected();
-    for (std::size_t member = 0; member < predicted.size(); ++member)
-      beliefs.draws[member].push_back(sampler.members()[static_cast<Index>(member)]);
+    for (std::size_t place = 0; place < predicted.size(); ++place)
+      beliefs.draws[place].push_back(sampler.members()[static_cast<Index>(place)]);
     beliefs.run_deviation += sampler.run_deviation() / options.num_draws;
     beliefs.drift_deviation += sampler.drift_deviation() / options.num_draws;
     beliefs.disturbed_runs += sampler.num_disturbed() / options.num_draws;

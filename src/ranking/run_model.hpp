@@ -13,11 +13,11 @@ namespace dstune {
 
 /// One run of a member, be it its first or a later one.
 struct ModelledRun {
-  std::size_t member = 0;
-  double at_s = 0;       ///< its middle, of any clock
-  double log_speed = 0;  ///< of its mean step: a logarithm, larger is faster
-  double error = 0;      ///< standard error that its own steps give it
-  bool is_alone = true;  ///< nothing else of the job ran meanwhile
+  std::size_t place = 0;  ///< of its member, in `predicted`
+  double at_s = 0;        ///< its middle, of any clock
+  double log_speed = 0;   ///< of its mean step: a logarithm, larger is faster
+  double error = 0;       ///< standard error that its own steps give it
+  bool is_alone = true;   ///< nothing else of the job ran meanwhile
 };
 
 /// How far predictions were off, over all that was measured: logarithms, measured − predicted.

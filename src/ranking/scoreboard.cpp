@@ -21,56 +21,56 @@ Scoreboard::Scoreboard(ScoreboardSetup setup, std::vector<Row> rows)
       first_values_(rows_.size()),
       is_interrupted_(rows_.size()) {
   if (setup_.target) calibration_ = setup_.target->time;
-  for (std::size_t row = 0; row < rows_.size(); ++row) {
-    if (rows_[row].record) note_first_run(row);
-    if (!rows_[row].repeats.empty()) repeated_.insert(row);
+  for (std::size_t member = 0; member < rows_.size(); ++member) {
+    if (rows_[member].record) note_first_run(member);
+    if (!rows_[member].repeats.empty()) repeated_.insert(member);
   }
   note_spread();
   rank_anew();
 }
 
-bool Scoreboard::record(std::size_t row, Record record, const Overheads& overheads) {
-  rows_[row].record = std::move(record);
-  rows_[row].overheads = overheads;
+bool Scoreboard::record(std::size_t member, Record record, const Overheads& overheads) {
+  rows_[member].record = std::move(record);
+  rows_[member].overheads = overheads;
   const StepEstimate before = step_estimate_;
-  note_first_run(row);
-  if (repeated_.contains(row)) note_spread();
+  note_first_run(member);
+  if (repeated_.contains(member)) note_spread();
   if (step_estimate_ != before) {
     ++value_revision_;
     verdict_ ? judge() : rank_anew();
     fit_calibration();
-    return best_ == row;
+    return best_ == member;
   }
   // The rule is find_best()'s: the earlier in the space wins among equal ones.
   const bool is_best =
-      best_ ? is_better(row, *best_) ||
-                  (row < *best_ && finite_value(row).has_value() && !is_better(*best_, row))
-            : finite_value(row).has_value();
-  if (is_best) best_ = row;
-  if (best_ && (is_best || rows_[row].verified)) {
+      best_ ? is_better(member, *best_) || (member < *best_ && finite_value(member).has_value() &&
+                                            !is_better(*best_, member))
+            : finite_value(member).has_value();
+  if (is_best) best_ = member;
+  if (best_ && (is_best || rows_[member].verified)) {
     const std::size_t answer = find_answer(*best_);
     if (answer != answer_) ++answer_revision_;
     answer_ = answer;
   }
-  if (std::ranges::find(setup_.user_runs, row, &UserRun::row) == setup_.user_runs.end())
+  if (std::ranges::find(setup_.user_runs, member, &UserRun::member) == setup_.user_runs.end())
     return is_best;
   fit_calibration();
-  return best_ == row;
+  return best_ == member;
 }
 
-void Scoreboard::repeat(std::size_t row, Repeat repeat) {
-  rows_[row].repeats.push_back(std::move(repeat));
-  repeated_.insert(row);
+void Scoreboard::repeat(std::size_t member, Repeat repeat) {
+  rows_[member].repeats.push_back(std::move(repeat));
+  repeated_.insert(member);
   note_spread();
 }
 
-void Scoreboard::verify(std::size_t row, Measurement measurement) {
-  PlannedExperiment& planned = rows_[row].planned;
+void Scoreboard::verify(std::size_t member, Measurement measurement) {
+  PlannedExperiment& planned = rows_[member].planned;
   if (measurement.status == Status::out_of_memory) {
     planned.status = PlanStatus::infeasible;
     planned.reason = measurement.reason;
   }
-  rows_[row].verified = std::move(measurement);
+  rows_[member].verified = std::move(measurement);
 }
 
 void Scoreboard::calibrate(const TimeCalibration& calibration) {
@@ -81,30 +81,30 @@ void Scoreboard::calibrate(const TimeCalibration& calibration) {
   rank_anew();
 }
 
-void Scoreboard::predict(std::size_t row, const Prediction& predicted) {
-  Prediction& kept = rows_[row].planned.predicted;
+void Scoreboard::predict(std::size_t member, const Prediction& predicted) {
+  Prediction& kept = rows_[member].planned.predicted;
   kept.throughput = predicted.throughput;
   kept.target_throughput = predicted.target_throughput;
 }
 
-void Scoreboard::leave_out(std::size_t row, std::string reason, PlanStatus status) {
-  rows_[row].planned.status = status;
-  rows_[row].planned.reason = std::move(reason);
+void Scoreboard::leave_out(std::size_t member, std::string reason, PlanStatus status) {
+  rows_[member].planned.status = status;
+  rows_[member].planned.reason = std::move(reason);
 }
 
 void Scoreboard::judge() {
   // The verdict is on first runs, whatever an earlier verdict made of them.
   judged_.clear();
   verdict_.emplace(*this, Care::full);
-  for (std::size_t place = 0; place < verdict_->rows().size(); ++place)
-    judged_.emplace(verdict_->rows()[place], place);
+  for (std::size_t place = 0; place < verdict_->members().size(); ++place)
+    judged_.emplace(verdict_->members()[place], place);
   rank_anew();
 }
 
-void Scoreboard::join_finals(const std::vector<std::size_t>& rows) {
-  for (const std::size_t row : rows)
-    if (std::ranges::find(finals_.finalists, row) == finals_.finalists.end())
-      finals_.finalists.push_back(row);
+void Scoreboard::join_finals(const std::vector<std::size_t>& members) {
+  for (const std::size_t member : members)
+    if (std::ranges::find(finals_.finalists, member) == finals_.finalists.end())
+      finals_.finalists.push_back(member);
 }
 
 void Scoreboard::end_finals() {
@@ -124,18 +124,18 @@ void Scoreboard::conclude(double elapsed_s, std::optional<double> chance_of_bett
   load_ = load;
 }
 
-void Scoreboard::note_first_run(std::size_t row) {
-  first_values_[row] = value_of_first_run(row, setup_.metric);
-  num_results_ += rows_[row].record->measurement.status == Status::ok ? 1 : 0;
-  note_interruptions(row);
+void Scoreboard::note_first_run(std::size_t member) {
+  first_values_[member] = value_of_first_run(member, setup_.metric);
+  num_results_ += rows_[member].record->measurement.status == Status::ok ? 1 : 0;
+  note_interruptions(member);
 }
 
 /// Follows docs/measuring.md.
-void Scoreboard::note_interruptions(std::size_t row) {
+void Scoreboard::note_interruptions(std::size_t member) {
   const Policy::Answering& policy = setup_.policy->answering;
-  const std::vector<double> timed_s = timed_steps_s(rows_[row].record->measurement);
+  const std::vector<double> timed_s = timed_steps_s(rows_[member].record->measurement);
   if (!setup_.are_steps_alike || timed_s.size() < policy.steps_of_interrupted) return;
-  std::optional<bool>& is_interrupted = is_interrupted_[row];
+  std::optional<bool>& is_interrupted = is_interrupted_[member];
   if (is_interrupted)
     num_interrupted_ -= *is_interrupted ? 1 : 0;
   else
@@ -155,7 +155,7 @@ void Scoreboard::note_interruptions(std::size_t row) {
 
 void Scoreboard::note_spread() {
   std::vector<std::vector<double>> means = means_in_search();
-  for (std::vector<double>& of_row : means_of_finals()) means.push_back(std::move(of_row));
+  for (std::vector<double>& of_member : means_of_finals()) means.push_back(std::move(of_member));
   half_width_of_run_ =
       dstune::half_width_of_run(pooled_spread(spread_of(means), setup_.policy->racing));
 }
@@ -170,9 +170,9 @@ void Scoreboard::rank_anew() {
 void Scoreboard::fit_calibration() {
   std::vector<CalibrationPoint> points;
   for (const UserRun& run : setup_.user_runs) {
-    const auto latency_us = first_value(run.row, Metric::latency);
+    const auto latency_us = first_value(run.member, Metric::latency);
     if (!latency_us || !(latency_us->value > 0)) continue;
-    const Row& row = rows_[run.row];
+    const Row& row = rows_[run.member];
     points.push_back({latency_us->value * 1e-6, run.step_s, row.planned.experiment.config.precision,
                       row.overheads});
   }
@@ -182,19 +182,19 @@ void Scoreboard::fit_calibration() {
       points, setup_.target ? prior_of(*setup_.target, policy) : unknown_target(policy), policy));
 }
 
-bool Scoreboard::is_better(std::size_t row, std::size_t other) const {
-  const std::optional<double> mine = finite_value(row);
+bool Scoreboard::is_better(std::size_t member, std::size_t other) const {
+  const std::optional<double> mine = finite_value(member);
   const std::optional<double> theirs = finite_value(other);
   if (!mine || !theirs) return mine.has_value();
   if (*mine != *theirs) return is_minimised(setup_.metric) ? *mine < *theirs : *mine > *theirs;
-  return measured_bytes(rows_[row]) < measured_bytes(rows_[other]);
+  return measured_bytes(rows_[member]) < measured_bytes(rows_[other]);
 }
 
 std::optional<std::size_t> Scoreboard::find_best() const {
-  if (verdict_ && !verdict_->rows().empty()) return declared_best(*verdict_);
+  if (verdict_ && !verdict_->members().empty()) return declared_best(*verdict_);
   std::optional<std::size_t> best;
-  for (std::size_t row = 0; row < rows_.size(); ++row)
-    if (best ? is_better(row, *best) : finite_value(row).has_value()) best = row;
+  for (std::size_t member = 0; member < rows_.size(); ++member)
+    if (best ? is_better(member, *best) : finite_value(member).has_value()) best = member;
   return best;
 }
 
@@ -202,34 +202,34 @@ std::optional<std::size_t> Scoreboard::find_best() const {
 std::size_t Scoreboard::declared_best(const Verdict& verdict) const {
   const Policy::Answering& policy = setup_.policy->answering;
   std::size_t best = 0;
-  for (std::size_t place = 1; place < verdict.rows().size(); ++place) {
+  for (std::size_t place = 1; place < verdict.members().size(); ++place) {
     if (verdict.chance_best(place) < verdict.chance_best(0) - policy.as_likely) continue;
-    const double behind = score_at(verdict.rows()[0], verdict.speed(0).expected) -
-                          score_at(verdict.rows()[place], verdict.speed(place).expected);
-    if (behind <= policy.as_good &&
-        measured_bytes(rows_[verdict.rows()[place]]) < measured_bytes(rows_[verdict.rows()[best]]))
+    const double behind = score_at(verdict.members()[0], verdict.speed(0).expected) -
+                          score_at(verdict.members()[place], verdict.speed(place).expected);
+    if (behind <= policy.as_good && measured_bytes(rows_[verdict.members()[place]]) <
+                                        measured_bytes(rows_[verdict.members()[best]]))
       best = place;
   }
-  const auto baseline = setup_.baseline_row ? verdict.place_of(*setup_.baseline_row) : std::nullopt;
+  const auto baseline = setup_.baseline ? verdict.place_of(*setup_.baseline) : std::nullopt;
   if (baseline && *baseline != best && verdict.chance_above(best, *baseline) < policy.clearly)
     best = *baseline;
-  return verdict.rows()[best];
+  return verdict.members()[best];
 }
 
 std::size_t Scoreboard::find_answer(std::size_t best) const {
   auto fastest = verified_value(rows_[best], setup_.metric);
   if (!fastest) return best;
   std::size_t answer = best;
-  for (std::size_t row = 0; row < rows_.size(); ++row) {
+  for (std::size_t member = 0; member < rows_.size(); ++member) {
     // Without a measurement here there would be nothing to write down.
-    if (!first_values_[row]) continue;
-    const auto value = verified_value(rows_[row], setup_.metric);
+    if (!first_values_[member]) continue;
+    const auto value = verified_value(rows_[member], setup_.metric);
     if (!value) continue;
     const bool is_faster =
         is_minimised(setup_.metric) ? value->value < fastest->value : value->value > fastest->value;
     if (!is_faster) continue;
     fastest = value;
-    answer = row;
+    answer = member;
   }
   return answer;
 }
@@ -237,39 +237,39 @@ std::size_t Scoreboard::find_answer(std::size_t best) const {
 namespace {
 
 /// The first ones by this rule, at most so many.
-void keep_best(std::vector<std::size_t>& rows, std::size_t most, const auto& is_better) {
-  const auto end = rows.begin() + static_cast<std::ptrdiff_t>(std::min(most, rows.size()));
-  std::partial_sort(rows.begin(), end, rows.end(), is_better);
-  rows.erase(end, rows.end());
+void keep_best(std::vector<std::size_t>& members, std::size_t most, const auto& is_better) {
+  const auto end = members.begin() + static_cast<std::ptrdiff_t>(std::min(most, members.size()));
+  std::partial_sort(members.begin(), end, members.end(), is_better);
+  members.erase(end, members.end());
 }
 
 }  // namespace
 
-std::vector<std::size_t> Scoreboard::best_rows(std::size_t most) const {
-  std::vector<std::size_t> rows;
-  for (std::size_t row = 0; row < rows_.size(); ++row)
-    if (finite_value(row)) rows.push_back(row);
-  keep_best(rows, most, [&](std::size_t one, std::size_t other) {
+std::vector<std::size_t> Scoreboard::best_members(std::size_t most) const {
+  std::vector<std::size_t> members;
+  for (std::size_t member = 0; member < rows_.size(); ++member)
+    if (finite_value(member)) members.push_back(member);
+  keep_best(members, most, [&](std::size_t one, std::size_t other) {
     if (one == best_ || other == best_) return one == best_ && other != best_;
     return is_better(one, other) || (one < other && !is_better(other, one));
   });
-  return rows;
+  return members;
 }
 
 std::vector<std::size_t> Scoreboard::best_first_runs(std::size_t most) const {
-  std::vector<std::size_t> rows;
+  std::vector<std::size_t> members;
   std::unordered_map<std::size_t, double> scores;
-  for (std::size_t row = 0; row < rows_.size(); ++row) {
-    if (!first_values_[row] || fails_again(rows_[row], setup_.policy->answering)) continue;
-    if (!(mean_step_s(rows_[row].record->measurement) > 0)) continue;
-    rows.push_back(row);
-    scores[row] = score_at(row, 0);
+  for (std::size_t member = 0; member < rows_.size(); ++member) {
+    if (!first_values_[member] || fails_again(rows_[member], setup_.policy->answering)) continue;
+    if (!(mean_step_s(rows_[member].record->measurement) > 0)) continue;
+    members.push_back(member);
+    scores[member] = score_at(member, 0);
   }
-  keep_best(rows, most, [&](std::size_t one, std::size_t other) {
+  keep_best(members, most, [&](std::size_t one, std::size_t other) {
     const double mine = scores[one], theirs = scores[other];
     return mine != theirs ? mine > theirs : one < other;
   });
-  return rows;
+  return members;
 }
 
 }  // namespace dstune

@@ -1,4 +1,4 @@
-// The value of a row: by its first run or its final rounds, here and in the target's time. The
+// The value of a member: by its first run or its final rounds, here and in the target's time. The
 // differences between runs are here, too.
 #include <algorithm>
 #include <cmath>
@@ -77,18 +77,18 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-std::optional<double> Scoreboard::finite_value(std::size_t row) const {
-  const auto value = ranked_value(row);
+std::optional<double> Scoreboard::finite_value(std::size_t member) const {
+  const auto value = ranked_value(member);
   if (!value || !std::isfinite(value->value)) return std::nullopt;
   return value->value;
 }
 
-std::optional<MetricValue> Scoreboard::first_value(std::size_t row, Metric metric) const {
-  return metric == setup_.metric ? first_values_[row] : value_of_first_run(row, metric);
+std::optional<MetricValue> Scoreboard::first_value(std::size_t member, Metric metric) const {
+  return metric == setup_.metric ? first_values_[member] : value_of_first_run(member, metric);
 }
 
-std::optional<MetricValue> Scoreboard::value_of_first_run(std::size_t row, Metric metric) const {
-  const std::optional<Record>& record = rows_[row].record;
+std::optional<MetricValue> Scoreboard::value_of_first_run(std::size_t member, Metric metric) const {
+  const std::optional<Record>& record = rows_[member].record;
   return record ? metric_value(record->measurement, metric, record->experiment, step_estimate_,
                                setup_.policy->intervals)
                 : std::nullopt;
@@ -108,23 +108,23 @@ MetricValue at_speed(double value, Metric metric, const Verdict::Speed& speed) {
 
 }  // namespace
 
-std::optional<MetricValue> Scoreboard::measured_value(std::size_t row, Metric metric) const {
-  if (!rows_[row].record) return std::nullopt;
-  const auto first = first_value(row, metric);
-  const auto judged = judged_.find(row);
+std::optional<MetricValue> Scoreboard::measured_value(std::size_t member, Metric metric) const {
+  if (!rows_[member].record) return std::nullopt;
+  const auto first = first_value(member, metric);
+  const auto judged = judged_.find(member);
   if (!first || judged == judged_.end()) return first;
   return at_speed(first->value, metric, verdict_->speed(judged->second));
 }
 
-double Scoreboard::score_at(std::size_t row, double faster_by) const {
-  const MetricValue there = at_speed(first_values_[row]->value, setup_.metric, {faster_by});
-  const double value = in_target(row, {there.value, 0, 0}).value;
+double Scoreboard::score_at(std::size_t member, double faster_by) const {
+  const MetricValue there = at_speed(first_values_[member]->value, setup_.metric, {faster_by});
+  const double value = in_target(member, {there.value, 0, 0}).value;
   return is_minimised(setup_.metric) ? -std::log(value) : std::log(value);
 }
 
-std::optional<MetricValue> Scoreboard::ranked_value(std::size_t row) const {
-  const auto measured = measured_value(row, setup_.metric);
-  return measured ? std::optional(in_target(row, *measured)) : std::nullopt;
+std::optional<MetricValue> Scoreboard::ranked_value(std::size_t member) const {
+  const auto measured = measured_value(member, setup_.metric);
+  return measured ? std::optional(in_target(member, *measured)) : std::nullopt;
 }
 
 namespace {
@@ -145,9 +145,9 @@ double work_of_step(const Row& row, Metric metric) {
 
 }  // namespace
 
-MetricValue Scoreboard::in_target(std::size_t index, const MetricValue& measured) const {
+MetricValue Scoreboard::in_target(std::size_t member, const MetricValue& measured) const {
   if (!calibration_) return measured;
-  const Row& row = rows_[index];
+  const Row& row = rows_[member];
   const Precision precision = row.planned.experiment.config.precision;
   const auto there = [&](double value) {
     // An interval may have no end.
@@ -160,30 +160,30 @@ MetricValue Scoreboard::in_target(std::size_t index, const MetricValue& measured
   return {there(measured.value), there(measured.ci_low), there(measured.ci_high)};
 }
 
-std::optional<MetricValue> Scoreboard::observed_value(std::size_t row) const {
-  const Record& record = *rows_[row].record;
+std::optional<MetricValue> Scoreboard::observed_value(std::size_t member) const {
+  const Record& record = *rows_[member].record;
   const auto value = value_so_far(record.measurement, setup_.metric, record.experiment,
                                   step_estimate_, setup_.policy->intervals);
-  return value ? std::optional(in_target(row, *value)) : std::nullopt;
+  return value ? std::optional(in_target(member, *value)) : std::nullopt;
 }
 
-std::optional<TargetTime> Scoreboard::target_time(std::size_t row) const {
-  const auto measured = measured_value(row, Metric::throughput);
-  return measured ? target_time_of(row, measured) : target_time_of_first_run(row);
+std::optional<TargetTime> Scoreboard::target_time(std::size_t member) const {
+  const auto measured = measured_value(member, Metric::throughput);
+  return measured ? target_time_of(member, measured) : target_time_of_first_run(member);
 }
 
-std::optional<TargetTime> Scoreboard::target_time_of_first_run(std::size_t row) const {
-  const std::optional<Record>& record = rows_[row].record;
+std::optional<TargetTime> Scoreboard::target_time_of_first_run(std::size_t member) const {
+  const std::optional<Record>& record = rows_[member].record;
   if (!record) return std::nullopt;
-  // Raced out rows were timed, too.
-  return target_time_of(row,
+  // Raced out members were timed, too.
+  return target_time_of(member,
                         value_so_far(record->measurement, Metric::throughput, record->experiment,
                                      StepEstimate::mean, setup_.policy->intervals));
 }
 
 std::optional<TargetTime> Scoreboard::target_time_of(
-    std::size_t index, const std::optional<MetricValue>& measured) const {
-  const Row& row = rows_[index];
+    std::size_t member, const std::optional<MetricValue>& measured) const {
+  const Row& row = rows_[member];
   if (!calibration_) return std::nullopt;
   if (!measured || !(measured->value > 0)) return std::nullopt;
   const Precision precision = row.planned.experiment.config.precision;
@@ -201,10 +201,10 @@ std::optional<TargetTime> Scoreboard::target_time_of(
   return target;
 }
 
-std::optional<MetricValue> Scoreboard::reported_value(std::size_t row) const {
-  auto value = ranked_value(row);
-  // Judged rows have an interval of all their runs.
-  if (!value || is_judged(row)) return value;
+std::optional<MetricValue> Scoreboard::reported_value(std::size_t member) const {
+  auto value = ranked_value(member);
+  // Judged members have an interval of all their runs.
+  if (!value || is_judged(member)) return value;
   const double factor = std::exp(half_width_of_run_);
   value->ci_low = std::min(value->ci_low, value->value / factor);
   value->ci_high = std::max(value->ci_high, value->value * factor);
@@ -213,22 +213,22 @@ std::optional<MetricValue> Scoreboard::reported_value(std::size_t row) const {
 
 std::vector<std::vector<double>> Scoreboard::means_in_search() const {
   std::vector<std::vector<double>> means;
-  for (const std::size_t index : repeated_) {
-    const Row& row = rows_[index];
-    std::vector<double> of_row = means_s(row, RepeatKind::spread);
-    if (of_row.empty() || !row.record) continue;
+  for (const std::size_t member : repeated_) {
+    const Row& row = rows_[member];
+    std::vector<double> of_member = means_s(row, RepeatKind::spread);
+    if (of_member.empty() || !row.record) continue;
     if (const double first_s = mean_step_s(row.record->measurement); first_s > 0)
-      of_row.push_back(first_s);
-    means.push_back(std::move(of_row));
+      of_member.push_back(first_s);
+    means.push_back(std::move(of_member));
   }
   return means;
 }
 
 std::vector<std::vector<double>> Scoreboard::means_of_finals() const {
   std::vector<std::vector<double>> means;
-  for (const std::size_t row : finals_.finalists)
-    if (auto of_row = means_s(rows_[row], RepeatKind::final_round); !of_row.empty())
-      means.push_back(std::move(of_row));
+  for (const std::size_t member : finals_.finalists)
+    if (auto of_member = means_s(rows_[member], RepeatKind::final_round); !of_member.empty())
+      means.push_back(std::move(of_member));
   return means;
 }
 

@@ -21,31 +21,32 @@ double seconds_of(std::chrono::system_clock::time_point time) {
 }
 
 /// Logarithm of the speed of a run's steps; nothing if none was timed.
-std::optional<double> log_speed(const Scoreboard& board, const Measurement& measurement) {
+std::optional<double> log_speed(const Scoreboard& scoreboard, const Measurement& measurement) {
   const std::vector<double> timed_s = timed_steps_s(measurement);
   if (measurement.status != Status::ok || timed_s.empty()) return std::nullopt;
-  return -std::log(step_interval(timed_s, board.step_estimate(), board.policy().intervals).mean);
+  return -std::log(
+      step_interval(timed_s, scoreboard.step_estimate(), scoreboard.policy().intervals).mean);
 }
 
 /// Runs that ended ok, and what is known of their errors.
 class Runs {
  public:
-  explicit Runs(const Scoreboard& board) : board_(board) {}
+  explicit Runs(const Scoreboard& scoreboard) : scoreboard_(scoreboard) {}
 
   [[nodiscard]] std::size_t size() const { return runs_.size(); }
 
-  /// The first run and the repeats of a row.
-  void add(std::size_t row, std::size_t member) {
-    add_run(member, *board_.row(row).record);
-    for (const Repeat& repeat : board_.row(row).repeats)
-      if (log_speed(board_, repeat.measurement)) add_run(member, repeat);
+  /// The first run and the repeats of a member.
+  void add(std::size_t member, std::size_t place) {
+    add_run(place, *scoreboard_.row(member).record);
+    for (const Repeat& repeat : scoreboard_.row(member).repeats)
+      if (log_speed(scoreboard_, repeat.measurement)) add_run(place, repeat);
   }
 
   /// A few steps say little of how far their mean may be off. A run whose steps are alike by luck
   /// would count for far more than others. So each run gets as many more degrees of freedom that
   /// say the usual error.
   [[nodiscard]] std::vector<ModelledRun> with_pooled_errors() const {
-    const double usual_degrees = board_.policy().runs.usual_error_degrees;
+    const double usual_degrees = scoreboard_.policy().runs.usual_error_degrees;
     std::vector<double> errors;
     for (const ModelledRun& run : runs_) errors.push_back(run.error);
     const double usual = runs_.empty() ? 0 : median(std::move(errors));
@@ -61,27 +62,27 @@ class Runs {
  private:
   void add_run(std::size_t member, const auto& run) {
     const std::vector<double> timed_s = timed_steps_s(run.measurement);
-    const Policy& policy = board_.policy();
+    const Policy& policy = scoreboard_.policy();
     double error = policy.runs.unknown_error, degrees = 0;
     if (timed_s.size() > 1) {
-      if (board_.step_estimate() == StepEstimate::mean) {
+      if (scoreboard_.step_estimate() == StepEstimate::mean) {
         const MeanEstimate estimate = estimate_mean(timed_s, 0, policy.intervals);
         error = estimate.standard_error / estimate.mean;
         degrees = static_cast<double>(timed_s.size() - 1);
       } else {
         // Two of the steps make the interval.
-        const Interval step = step_interval(timed_s, board_.step_estimate(), policy.intervals);
+        const Interval step = step_interval(timed_s, scoreboard_.step_estimate(), policy.intervals);
         error = (step.high - step.low) / (2 * 1.96 * step.mean);
         degrees = 1;
       }
     }
     const double at_s = (seconds_of(run.started_at) + seconds_of(run.finished_at)) / 2;
-    runs_.push_back({member, at_s, log_speed(board_, run.measurement).value(),
+    runs_.push_back({member, at_s, log_speed(scoreboard_, run.measurement).value(),
                      std::min(policy.runs.largest_error, error), run.is_alone});
     degrees_.push_back(degrees);
   }
 
-  const Scoreboard& board_;
+  const Scoreboard& scoreboard_;
   std::vector<ModelledRun> runs_;
   std::vector<double> degrees_;  ///< of freedom, of each one's error
 };
@@ -95,10 +96,11 @@ std::optional<double> predicted_log_speed(const Row& row) {
 }
 
 /// Robust: by the median, and the median distance from it.
-PredictionErrors prediction_errors(const Scoreboard& board) {
+PredictionErrors prediction_errors(const Scoreboard& scoreboard) {
   std::vector<double> errors;
-  for (const Row& row : board.rows()) {
-    const auto measured = row.record ? log_speed(board, row.record->measurement) : std::nullopt;
+  for (const Row& row : scoreboard.rows()) {
+    const auto measured =
+        row.record ? log_speed(scoreboard, row.record->measurement) : std::nullopt;
     if (!measured) continue;
     if (const auto predicted = predicted_log_speed(row)) errors.push_back(*measured - *predicted);
   }
@@ -124,25 +126,25 @@ double quantile(std::vector<double> values, double probability) {
 
 }  // namespace
 
-Verdict::Verdict(const Scoreboard& board, Care care)
-    : relevant_gain_(board.policy().answering.relevant_gain) {
-  const Policy::Runs& policy = board.policy().runs;
+Verdict::Verdict(const Scoreboard& scoreboard, Care care)
+    : relevant_gain_(scoreboard.policy().answering.relevant_gain) {
+  const Policy::Runs& policy = scoreboard.policy().runs;
   const bool is_quick = care == Care::quick;
   const std::size_t max_runs = is_quick ? policy.max_runs_quick : policy.max_runs;
   const int draws_of_each = is_quick ? policy.num_draws_quick : policy.num_draws;
-  Runs all(board);
+  Runs all(scoreboard);
   std::vector<std::optional<double>> predicted;
   std::vector<std::size_t> members;
-  for (const std::size_t row : board.best_first_runs(max_runs)) {
+  for (const std::size_t member : scoreboard.best_first_runs(max_runs)) {
     if (members.size() >= 2 && all.size() >= max_runs) break;
-    all.add(row, members.size());
-    predicted.push_back(predicted_log_speed(board.row(row)));
-    members.push_back(row);
+    all.add(member, members.size());
+    predicted.push_back(predicted_log_speed(scoreboard.row(member)));
+    members.push_back(member);
   }
   num_runs_ = all.size();
   if (members.empty()) return;
   const std::vector<ModelledRun> runs = all.with_pooled_errors();
-  const RunBeliefs beliefs = believe_runs(runs, predicted, prediction_errors(board),
+  const RunBeliefs beliefs = believe_runs(runs, predicted, prediction_errors(scoreboard),
                                           {.num_draws = draws_of_each, .policy = &policy});
   run_deviation_ = beliefs.run_deviation;
   drift_deviation_ = beliefs.drift_deviation;
@@ -152,15 +154,15 @@ Verdict::Verdict(const Scoreboard& board, Care care)
   std::vector<std::vector<double>> scores;
   std::vector<Speed> speeds;
   best_scores_.assign(num_draws, -std::numeric_limits<double>::infinity());
-  for (std::size_t member = 0; member < members.size(); ++member) {
-    const std::size_t row = members[member];
-    const double first = log_speed(board, board.row(row).record->measurement).value();
-    const std::vector<double>& draws = beliefs.draws[member];
-    speeds.push_back({beliefs.log_speeds[member] - first, quantile(draws, 0.025) - first,
+  for (std::size_t place = 0; place < members.size(); ++place) {
+    const std::size_t member = members[place];
+    const double first = log_speed(scoreboard, scoreboard.row(member).record->measurement).value();
+    const std::vector<double>& draws = beliefs.draws[place];
+    speeds.push_back({beliefs.log_speeds[place] - first, quantile(draws, 0.025) - first,
                       quantile(draws, 0.975) - first});
     std::vector<double>& of_member = scores.emplace_back();
     for (std::size_t draw = 0; draw < num_draws; ++draw) {
-      of_member.push_back(board.score_at(row, draws[draw] - first));
+      of_member.push_back(scoreboard.score_at(member, draws[draw] - first));
       best_scores_[draw] = std::max(best_scores_[draw], of_member.back());
     }
   }
@@ -172,21 +174,21 @@ Verdict::Verdict(const Scoreboard& board, Care care)
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, [&](std::size_t one, std::size_t other) {
     if (chances[one] != chances[other]) return chances[one] > chances[other];
-    return board.score_at(members[one], speeds[one].expected) >
-           board.score_at(members[other], speeds[other].expected);
+    return scoreboard.score_at(members[one], speeds[one].expected) >
+           scoreboard.score_at(members[other], speeds[other].expected);
   });
-  for (const std::size_t member : order) {
-    rows_.push_back(members[member]);
-    chances_.push_back(chances[member]);
-    speeds_.push_back(speeds[member]);
-    scores_.push_back(std::move(scores[member]));
+  for (const std::size_t place : order) {
+    members_.push_back(members[place]);
+    chances_.push_back(chances[place]);
+    speeds_.push_back(speeds[place]);
+    scores_.push_back(std::move(scores[place]));
   }
 }
 
-std::optional<std::size_t> Verdict::place_of(std::size_t row) const {
-  const auto found = std::ranges::find(rows_, row);
-  if (found == rows_.end()) return std::nullopt;
-  return static_cast<std::size_t>(found - rows_.begin());
+std::optional<std::size_t> Verdict::place_of(std::size_t member) const {
+  const auto found = std::ranges::find(members_, member);
+  if (found == members_.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - members_.begin());
 }
 
 double Verdict::chance_near_best(std::size_t place) const {

@@ -311,7 +311,7 @@ std::string gain_text(const Recommendation& recommendation) {
   if (!recommendation.baseline) return "";
   const BaselineStanding& baseline = *recommendation.baseline;
   const std::string& name = baseline.name;
-  if (baseline.row == recommendation.row)
+  if (baseline.member == recommendation.member)
     return fmt::format("{} is the baseline: nothing was better by more than the interval", name);
   if (!baseline.gain) return fmt::format("the baseline {} gave no result", name);
   const double factor = 1 + *baseline.gain;

@@ -112,7 +112,7 @@ json::Value machine_json(const std::optional<MachineConduct>& machine) {
 }
 
 json::Value finalist_json(const Answer& answer, const Finalist& finalist) {
-  const Standing& standing = answer.standings[finalist.row];
+  const Standing& standing = answer.standings[finalist.member];
   const Row& row = *standing.row;
   json::Value out = {{"name", row.planned.experiment.name},
                      {"num_gpus", row.planned.experiment.shape.size()}};

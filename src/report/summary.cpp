@@ -181,7 +181,7 @@ std::string front_text(const Answer& answer) {
   std::vector<TableRow> rows;
   for (std::size_t place = 0; place < std::min(front.size(), max_offers_listed); ++place) {
     const Offer& offer = *front[place];
-    const Standing& standing = answer.standings[offer.row];
+    const Standing& standing = answer.standings[offer.member];
     rows.push_back({std::to_string(offer.num_gpus), format_number(offer.value),
                     offer.throughput_per_gpu ? format_number(*offer.throughput_per_gpu) : "",
                     format_bytes(offer.memory_bytes), standing.row->record->experiment.name});

@@ -23,30 +23,30 @@ class FallbackTuner : public Tuner {
   }
 
   std::optional<std::size_t> next() override {
-    if (const auto index = tuner_->next()) return take(*index);
+    if (const auto member = tuner_->next()) return take(*member);
     if (!may_fall()) return std::nullopt;
     fall();
-    const auto index = tuner_->next();
-    return index ? std::optional(take(*index)) : std::nullopt;
+    const auto member = tuner_->next();
+    return member ? std::optional(take(*member)) : std::nullopt;
   }
 
-  void observe(std::size_t index, const Observation& observation) override {
-    require(index < space_.members.size(), "an index of the planned space");
-    running_.erase(index);
-    if (observed_.insert_or_assign(index, observation).second) order_.push_back(index);
-    if (is_searched(index)) tuner_->observe(index, observation);
+  void observe(std::size_t member, const Observation& observation) override {
+    require(member < space_.members.size(), "a member of the planned space");
+    running_.erase(member);
+    if (observed_.insert_or_assign(member, observation).second) order_.push_back(member);
+    if (is_searched(member)) tuner_->observe(member, observation);
   }
 
-  void withdraw(std::size_t index) override {
-    running_.erase(index);
-    tuner_->withdraw(index);
+  void withdraw(std::size_t member) override {
+    running_.erase(member);
+    tuner_->withdraw(member);
   }
 
-  void revise(std::size_t index, const Observation& observation) override {
-    const auto known = observed_.find(index);
+  void revise(std::size_t member, const Observation& observation) override {
+    const auto known = observed_.find(member);
     if (known == observed_.end()) return;
     known->second = observation;
-    if (is_searched(index)) tuner_->revise(index, observation);
+    if (is_searched(member)) tuner_->revise(member, observation);
   }
 
   [[nodiscard]] bool is_done() const override { return tuner_->is_done() && !may_fall(); }
@@ -54,16 +54,16 @@ class FallbackTuner : public Tuner {
 
   [[nodiscard]] std::vector<Skipped> skipped() const override {
     std::vector<Skipped> all;
-    for (Skipped& one : tuner_->skipped())
-      if (is_searched(one.index)) all.push_back(std::move(one));
-    for (std::size_t index = 0; index < space_.members.size(); ++index) {
-      const PlannedMember& member = space_.members[index];
-      if (member.planned.status != PlanStatus::planned || is_searched(index) ||
-          observed_.contains(index))
+    for (Skipped& skipped : tuner_->skipped())
+      if (is_searched(skipped.member)) all.push_back(std::move(skipped));
+    for (std::size_t member = 0; member < space_.members.size(); ++member) {
+      const PlannedMember& one = space_.members[member];
+      if (one.planned.status != PlanStatus::planned || is_searched(member) ||
+          observed_.contains(member))
         continue;
-      all.push_back({index, member.is_below_lowest
-                                ? "smaller than the micro-batch that the config asks for"
-                                : "the micro-batch that the config asks for did not run"});
+      all.push_back({member, one.is_below_lowest
+                                 ? "smaller than the micro-batch that the config asks for"
+                                 : "the micro-batch that the config asks for did not run"});
     }
     return all;
   }
@@ -76,10 +76,10 @@ class FallbackTuner : public Tuner {
   [[nodiscard]] std::optional<std::size_t> baseline() const override {
     if (!space_.baseline || !fallen_.contains(stage_of(*space_.baseline))) return std::nullopt;
     std::optional<std::size_t> largest;
-    for (const auto& [index, observation] : observed_)
-      if (observation.result() && chain_of(index) == chain_of(*space_.baseline) &&
-          (!largest || size_of(index) > size_of(*largest)))
-        largest = index;
+    for (const auto& [member, observation] : observed_)
+      if (observation.result() && chain_of(member) == chain_of(*space_.baseline) &&
+          (!largest || size_of(member) > size_of(*largest)))
+        largest = member;
     return largest;
   }
 
@@ -88,41 +88,41 @@ class FallbackTuner : public Tuner {
  private:
   using StageOfShape = std::pair<GroupShape, int>;
 
-  [[nodiscard]] const Experiment& experiment(std::size_t index) const {
-    return space_.members[index].planned.experiment;
+  [[nodiscard]] const Experiment& experiment(std::size_t member) const {
+    return space_.members[member].planned.experiment;
   }
-  [[nodiscard]] StageOfShape stage_of(std::size_t index) const {
-    return {experiment(index).shape, experiment(index).config.zero_stage};
+  [[nodiscard]] StageOfShape stage_of(std::size_t member) const {
+    return {experiment(member).shape, experiment(member).config.zero_stage};
   }
-  [[nodiscard]] std::int64_t size_of(std::size_t index) const {
-    return experiment(index).config.micro_batch;
+  [[nodiscard]] std::int64_t size_of(std::size_t member) const {
+    return experiment(member).config.micro_batch;
   }
-  [[nodiscard]] std::optional<std::uint64_t> chain_of(std::size_t index) const {
-    return space_.members[index].micro_batch_chain;
+  [[nodiscard]] std::optional<std::uint64_t> chain_of(std::size_t member) const {
+    return space_.members[member].micro_batch_chain;
   }
-  [[nodiscard]] bool is_searched(std::size_t index) const {
-    return searched_.members[index].planned.status == PlanStatus::planned;
+  [[nodiscard]] bool is_searched(std::size_t member) const {
+    return searched_.members[member].planned.status == PlanStatus::planned;
   }
   static void leave_out(PlannedMember& member) {
     if (member.planned.status == PlanStatus::planned) member.planned.status = PlanStatus::pruned;
   }
-  std::size_t take(std::size_t index) {
-    running_.insert(index);
+  std::size_t take(std::size_t member) {
+    running_.insert(member);
     ++num_asked_;
-    return index;
+    return member;
   }
 
   /// Stages whose sizes all ended without a result, and that have smaller ones.
   [[nodiscard]] std::set<StageOfShape> failed_stages() const {
     std::map<StageOfShape, bool> runs;
-    for (const auto& [index, observation] : observed_)
-      runs[stage_of(index)] |= observation.value.has_value();
+    for (const auto& [member, observation] : observed_)
+      runs[stage_of(member)] |= observation.value.has_value();
     std::set<StageOfShape> failed;
-    for (std::size_t index = 0; index < space_.members.size(); ++index) {
-      const auto found = runs.find(stage_of(index));
+    for (std::size_t member = 0; member < space_.members.size(); ++member) {
+      const auto found = runs.find(stage_of(member));
       if (found == runs.end() || found->second || fallen_.contains(found->first)) continue;
-      const PlannedMember& member = space_.members[index];
-      if (member.is_below_lowest && member.planned.status == PlanStatus::planned)
+      const PlannedMember& one = space_.members[member];
+      if (one.is_below_lowest && one.planned.status == PlanStatus::planned)
         failed.insert(found->first);
     }
     return failed;
@@ -141,15 +141,15 @@ class FallbackTuner : public Tuner {
     const std::set<StageOfShape> failed = failed_stages();
     fallen_.insert(failed.begin(), failed.end());
     searched_ = space_;
-    for (std::size_t index = 0; index < searched_.members.size(); ++index) {
-      PlannedMember& member = searched_.members[index];
-      if (member.is_below_lowest != fallen_.contains(stage_of(index))) leave_out(member);
+    for (std::size_t member = 0; member < searched_.members.size(); ++member) {
+      PlannedMember& one = searched_.members[member];
+      if (one.is_below_lowest != fallen_.contains(stage_of(member))) leave_out(one);
     }
     TuningOptions left = options_;
     if (left.num_trials) left.num_trials = *left.num_trials - num_asked_;
     tuner_ = make_plain_tuner(type_, searched_, left);
-    for (const std::size_t index : order_)
-      if (is_searched(index)) tuner_->observe(index, observed_.at(index));
+    for (const std::size_t member : order_)
+      if (is_searched(member)) tuner_->observe(member, observed_.at(member));
     for (const auto& [shape, zero_stage] : failed)
       notes_.push_back(fmt::format(
           "the micro-batch that the config asks for does not run at stage {} on {} ranks: smaller "

@@ -23,14 +23,14 @@ using SizeChain = std::vector<std::size_t>;
 
 std::vector<SizeChain> size_chains(const PlannedSpace& space) {
   std::map<std::uint64_t, SizeChain> by_number;
-  for (const std::size_t index : planned_members(space))
-    by_number[space.members[index].micro_batch_chain.value_or(index)].push_back(index);
+  for (const std::size_t member : planned_members(space))
+    by_number[space.members[member].micro_batch_chain.value_or(member)].push_back(member);
   std::vector<SizeChain> chains;
   for (auto& [number, members] : by_number) chains.push_back(std::move(members));
   std::ranges::sort(chains, {}, [](const SizeChain& chain) { return chain.front(); });
   for (SizeChain& chain : chains)
-    std::ranges::stable_sort(chain, {}, [&](std::size_t index) {
-      return space.members[index].planned.experiment.config.micro_batch;
+    std::ranges::stable_sort(chain, {}, [&](std::size_t member) {
+      return space.members[member].planned.experiment.config.micro_batch;
     });
   return chains;
 }
@@ -81,45 +81,45 @@ class GrowingTuner : public Tuner {
     });
     if (own != chains_.end()) std::rotate(chains_.begin(), own, own + 1);
     for (std::size_t chain = 0; chain < chains_.size(); ++chain)
-      for (const std::size_t index : chains_[chain]) chain_of_[index] = chain;
+      for (const std::size_t member : chains_[chain]) chain_of_[member] = chain;
   }
 
   std::optional<std::size_t> next() override {
     if (trials_left_ == 0) return std::nullopt;
-    auto index = race_ ? next_with_room() : next_grown();
-    if (!index && race_) index = race_->next();
-    if (!index && race_ && race_->is_done() && running_.empty()) index = next_beyond();
-    if (!index) return std::nullopt;
-    if (index != space_.baseline) --trials_left_;  // of which the cap knows already
-    running_.insert(*index);
-    return index;
+    auto member = race_ ? next_with_room() : next_grown();
+    if (!member && race_) member = race_->next();
+    if (!member && race_ && race_->is_done() && running_.empty()) member = next_beyond();
+    if (!member) return std::nullopt;
+    if (member != space_.baseline) --trials_left_;  // of which the cap knows already
+    running_.insert(*member);
+    return member;
   }
 
-  void observe(std::size_t index, const Observation& observation) override {
-    require(index < space_.members.size(), "an index of the planned space");
-    running_.erase(index);
-    if (!chain_of_.contains(index)) return;
+  void observe(std::size_t member, const Observation& observation) override {
+    require(member < space_.members.size(), "a member of the planned space");
+    running_.erase(member);
+    if (!chain_of_.contains(member)) return;
     const auto best_before = best();
-    if (results_.insert_or_assign(index, observation).second) order_.push_back(index);
-    memory_.observe(index, observation);
+    if (results_.insert_or_assign(member, observation).second) order_.push_back(member);
+    memory_.observe(member, observation);
     if (!race_) {
       if (!wanted_to_grow() && grown_chain()) begin_race();
-    } else if (is_closed(index)) {
+    } else if (is_closed(member)) {
       if (is_by_memory_)
-        fitted_.insert(index);
+        fitted_.insert(member);
       else
-        take_beyond(index, best_before);
+        take_beyond(member, best_before);
     } else {
-      race_->observe(index, observation);
+      race_->observe(member, observation);
     }
     if (race_ && is_by_memory_) raise_ceiling();
   }
 
-  void revise(std::size_t index, const Observation& observation) override {
-    const auto known = results_.find(index);
+  void revise(std::size_t member, const Observation& observation) override {
+    const auto known = results_.find(member);
     if (known == results_.end()) return;
     known->second = observation;
-    if (race_) race_->revise(index, observation);
+    if (race_) race_->revise(member, observation);
   }
 
   [[nodiscard]] bool is_done() const override {
@@ -133,12 +133,12 @@ class GrowingTuner : public Tuner {
   [[nodiscard]] std::vector<Skipped> skipped() const override {
     std::unordered_map<std::size_t, std::string> of_race;
     if (race_)
-      for (auto& [index, reason] : race_->skipped()) of_race.emplace(index, std::move(reason));
+      for (auto& [member, reason] : race_->skipped()) of_race.emplace(member, std::move(reason));
     std::vector<Skipped> all;
-    for (const std::size_t index : planned_members(space_)) {
-      if (results_.contains(index)) continue;
-      const auto known = of_race.find(index);
-      all.push_back({index, known != of_race.end() ? known->second : reason_of(index)});
+    for (const std::size_t member : planned_members(space_)) {
+      if (results_.contains(member)) continue;
+      const auto known = of_race.find(member);
+      all.push_back({member, known != of_race.end() ? known->second : reason_of(member)});
     }
     return all;
   }
@@ -148,15 +148,15 @@ class GrowingTuner : public Tuner {
   }
 
  private:
-  [[nodiscard]] const Experiment& experiment(std::size_t index) const {
-    return space_.members[index].planned.experiment;
+  [[nodiscard]] const Experiment& experiment(std::size_t member) const {
+    return space_.members[member].planned.experiment;
   }
-  [[nodiscard]] std::int64_t size_of_member(std::size_t index) const {
-    return experiment(index).config.micro_batch;
+  [[nodiscard]] std::int64_t size_of_member(std::size_t member) const {
+    return experiment(member).config.micro_batch;
   }
   /// Larger is better; nothing where it was not timed. One that was raced out was.
-  [[nodiscard]] std::optional<double> score_of(std::size_t index) const {
-    const auto found = results_.find(index);
+  [[nodiscard]] std::optional<double> score_of(std::size_t member) const {
+    const auto found = results_.find(member);
     if (found == results_.end() || !found->second.value) return std::nullopt;
     const double value = found->second.value->value;
     if (!(value > 0)) return std::nullopt;
@@ -165,10 +165,10 @@ class GrowingTuner : public Tuner {
   /// The best of all that ran to their end.
   [[nodiscard]] std::optional<std::size_t> best() const {
     std::optional<std::size_t> found;
-    for (const std::size_t index : order_)
-      if (results_.at(index).status == Status::ok && score_of(index) &&
-          (!found || *score_of(index) > *score_of(*found)))
-        found = index;
+    for (const std::size_t member : order_)
+      if (results_.at(member).status == Status::ok && score_of(member) &&
+          (!found || *score_of(member) > *score_of(*found)))
+        found = member;
     return found;
   }
 
@@ -183,7 +183,7 @@ class GrowingTuner : public Tuner {
   [[nodiscard]] std::optional<std::size_t> place_above(const SizeChain& chain,
                                                        std::size_t place) const {
     std::vector<std::int64_t> sizes;
-    for (const std::size_t index : chain) sizes.push_back(size_of_member(index));
+    for (const std::size_t member : chain) sizes.push_back(size_of_member(member));
     return step_up(sizes, place, policy_.step_up);
   }
   /// Returns the relative gain of the size at a place over one that is so much smaller that this
@@ -259,21 +259,21 @@ class GrowingTuner : public Tuner {
   /// On groups of each other shape one member, with the best size so far: how much faster they are
   /// nobody knows.
   [[nodiscard]] std::optional<std::size_t> wanted_of_other_shapes(const SizeChain& grown) const {
-    for (const std::size_t index : anchors(grown))
-      if (!results_.contains(index)) return index;
+    for (const std::size_t member : anchors(grown))
+      if (!results_.contains(member)) return member;
     return std::nullopt;
   }
   [[nodiscard]] std::vector<std::size_t> anchors(const SizeChain& grown) const {
     std::size_t fastest = grown.front();
-    for (const std::size_t index : grown)
-      if (score_of(index) && (!score_of(fastest) || *score_of(index) > *score_of(fastest)))
-        fastest = index;
+    for (const std::size_t member : grown)
+      if (score_of(member) && (!score_of(fastest) || *score_of(member) > *score_of(fastest)))
+        fastest = member;
     std::set<GroupShape> shapes = {experiment(fastest).shape};
     std::vector<std::size_t> chosen;
     for (const SizeChain& chain : chains_) {
       const std::size_t* match = nullptr;
-      for (const std::size_t& index : chain)
-        if (size_of_member(index) <= size_of_member(fastest)) match = &index;
+      for (const std::size_t& member : chain)
+        if (size_of_member(member) <= size_of_member(fastest)) match = &member;
       if (match == nullptr || shapes.contains(experiment(*match).shape)) continue;
       if (!results_.contains(*match) && !memory_.refusal(*match).empty()) continue;
       shapes.insert(experiment(*match).shape);
@@ -321,8 +321,8 @@ class GrowingTuner : public Tuner {
   [[nodiscard]] const SizeChain& roomiest_chain() const {
     const SizeChain* roomiest = grown_chain();
     const auto reach = [&](const SizeChain& chain) {
-      const std::size_t index = chain[largest_timed(chain).value()];
-      return std::pair(size_of_member(index), *score_of(index));
+      const std::size_t member = chain[largest_timed(chain).value()];
+      return std::pair(size_of_member(member), *score_of(member));
     };
     for (const SizeChain& chain : chains_)
       if (largest_timed(chain) && reach(chain) > reach(*roomiest)) roomiest = &chain;
@@ -351,8 +351,8 @@ class GrowingTuner : public Tuner {
     race_anew();
   }
 
-  [[nodiscard]] bool is_closed(std::size_t index) const {
-    return size_of_member(index) > ceiling_ && !fitted_.contains(index);
+  [[nodiscard]] bool is_closed(std::size_t member) const {
+    return size_of_member(member) > ceiling_ && !fitted_.contains(member);
   }
 
   /// The configuration whose sizes tell how long steps are: the one that went furthest, if enough
@@ -360,7 +360,7 @@ class GrowingTuner : public Tuner {
   [[nodiscard]] const SizeChain& telling_chain() const {
     const SizeChain& roomiest = roomiest_chain();
     const auto num_told = std::ranges::count_if(
-        roomiest, [&](std::size_t index) { return fitted_.contains(index) && score_of(index); });
+        roomiest, [&](std::size_t member) { return fitted_.contains(member) && score_of(member); });
     return num_told < policy_.enough_told ? *grown_chain() : roomiest;
   }
 
@@ -368,42 +368,43 @@ class GrowingTuner : public Tuner {
     raced_ = space_;
     const SizeChain& grown = telling_chain();
     StepTimes times(policy_.least_share_of_step);
-    for (const std::size_t index : grown)
-      if (fitted_.contains(index) && score_of(index))
-        times.add(size_of_member(index), batch_of(index) / throughput_of(index));
-    const auto expected = [&](std::size_t index) {
-      const TrainingConfig& config = experiment(index).config;
+    for (const std::size_t member : grown)
+      if (fitted_.contains(member) && score_of(member))
+        times.add(size_of_member(member), batch_of(member) / throughput_of(member));
+    const auto expected = [&](std::size_t member) {
+      const TrainingConfig& config = experiment(member).config;
       const auto steps_of = [](const TrainingConfig& of) {
         return static_cast<double>(of.accumulation_steps);
       };
       const double micro_steps = steps_of(config) / steps_of(experiment(grown.front()).config);
-      return batch_of(index) / (micro_steps * times.at(config.micro_batch));
+      return batch_of(member) / (micro_steps * times.at(config.micro_batch));
     };
     std::map<GroupShape, double> scale;
-    for (const std::size_t index : anchors_)
-      if (score_of(index)) scale[experiment(index).shape] = throughput_of(index) / expected(index);
-    for (const auto& [index, chain] : chain_of_) {
-      PlannedExperiment& planned = raced_.members[index].planned;
-      if (is_closed(index) && !results_.contains(index)) planned.status = PlanStatus::pruned;
+    for (const std::size_t member : anchors_)
+      if (score_of(member))
+        scale[experiment(member).shape] = throughput_of(member) / expected(member);
+    for (const auto& [member, chain] : chain_of_) {
+      PlannedExperiment& planned = raced_.members[member].planned;
+      if (is_closed(member) && !results_.contains(member)) planned.status = PlanStatus::pruned;
       const auto found = scale.find(planned.experiment.shape);
-      planned.predicted.throughput = expected(index) * (found == scale.end() ? 1 : found->second);
+      planned.predicted.throughput = expected(member) * (found == scale.end() ? 1 : found->second);
     }
     TuningOptions options = options_;
     if (options.num_trials) options.num_trials = static_cast<int>(trials_left_);
     race_ = make_race_tuner(raced_, options, {.fitted = fitted_});
-    for (const std::size_t index : order_) race_->observe(index, results_.at(index));
+    for (const std::size_t member : order_) race_->observe(member, results_.at(member));
   }
 
-  [[nodiscard]] double batch_of(std::size_t index) const {
-    const Experiment& of = experiment(index);
+  [[nodiscard]] double batch_of(std::size_t member) const {
+    const Experiment& of = experiment(member);
     return static_cast<double>(global_batch(of.config, of.shape.size()));
   }
   /// Up to a constant, which all members share.
-  [[nodiscard]] double throughput_of(std::size_t index) const {
-    const double score = score_of(index).value();
+  [[nodiscard]] double throughput_of(std::size_t member) const {
+    const double score = score_of(member).value();
     if (options_.metric == Metric::throughput) return score;
-    return score *
-           (options_.metric == Metric::latency ? batch_of(index) : experiment(index).shape.size());
+    return score * (options_.metric == Metric::latency ? batch_of(member)
+                                                       : experiment(member).shape.size());
   }
 
   // Beyond.
@@ -414,28 +415,28 @@ class GrowingTuner : public Tuner {
     const auto leader = best();
     if (!leader) return std::nullopt;
     const SizeChain& chain = chains_[chain_of_.at(*leader)];
-    for (const std::size_t index : chain)
-      if (size_of_member(index) > size_of_member(*leader) && results_.contains(index))
+    for (const std::size_t member : chain)
+      if (size_of_member(member) > size_of_member(*leader) && results_.contains(member))
         return std::nullopt;
     const Growth growth = growth_of(chain);
     return growth.next && is_closed(*growth.next) ? growth.next : std::nullopt;
   }
 
-  void take_beyond(std::size_t index, std::optional<std::size_t> best_before) {
-    const auto score = score_of(index);
+  void take_beyond(std::size_t member, std::optional<std::size_t> best_before) {
+    const auto score = score_of(member);
     if (!score || !best_before ||
         *score <= (1 + options_.policy->answering.relevant_gain) * *score_of(*best_before))
       return;
-    ceiling_ = size_of_member(index);
-    if (chain_of_.at(index) == chain_of_.at(grown_chain()->front())) fitted_.insert(index);
+    ceiling_ = size_of_member(member);
+    if (chain_of_.at(member) == chain_of_.at(grown_chain()->front())) fitted_.insert(member);
     race_anew();
   }
 
-  [[nodiscard]] std::string reason_of(std::size_t index) const {
-    const std::string refusal = memory_.refusal(index);
+  [[nodiscard]] std::string reason_of(std::size_t member) const {
+    const std::string refusal = memory_.refusal(member);
     if (!refusal.empty()) return refusal;
     if (!race_) {
-      const SizeChain& chain = chains_[chain_of_.at(index)];
+      const SizeChain& chain = chains_[chain_of_.at(member)];
       const Growth growth = growth_of(chain);
       return !growth.reason.empty() ? growth.reason : "past the cap of trials";
     }

@@ -16,13 +16,13 @@ namespace dstune {
 
 namespace {
 
-/// Places of amounts in a DeepSpeed config of which more needs no less memory.
+/// Pointers to amounts in a DeepSpeed config of which more needs no less memory.
 const std::vector<json::Value::json_pointer>& amounts_of_configs() {
   static const auto all = [] {
-    std::vector<json::Value::json_pointer> places;
+    std::vector<json::Value::json_pointer> pointers;
     for (const Knob& knob : every_knob().knobs())
-      if (knob.grows_memory) places.emplace_back(std::string(knob.pointer));
-    return places;
+      if (knob.grows_memory) pointers.emplace_back(std::string(knob.pointer));
+    return pointers;
   }();
   return all;
 }
@@ -49,10 +49,10 @@ const std::vector<bool>& amounts_of_members() {
 json::Value config_without_amounts(const Experiment& experiment) {
   json::Value rest = experiment.ds_config;
   if (!rest.is_object()) return rest;
-  for (const json::Value::json_pointer& place : amounts_of_configs()) {
-    if (!rest.contains(place)) continue;
-    json::Value& section = rest[place.parent_pointer()];
-    if (section.is_object()) section.erase(place.back());
+  for (const json::Value::json_pointer& pointer : amounts_of_configs()) {
+    if (!rest.contains(pointer)) continue;
+    json::Value& section = rest[pointer.parent_pointer()];
+    if (section.is_object()) section.erase(pointer.back());
   }
   return rest;
 }
@@ -100,11 +100,11 @@ bool surely_needs_no_less(const Experiment& one, const Experiment& other) {
   return one.config.micro_batch >= other.config.micro_batch && holds_no_less(one, other);
 }
 
-void MeasuredMemory::note_room(std::size_t index, const Observation& observation) {
-  const auto chain = space_->members[index].micro_batch_chain;
+void MeasuredMemory::note_room(std::size_t member, const Observation& observation) {
+  const auto chain = space_->members[member].micro_batch_chain;
   if (!chain) return;
   Room& room = rooms_[*chain];
-  const TrainingConfig& config = experiment(index).config;
+  const TrainingConfig& config = experiment(member).config;
   if (observation.value) {
     room.ran = std::max(room.ran, config.micro_batch);
     std::int64_t& with_recompute = ran_with_[config.recompute];
@@ -114,12 +114,12 @@ void MeasuredMemory::note_room(std::size_t index, const Observation& observation
     room.ran_out = std::min(room.ran_out, config.micro_batch);
 }
 
-bool MeasuredMemory::is_beyond_middle(std::size_t index) const {
-  const auto chain = space_->members[index].micro_batch_chain;
+bool MeasuredMemory::is_beyond_middle(std::size_t member) const {
+  const auto chain = space_->members[member].micro_batch_chain;
   if (!chain) return false;
   const auto found = rooms_.find(*chain);
   const Room room = found == rooms_.end() ? Room{} : found->second;
-  const TrainingConfig& config = experiment(index).config;
+  const TrainingConfig& config = experiment(member).config;
   const auto of_others = ran_with_.find(config.recompute);
   if (room.ran == 0 && of_others != ran_with_.end() && config.micro_batch > of_others->second)
     return true;
@@ -127,16 +127,16 @@ bool MeasuredMemory::is_beyond_middle(std::size_t index) const {
          config.micro_batch > room.ran + (room.ran_out - room.ran + 1) / 2;
 }
 
-void MeasuredMemory::observe(std::size_t index, const Observation& observation) {
-  note_room(index, observation);
+void MeasuredMemory::observe(std::size_t member, const Observation& observation) {
+  note_room(member, observation);
   if (observation.status == Status::out_of_memory) {
-    if (std::ranges::find(ran_out_, index) == ran_out_.end()) ran_out_.push_back(index);
+    if (std::ranges::find(ran_out_, member) == ran_out_.end()) ran_out_.push_back(member);
     return;
   }
   if (!observation.value || observation.device_bytes <= 0) return;
-  const Size size{experiment(index).config.micro_batch, observation.device_bytes, index};
+  const Size size{experiment(member).config.micro_batch, observation.device_bytes, member};
   auto ladder = std::ranges::find_if(ladders_, [&](const Ladder& one) {
-    return differs_by_size_alone(experiment(one.front().index), experiment(index));
+    return differs_by_size_alone(experiment(one.front().member), experiment(member));
   });
   if (ladder == ladders_.end()) ladder = ladders_.insert(ladders_.end(), Ladder());
   std::erase_if(*ladder, [&](const Size& one) { return one.micro_batch == size.micro_batch; });
@@ -145,10 +145,10 @@ void MeasuredMemory::observe(std::size_t index, const Observation& observation) 
       size);
 }
 
-std::string MeasuredMemory::refusal(std::size_t index) const {
-  const Experiment& wanted = experiment(index);
+std::string MeasuredMemory::refusal(std::size_t member) const {
+  const Experiment& wanted = experiment(member);
   for (const std::size_t other : ran_out_)
-    if (other != index && surely_needs_no_less(wanted, experiment(other)))
+    if (other != member && surely_needs_no_less(wanted, experiment(other)))
       return fmt::format("needs no less memory than {}, which ran out of it",
                          experiment(other).name);
   const auto limit_bytes = static_cast<double>(known_limit_bytes());
@@ -160,11 +160,11 @@ std::string MeasuredMemory::refusal(std::size_t index) const {
     return fmt::format("needs about {} of {} on the device, by what {} and others took",
                        format_bytes(static_cast<std::int64_t>(bytes)),
                        format_bytes(static_cast<std::int64_t>(limit_bytes)),
-                       experiment(by.index).name);
+                       experiment(by.member).name);
   };
   for (const Ladder& ladder : ladders_) {
     const double bytes = bytes_above(ladder, wanted.config.micro_batch);
-    if (is_too_much(bytes) && holds_no_less(wanted, experiment(ladder.front().index)))
+    if (is_too_much(bytes) && holds_no_less(wanted, experiment(ladder.front().member)))
       return needs(bytes, ladder.back());
   }
   return "";
@@ -192,14 +192,14 @@ double MeasuredMemory::bytes_a_sample(const Ladder& ladder) const {
                                   slope_from(ladder[ladder.size() - 3])));
   }
   // The flattest of others whose samples are kept alike.
-  const TrainingConfig& own = experiment(ladder.front().index).config;
+  const TrainingConfig& own = experiment(ladder.front().member).config;
   std::optional<double> flattest;
   for (const Ladder& other : ladders_) {
-    const TrainingConfig& config = experiment(other.front().index).config;
+    const TrainingConfig& config = experiment(other.front().member).config;
     if (other.size() < policy_->enough_sizes || config.recompute != own.recompute ||
         config.precision != own.precision || config.sequence_length != own.sequence_length ||
-        rest_outside_zero(experiment(other.front().index)) !=
-            rest_outside_zero(experiment(ladder.front().index)))
+        rest_outside_zero(experiment(other.front().member)) !=
+            rest_outside_zero(experiment(ladder.front().member)))
       continue;
     const double slope = bytes_a_sample(other);
     if (!flattest || slope < *flattest) flattest = slope;
@@ -210,11 +210,11 @@ double MeasuredMemory::bytes_a_sample(const Ladder& ladder) const {
 std::int64_t MeasuredMemory::known_limit_bytes() const {
   if (space_->device_memory_bytes > 0) return space_->device_memory_bytes;
   double least = 0;
-  for (const std::size_t index : ran_out_)
+  for (const std::size_t member : ran_out_)
     for (const Ladder& ladder : ladders_) {
-      const double bytes = bytes_above(ladder, experiment(index).config.micro_batch);
+      const double bytes = bytes_above(ladder, experiment(member).config.micro_batch);
       const bool is_own =
-          bytes > 0 && differs_by_size_alone(experiment(index), experiment(ladder.front().index));
+          bytes > 0 && differs_by_size_alone(experiment(member), experiment(ladder.front().member));
       if (is_own && (least == 0 || bytes < least)) least = bytes;
     }
   if (least == 0) return 0;

@@ -30,7 +30,7 @@ class MeasuredMemory {
       : space_(&space), policy_(&policy) {}
 
   /// Any number of times of a member, in any order.
-  void observe(std::size_t index, const Observation& observation);
+  void observe(std::size_t member, const Observation& observation);
   /// Says why a member surely runs out of memory; empty if that is not known.
   ///
   /// The two largest of three sizes of a configuration say how much each further sample takes at
@@ -38,11 +38,11 @@ class MeasuredMemory {
   /// One size of another configuration that keeps samples alike is enough then. That holds up to
   /// twice the largest size; larger sizes take no less. If nobody says how much memory there is,
   /// members that ran out of it say so.
-  [[nodiscard]] std::string refusal(std::size_t index) const;
+  [[nodiscard]] std::string refusal(std::size_t member) const;
   /// Tells whether another size of the member's configuration says more. If none of them has run,
   /// that is the size that ran of others. Between a size that ran and one that ran out of memory it
   /// is the middle.
-  [[nodiscard]] bool is_beyond_middle(std::size_t index) const;
+  [[nodiscard]] bool is_beyond_middle(std::size_t member) const;
 
  private:
   /// Micro-batches of a chain: the largest that ran, the smallest that ran out of memory.
@@ -53,15 +53,15 @@ class MeasuredMemory {
   struct Size {
     std::int64_t micro_batch = 0;
     std::int64_t bytes = 0;
-    std::size_t index = 0;
+    std::size_t member = 0;
   };
   /// Sizes of one configuration, by rising micro-batch.
   using Ladder = std::vector<Size>;
 
-  void note_room(std::size_t index, const Observation& observation);
+  void note_room(std::size_t member, const Observation& observation);
 
-  [[nodiscard]] const Experiment& experiment(std::size_t index) const {
-    return space_->members[index].planned.experiment;
+  [[nodiscard]] const Experiment& experiment(std::size_t member) const {
+    return space_->members[member].planned.experiment;
   }
 
   /// Bytes of a larger size than those of the ladder, at least; 0 if that is not known.

@@ -39,37 +39,38 @@ ChainKey chain_key(const Experiment& experiment) {
 MemoryRoom::MemoryRoom(const PlannedSpace& space, const Policy::Memory& policy)
     : space_(&space), policy_(&policy) {
   std::unordered_map<ChainKey, std::size_t, ChainKeyHash> known;
-  for (std::size_t index = 0; index < space.members.size(); ++index) {
-    if (space.members[index].planned.status != PlanStatus::planned) continue;
-    const auto [found, is_new] = known.try_emplace(chain_key(experiment(index)), chains_.size());
+  for (std::size_t member = 0; member < space.members.size(); ++member) {
+    if (space.members[member].planned.status != PlanStatus::planned) continue;
+    const auto [found, is_new] = known.try_emplace(chain_key(experiment(member)), chains_.size());
     if (is_new) chains_.emplace_back();
-    chains_[found->second].members.push_back(index);
-    chain_of_[index] = found->second;
-    most_planned_bytes_ = std::max(most_planned_bytes_, planned_bytes(index));
+    chains_[found->second].members.push_back(member);
+    chain_of_[member] = found->second;
+    most_planned_bytes_ = std::max(most_planned_bytes_, planned_bytes(member));
   }
   for (Chain& chain : chains_)
-    std::ranges::stable_sort(
-        chain.members, {}, [&](std::size_t index) { return experiment(index).config.micro_batch; });
+    std::ranges::stable_sort(chain.members, {}, [&](std::size_t member) {
+      return experiment(member).config.micro_batch;
+    });
 }
 
-void MemoryRoom::observe(std::size_t index, const Observation& observation) {
-  running_.erase(index);
-  const auto found = chain_of_.find(index);
+void MemoryRoom::observe(std::size_t member, const Observation& observation) {
+  running_.erase(member);
+  const auto found = chain_of_.find(member);
   if (found == chain_of_.end()) return;
   Chain& chain = chains_[found->second];
-  const std::int64_t micro_batch = experiment(index).config.micro_batch;
+  const std::int64_t micro_batch = experiment(member).config.micro_batch;
   if (observation.status == Status::out_of_memory) {
-    ran_out_.insert(index);
+    ran_out_.insert(member);
     chain.ran_out = std::min(chain.ran_out, micro_batch);
   } else if (observation.value) {
-    ran_.insert(index);
+    ran_.insert(member);
     chain.ran = std::max(chain.ran, micro_batch);
     if (observation.device_bytes > 0) {
       const auto bytes = static_cast<double>(observation.device_bytes);
-      took_bytes_[index] = bytes;
+      took_bytes_[member] = bytes;
       std::erase_if(chain.sizes, [&](const Size& one) { return one.micro_batch == micro_batch; });
       chain.sizes.insert(std::ranges::upper_bound(chain.sizes, micro_batch, {}, &Size::micro_batch),
-                         Size{micro_batch, planned_bytes(index), bytes});
+                         Size{micro_batch, planned_bytes(member), bytes});
     }
   } else {
     return;
@@ -80,8 +81,8 @@ void MemoryRoom::observe(std::size_t index, const Observation& observation) {
 
 /// The middle one of what others took, by what was planned: of the same stage and recompute where
 /// there are some.
-double MemoryRoom::factor_of_others(std::size_t index) const {
-  const TrainingConfig& own = experiment(index).config;
+double MemoryRoom::factor_of_others(std::size_t member) const {
+  const TrainingConfig& own = experiment(member).config;
   const auto alike = factors_.find(std::pair(own.zero_stage, own.recompute));
   return alike != factors_.end() ? alike->second : factor_;
 }
@@ -105,17 +106,18 @@ void MemoryRoom::learn_factors() {
   for (auto& [kind, factors] : alike) factors_[kind] = middle_of(factors);
 }
 
-MemoryRoom::Need MemoryRoom::need_of(std::size_t index) const {
-  if (took_bytes_.empty()) return {planned_bytes(index), ran_.empty() ? policy_->doubt_by_plan : 1};
-  if (const auto took = took_bytes_.find(index); took != took_bytes_.end())
+MemoryRoom::Need MemoryRoom::need_of(std::size_t member) const {
+  if (took_bytes_.empty())
+    return {planned_bytes(member), ran_.empty() ? policy_->doubt_by_plan : 1};
+  if (const auto took = took_bytes_.find(member); took != took_bytes_.end())
     return {took->second, 1};
-  const std::vector<Size>& sizes = chain_of(index).sizes;
+  const std::vector<Size>& sizes = chain_of(member).sizes;
   if (sizes.empty())
-    return {planned_bytes(index) * factor_of_others(index), policy_->doubt_by_others};
+    return {planned_bytes(member) * factor_of_others(member), policy_->doubt_by_others};
   const Size& largest = sizes.back();
   const bool is_far =
-      experiment(index).config.micro_batch > policy_->far_from * largest.micro_batch;
-  const double further_bytes = planned_bytes(index) - largest.planned_bytes;
+      experiment(member).config.micro_batch > policy_->far_from * largest.micro_batch;
+  const double further_bytes = planned_bytes(member) - largest.planned_bytes;
   if (sizes.size() > 1) {
     const Size& smaller = sizes[sizes.size() - 2];
     const double slope =
@@ -125,7 +127,7 @@ MemoryRoom::Need MemoryRoom::need_of(std::size_t index) const {
               is_far ? policy_->doubt_by_two_far : policy_->doubt_by_two};
   }
   const double factor = largest.planned_bytes > 0 ? largest.bytes / largest.planned_bytes : 1;
-  return {planned_bytes(index) * factor,
+  return {planned_bytes(member) * factor,
           is_far ? policy_->doubt_by_one_far : policy_->doubt_by_one};
 }
 
@@ -135,10 +137,10 @@ void MemoryRoom::learn_limit_of_device() {
       policy_->surely_above * static_cast<double>(space_->device_memory_bytes);
   double most_bytes = 0;
   double largest_factor = 0;
-  for (const auto& [index, bytes] : took_bytes_) {
+  for (const auto& [member, bytes] : took_bytes_) {
     most_bytes = std::max(most_bytes, bytes);
-    if (planned_bytes(index) > 0)
-      largest_factor = std::max(largest_factor, bytes / planned_bytes(index));
+    if (planned_bytes(member) > 0)
+      largest_factor = std::max(largest_factor, bytes / planned_bytes(member));
   }
   const bool is_known = limit_bytes > 0 && most_bytes <= limit_bytes;
   if (!is_known || largest_factor * most_planned_bytes_ <= limit_bytes) return;
@@ -153,21 +155,21 @@ void MemoryRoom::learn_limit_of_device() {
 
 void MemoryRoom::learn_limits() {
   limits_.clear();
-  for (const std::size_t index : ran_out_) {
-    Limit& limit = limits_[experiment(index).shape];
+  for (const std::size_t member : ran_out_) {
+    Limit& limit = limits_[experiment(member).shape];
     limit.has_run_out = true;
-    const Need need = need_of(index);
+    const Need need = need_of(member);
     if (need.bytes * need.doubt < limit.surely_out_bytes) {
       limit.surely_out_bytes = need.bytes * need.doubt;
-      limit.ran_out = index;
+      limit.ran_out = member;
     }
     limit.ran_out_bytes = std::min(limit.ran_out_bytes, need.bytes);
   }
   learn_limit_of_device();
   for (auto& [shape, limit] : limits_) {
-    for (const std::size_t index : ran_)
-      if (experiment(index).shape == shape)
-        limit.ran_bytes = std::max(limit.ran_bytes, need_of(index).bytes);
+    for (const std::size_t member : ran_)
+      if (experiment(member).shape == shape)
+        limit.ran_bytes = std::max(limit.ran_bytes, need_of(member).bytes);
     // A member that ran had room: where the order of needs is not that of the plan, it is not
     // believed.
     if (took_bytes_.empty() && limit.ran_bytes > limit.ran_out_bytes)
@@ -177,19 +179,19 @@ void MemoryRoom::learn_limits() {
   }
 }
 
-std::string MemoryRoom::refusal(std::size_t index) const {
-  const Chain& chain = chain_of(index);
-  const std::int64_t micro_batch = experiment(index).config.micro_batch;
+std::string MemoryRoom::refusal(std::size_t member) const {
+  const Chain& chain = chain_of(member);
+  const std::int64_t micro_batch = experiment(member).config.micro_batch;
   const auto by = [&](std::size_t other) {
     return fmt::format("needs no less memory than {}, which ran out of it", experiment(other).name);
   };
   for (const std::size_t other : ran_out_)
-    if (other != index && surely_needs_no_less(experiment(index), experiment(other)))
+    if (other != member && surely_needs_no_less(experiment(member), experiment(other)))
       return by(other);
-  const auto found = limits_.find(experiment(index).shape);
+  const auto found = limits_.find(experiment(member).shape);
   if (micro_batch <= chain.ran || found == limits_.end()) return "";
   const Limit& limit = found->second;
-  const Need need = need_of(index);
+  const Need need = need_of(member);
   if (need.bytes < limit.surely_out_bytes * need.doubt) return "";
   if (!limit.is_of_device) return by(limit.ran_out);
   return fmt::format("needs about {} of {} on the device, by what others took of what was planned",
@@ -197,19 +199,19 @@ std::string MemoryRoom::refusal(std::size_t index) const {
                      format_bytes(space_->device_memory_bytes));
 }
 
-bool MemoryRoom::is_beyond_middle(std::size_t index) const {
-  const auto found = limits_.find(experiment(index).shape);
+bool MemoryRoom::is_beyond_middle(std::size_t member) const {
+  const auto found = limits_.find(experiment(member).shape);
   if (found == limits_.end()) return false;
   const Limit& limit = found->second;
   // The plan, as it is corrected, is believed until one has run out.
-  if (!limit.has_run_out) return need_of(index).bytes >= limit.ran_out_bytes;
+  if (!limit.has_run_out) return need_of(member).bytes >= limit.ran_out_bytes;
   double out_bytes = limit.ran_out_bytes;
   for (const std::size_t other : running_)
-    if (other != index && experiment(other).shape == experiment(index).shape)
+    if (other != member && experiment(other).shape == experiment(member).shape)
       if (const double bytes = need_of(other).bytes; bytes > limit.ran_bytes)
         out_bytes = std::min(out_bytes, bytes);
-  const Chain& chain = chain_of(index);
-  const auto size_of = [&](std::size_t member) { return experiment(member).config.micro_batch; };
+  const Chain& chain = chain_of(member);
+  const auto size_of = [&](std::size_t each) { return experiment(each).config.micro_batch; };
   auto runs = static_cast<double>(chain.ran);
   double fails = chain.ran_out == INT64_MAX ? HUGE_VAL : static_cast<double>(chain.ran_out);
   // A size that ran out although it seemed to need less than others took: only own runs count.
@@ -217,9 +219,9 @@ bool MemoryRoom::is_beyond_middle(std::size_t index) const {
   const bool is_trusted =
       smallest_out == chain.members.end() ||
       (chain.sizes.size() > 1 && need_of(*smallest_out).bytes > limit.ran_bytes);
-  for (const std::size_t member : chain.members) {
-    const double bytes = need_of(member).bytes;
-    const auto size = static_cast<double>(size_of(member));
+  for (const std::size_t each : chain.members) {
+    const double bytes = need_of(each).bytes;
+    const auto size = static_cast<double>(size_of(each));
     if (is_trusted && bytes <= limit.ran_bytes && size < fails) runs = std::max(runs, size);
     if (bytes >= out_bytes && size > runs) {
       fails = std::min(fails, size);
@@ -232,23 +234,22 @@ bool MemoryRoom::is_beyond_middle(std::size_t index) const {
     if (bytes <= 0 || !std::isfinite(out_bytes)) return false;
     fails = static_cast<double>(size_of(last)) * std::max(1.0, out_bytes / bytes);
   }
-  const auto size = static_cast<double>(size_of(index));
+  const auto size = static_cast<double>(size_of(member));
   runs = std::max(1.0, std::min(runs, fails));
   double middle = runs * std::pow(fails / runs, policy_->begun_share);
   if (static_cast<int>(ran_out_.size()) < policy_->num_halvings)
     middle = std::max(middle, fails / 2);
   if (size <= middle) return false;
-  const auto above = std::ranges::find_if(chain.members, [&](std::size_t member) {
-    return static_cast<double>(size_of(member)) > runs;
-  });
-  return above == chain.members.end() || size_of(*above) < size_of(index);
+  const auto above = std::ranges::find_if(
+      chain.members, [&](std::size_t each) { return static_cast<double>(size_of(each)) > runs; });
+  return above == chain.members.end() || size_of(*above) < size_of(member);
 }
 
-std::vector<std::size_t> MemoryRoom::sizes_above(std::size_t index) const {
-  const Chain& chain = chain_of(index);
+std::vector<std::size_t> MemoryRoom::sizes_above(std::size_t member) const {
+  const Chain& chain = chain_of(member);
   std::vector<std::size_t> above;
-  for (const std::size_t member : chain.members)
-    if (experiment(member).config.micro_batch > chain.ran) above.push_back(member);
+  for (const std::size_t each : chain.members)
+    if (experiment(each).config.micro_batch > chain.ran) above.push_back(each);
   return above;
 }
 

@@ -29,20 +29,20 @@ class MemoryRoom {
   explicit MemoryRoom(const PlannedSpace& space,
                       const Policy::Memory& policy = default_policy().memory);
 
-  void begin(std::size_t index) { running_.insert(index); }
+  void begin(std::size_t member) { running_.insert(member); }
   /// Any number of times of a member, in any order.
-  void observe(std::size_t index, const Observation& observation);
+  void observe(std::size_t member, const Observation& observation);
   /// Tells whether anything was learnt by which members are refused, or tried later.
   [[nodiscard]] bool knows() const { return !limits_.empty(); }
   /// Says why a member is not started; empty if nothing speaks against it. It is asked again after
   /// each observation: one that took more and ran may have shown that the plan errs.
-  [[nodiscard]] std::string refusal(std::size_t index) const;
+  [[nodiscard]] std::string refusal(std::size_t member) const;
   /// Tells whether a smaller size of the member's configuration is to be tried first. The member is
   /// then above the middle between two sizes: one that ran, or needs no more than that, and one
   /// that did not, or needs as much. A running size that may run out counts as if it had.
-  [[nodiscard]] bool is_beyond_middle(std::size_t index) const;
+  [[nodiscard]] bool is_beyond_middle(std::size_t member) const;
   /// The sizes of a member's configuration above those that ran, by rising size.
-  [[nodiscard]] std::vector<std::size_t> sizes_above(std::size_t index) const;
+  [[nodiscard]] std::vector<std::size_t> sizes_above(std::size_t member) const;
 
  private:
   /// A size that ran, and what it took; 0: nobody says.
@@ -70,18 +70,18 @@ class MemoryRoom {
     bool has_run_out = false;                                        ///< a member
   };
 
-  [[nodiscard]] const Experiment& experiment(std::size_t index) const {
-    return space_->members[index].planned.experiment;
+  [[nodiscard]] const Experiment& experiment(std::size_t member) const {
+    return space_->members[member].planned.experiment;
   }
-  [[nodiscard]] double planned_bytes(std::size_t index) const {
-    const Prediction& predicted = space_->members[index].planned.predicted;
+  [[nodiscard]] double planned_bytes(std::size_t member) const {
+    const Prediction& predicted = space_->members[member].planned.predicted;
     return static_cast<double>(predicted.peak_memory_bytes - predicted.host_memory_bytes);
   }
-  [[nodiscard]] const Chain& chain_of(std::size_t index) const {
-    return chains_[chain_of_.at(index)];
+  [[nodiscard]] const Chain& chain_of(std::size_t member) const {
+    return chains_[chain_of_.at(member)];
   }
-  [[nodiscard]] Need need_of(std::size_t index) const;
-  [[nodiscard]] double factor_of_others(std::size_t index) const;
+  [[nodiscard]] Need need_of(std::size_t member) const;
+  [[nodiscard]] double factor_of_others(std::size_t member) const;
   void learn_factors();
   void learn_limits();
   void learn_limit_of_device();

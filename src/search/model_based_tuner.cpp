@@ -39,20 +39,20 @@ class ModelBasedTuner : public Tuner {
     return members_[place];
   }
 
-  void observe(std::size_t index, const Observation& observation) override {
-    const std::size_t place = place_of_member_.at(index);
+  void observe(std::size_t member, const Observation& observation) override {
+    const std::size_t place = place_of_member_.at(member);
     if (place == nowhere) return;
     std::erase(waiting_, place);
-    early_stopping_.observe(index, observation.result());
+    early_stopping_.observe(member, observation.result());
     examples_.push_back({place, score_of(observation)});
     is_trained_ = false;
   }
 
-  void withdraw(std::size_t /*index*/) override { ++trials_left_; }
+  void withdraw(std::size_t /*member*/) override { ++trials_left_; }
 
-  void revise(std::size_t index, const Observation& observation) override {
-    const std::size_t place = place_of_member_.at(index);
-    early_stopping_.revise(index, observation.result());
+  void revise(std::size_t member, const Observation& observation) override {
+    const std::size_t place = place_of_member_.at(member);
+    early_stopping_.revise(member, observation.result());
     for (BoostedTrees::Example& example : examples_)
       if (example.point == place) example.value = score_of(observation);
     is_trained_ = false;

@@ -26,12 +26,11 @@ struct Stage {
 
 std::vector<Stage> stages_of(const PlannedSpace& space) {
   std::map<std::pair<GroupShape, int>, std::map<std::uint64_t, Chain>> chains;
-  for (const std::size_t index : planned_members(space)) {
-    const PlannedMember& member = space.members[index];
-    const Experiment& experiment = member.planned.experiment;
-    chains[{experiment.shape, experiment.config.zero_stage}]
-          [member.micro_batch_chain.value_or(index)]
-              .push_back(index);
+  for (const std::size_t member : planned_members(space)) {
+    const PlannedMember& one = space.members[member];
+    const Experiment& experiment = one.planned.experiment;
+    chains[{experiment.shape, experiment.config.zero_stage}][one.micro_batch_chain.value_or(member)]
+        .push_back(member);
   }
   std::vector<Stage> stages;
   for (auto& [key, of_stage] : chains) {
@@ -39,8 +38,8 @@ std::vector<Stage> stages_of(const PlannedSpace& space) {
     for (auto& [chain, members] : of_stage) stage.chains.push_back(std::move(members));
     std::ranges::sort(stage.chains, {}, [](const Chain& chain) { return chain.front(); });
     for (Chain& chain : stage.chains)
-      std::ranges::stable_sort(chain, {}, [&](std::size_t index) {
-        return space.members[index].planned.experiment.config.micro_batch;
+      std::ranges::stable_sort(chain, {}, [&](std::size_t member) {
+        return space.members[member].planned.experiment.config.micro_batch;
       });
   }
   return stages;
@@ -62,40 +61,40 @@ class PhasedTuner : public Tuner {
 
   std::optional<std::size_t> next() override {
     while (!is_done() && trials_left_ > 0) {
-      const auto index = next_of_phase();
-      if (!index) return std::nullopt;
-      if (const auto known = known_.find(*index); known != known_.end()) {
-        tell(*index, known->second);
+      const auto member = next_of_phase();
+      if (!member) return std::nullopt;
+      if (const auto known = known_.find(*member); known != known_.end()) {
+        tell(*member, known->second);
         continue;
       }
-      if (std::string refusal = refusal_of(*index); !refusal.empty()) {
-        reasons_[*index] = std::move(refusal);
-        withdraw(*index);
+      if (std::string refusal = refusal_of(*member); !refusal.empty()) {
+        reasons_[*member] = std::move(refusal);
+        withdraw(*member);
         continue;
       }
-      if (*index != space_.baseline) --trials_left_;  // of which the cap knows already
-      running_.push_back(*index);
-      return index;
+      if (*member != space_.baseline) --trials_left_;  // of which the cap knows already
+      running_.push_back(*member);
+      return member;
     }
     return std::nullopt;
   }
 
-  void observe(std::size_t index, const Observation& observation) override {
-    require(index < space_.members.size(), "an index of the planned space");
-    known_[index] = observation;
-    memory_.observe(index, observation);
-    if (std::erase(running_, index) > 0) tell(index, observation);
+  void observe(std::size_t member, const Observation& observation) override {
+    require(member < space_.members.size(), "a member of the planned space");
+    known_[member] = observation;
+    memory_.observe(member, observation);
+    if (std::erase(running_, member) > 0) tell(member, observation);
     // From the journal: told when it is asked for.
     refuse_sizes();
   }
 
-  void revise(std::size_t index, const Observation& observation) override {
-    const auto known = known_.find(index);
+  void revise(std::size_t member, const Observation& observation) override {
+    const auto known = known_.find(member);
     if (known == known_.end()) return;
     known->second = observation;
     if (stage_ == stages_.size()) return;
     const auto& members = grid_ ? grid_members_ : chain();
-    const auto found = std::ranges::find(members, index);
+    const auto found = std::ranges::find(members, member);
     if (found == members.end()) return;  // of a stage before, of which only a size is used
     const auto place = static_cast<std::size_t>(found - members.begin());
     if (grid_)
@@ -116,11 +115,11 @@ class PhasedTuner : public Tuner {
     std::vector<Skipped> all;
     for (const Stage& stage : stages_) {
       for (const Chain& chain : stage.chains) {
-        for (const std::size_t index : chain)
-          if (!known_.contains(index)) all.push_back({index, reason_of(stage, index)});
+        for (const std::size_t member : chain)
+          if (!known_.contains(member)) all.push_back({member, reason_of(stage, member)});
       }
     }
-    std::ranges::sort(all, {}, &Skipped::index);
+    std::ranges::sort(all, {}, &Skipped::member);
     return all;
   }
 
@@ -134,8 +133,8 @@ class PhasedTuner : public Tuner {
   /// A search in which nothing ever runs.
   [[nodiscard]] bool has_only_failed() const { return !best_score_ && failures_.is_due(); }
 
-  [[nodiscard]] std::int64_t micro_batch(std::size_t index) const {
-    return space_.members[index].planned.experiment.config.micro_batch;
+  [[nodiscard]] std::int64_t micro_batch(std::size_t member) const {
+    return space_.members[member].planned.experiment.config.micro_batch;
   }
 
   std::optional<std::size_t> next_of_phase() {
@@ -153,12 +152,12 @@ class PhasedTuner : public Tuner {
     return std::nullopt;
   }
 
-  void tell(std::size_t index, const Observation& observation) {
+  void tell(std::size_t member, const Observation& observation) {
     const auto score = score_of(observation);
-    failures_.observe(index,
+    failures_.observe(member,
                       observation.value ? std::optional(observation.value->value) : std::nullopt);
     if (score && (!best_score_ || *score > *best_score_)) best_score_ = score;
-    const auto place = place_in(grid_ ? grid_members_ : chain(), index);
+    const auto place = place_in(grid_ ? grid_members_ : chain(), member);
     if (grid_)
       grid_->observe(place, observation);
     else
@@ -166,21 +165,21 @@ class PhasedTuner : public Tuner {
   }
 
   /// It was asked for, and is known to run out of memory.
-  void withdraw(std::size_t index) override {
-    const auto place = place_in(grid_ ? grid_members_ : chain(), index);
+  void withdraw(std::size_t member) override {
+    const auto place = place_in(grid_ ? grid_members_ : chain(), member);
     if (grid_)
       grid_->withdraw(place);
     else
       sizes_->observe(place, std::nullopt);
   }
 
-  static std::size_t place_in(const std::vector<std::size_t>& members, std::size_t index) {
-    return static_cast<std::size_t>(std::ranges::find(members, index) - members.begin());
+  static std::size_t place_in(const std::vector<std::size_t>& members, std::size_t member) {
+    return static_cast<std::size_t>(std::ranges::find(members, member) - members.begin());
   }
 
   /// Says why it surely runs out of memory, by measurements; empty if a plan says so, or nobody.
-  [[nodiscard]] std::string refusal_of(std::size_t index) const {
-    return space_.is_unplanned ? memory_.refusal(index) : "";
+  [[nodiscard]] std::string refusal_of(std::size_t member) const {
+    return space_.is_unplanned ? memory_.refusal(member) : "";
   }
 
   /// The chain's sizes that surely run out of memory are not tried.
@@ -223,11 +222,11 @@ class PhasedTuner : public Tuner {
 
   void leave_chain() {
     const auto failed = sizes_->smallest_failed();
-    for (const std::size_t index : chain()) {
-      const std::string refusal = refusal_of(index);
-      reasons_[index] = !refusal.empty() ? refusal
-                                         : fmt::format("the smaller micro-batch {} did not run",
-                                                       micro_batch(chain()[failed.value_or(0)]));
+    for (const std::size_t member : chain()) {
+      const std::string refusal = refusal_of(member);
+      reasons_[member] = !refusal.empty() ? refusal
+                                          : fmt::format("the smaller micro-batch {} did not run",
+                                                        micro_batch(chain()[failed.value_or(0)]));
     }
     if (++chain_ < stages_[stage_].chains.size())
       begin_sizes();
@@ -238,34 +237,34 @@ class PhasedTuner : public Tuner {
   /// Begins the grid of all that is known of the chain, and of the others behind it in the sizes
   /// that were its best. `largest`: the micro-batch that the chain has room for.
   void begin_grid(std::int64_t largest) {
-    std::vector<std::int64_t> candidates;
-    for (const std::size_t place : sizes_->candidates())
-      candidates.push_back(micro_batch(chain()[place]));
+    std::vector<std::int64_t> sizes;
+    for (const std::size_t place : sizes_->sizes_to_try())
+      sizes.push_back(micro_batch(chain()[place]));
     std::optional<std::size_t> failed;
     if (const auto place = sizes_->smallest_failed()) failed = chain()[*place];
     grid_members_.clear();
-    for (const std::size_t index : chain())
-      if (known_.contains(index)) grid_members_.push_back(index);
+    for (const std::size_t member : chain())
+      if (known_.contains(member)) grid_members_.push_back(member);
     const std::size_t num_known = grid_members_.size();
     const std::vector<Chain>& chains = stages_[stage_].chains;
     for (std::size_t at = chain_ + 1; at < chains.size(); ++at) {
-      for (const std::size_t index : chains[at]) {
+      for (const std::size_t member : chains[at]) {
         // A member with more room is worth a larger size.
-        const bool has_more_room = space_.is_unplanned
-                                       ? failed && micro_batch(index) == micro_batch(*failed)
-                                       : index == chains[at].back() && micro_batch(index) > largest;
-        const auto tried = std::ranges::find(candidates, micro_batch(index));
-        if (has_more_room || tried != candidates.end())
-          grid_members_.push_back(index);
+        const bool has_more_room =
+            space_.is_unplanned ? failed && micro_batch(member) == micro_batch(*failed)
+                                : member == chains[at].back() && micro_batch(member) > largest;
+        const auto tried = std::ranges::find(sizes, micro_batch(member));
+        if (has_more_room || tried != sizes.end())
+          grid_members_.push_back(member);
         else
-          reasons_[index] = fmt::format("micro-batches {} were tried: they were the best of {}",
-                                        fmt::join(candidates, ", "),
-                                        space_.members[chain().front()].planned.experiment.name);
+          reasons_[member] = fmt::format("micro-batches {} were tried: they were the best of {}",
+                                         fmt::join(sizes, ", "),
+                                         space_.members[chain().front()].planned.experiment.name);
       }
     }
     grid_space_.members.clear();
-    for (const std::size_t index : grid_members_)
-      grid_space_.members.push_back(space_.members[index]);
+    for (const std::size_t member : grid_members_)
+      grid_space_.members.push_back(space_.members[member]);
     grid_ = tuner_type(type_).make(grid_space_, options_);
     for (std::size_t place = 0; place < num_known; ++place)
       grid_->observe(place, known_.at(grid_members_[place]));
@@ -280,7 +279,7 @@ class PhasedTuner : public Tuner {
       const std::string violation = violation_of(stages_[stage_]);
       if (violation.empty()) return begin_sizes();
       for (const Chain& chain : stages_[stage_].chains)
-        for (const std::size_t index : chain) reasons_[index] = violation;
+        for (const std::size_t member : chain) reasons_[member] = violation;
     }
   }
 
@@ -314,8 +313,8 @@ class PhasedTuner : public Tuner {
   void note_sizes() {
     const auto failed = sizes_->smallest_failed();
     for (std::size_t place = 0; place < chain().size(); ++place) {
-      const std::size_t index = chain()[place];
-      if (!known_.contains(index)) reasons_[index] = reason_of_size(place, failed);
+      const std::size_t member = chain()[place];
+      if (!known_.contains(member)) reasons_[member] = reason_of_size(place, failed);
     }
   }
   [[nodiscard]] std::string reason_of_size(std::size_t place,
@@ -328,8 +327,8 @@ class PhasedTuner : public Tuner {
                        micro_batch(chain()[*sizes_->best()]));
   }
 
-  [[nodiscard]] std::string reason_of(const Stage& stage, std::size_t index) const {
-    if (const auto known = reasons_.find(index); known != reasons_.end()) return known->second;
+  [[nodiscard]] std::string reason_of(const Stage& stage, std::size_t member) const {
+    if (const auto known = reasons_.find(member); known != reasons_.end()) return known->second;
     if (has_only_failed()) return failures_.reason();
     if (trials_left_ == 0) return "past the cap of trials";
     return fmt::format("the search did not come to stage {}", stage.zero_stage);

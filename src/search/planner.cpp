@@ -58,8 +58,8 @@ void sort_chains(std::vector<Member>& members) {
     std::vector<Member> sorted;
     for (const auto place : places) sorted.push_back(std::move(members[place]));
     std::ranges::sort(sorted, {}, &Member::number);
-    for (std::size_t index = 0; index < places.size(); ++index)
-      members[places[index]] = std::move(sorted[index]);
+    for (std::size_t member = 0; member < places.size(); ++member)
+      members[places[member]] = std::move(sorted[member]);
   }
 }
 
@@ -145,7 +145,7 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
   auto trials_left =
       job.tuning.num_trials ? static_cast<std::uint64_t>(*job.tuning.num_trials) : UINT64_MAX;
   std::uint64_t num_live = selection.other_live;
-  std::vector<BaselinePlace> places;  // of each that can run, whatever the cap
+  std::vector<PossibleBaseline> possible;  // of each that can run, whatever the cap
   for (const Member& member : selection.members) {
     if (is_time_over(options)) {
       planned.is_cut_short = true;
@@ -168,7 +168,7 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
       decide_feasibility(job, options, predictor, next.planned);
     }
     if (next.planned.status == PlanStatus::planned)
-      places.push_back(
+      possible.push_back(
           {!is_of_today(job, next.planned.experiment, member.micro_batch_chain.has_value()),
            member.number, planned.members.size()});
     apply_cap(job.tuning, options, trials_left, next);
@@ -176,7 +176,7 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
     planned.members.push_back(std::move(next));
   }
   if (job.has_smaller_sizes) settle_smaller_sizes(job, planned);
-  settle_baseline(job, places, planned);
+  settle_baseline(job, possible, planned);
   const auto kept = std::min(num_live, trials_left);
   planned.planned += kept;
   planned.pruned += selection.other_pruned + num_live - kept;

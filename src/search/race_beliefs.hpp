@@ -1,5 +1,5 @@
 #pragma once
-/// The beliefs of a race about its candidates: how good each may be, by predictions and
+/// The beliefs of a race about its entrants: how good each may be, by predictions and
 /// measurements, and how far that may be trusted. Local.
 
 #include <cstddef>
@@ -15,18 +15,18 @@
 
 namespace dstune {
 
-/// Candidates are places from 0 on. Scores are logarithms; larger is better.
+/// Entrants are places from 0 on. Scores are logarithms; larger is better.
 class RaceBeliefs {
  public:
-  /// `priors`: the score of each candidate as predicted, the best one first; up to a constant.
+  /// `priors`: the score of each entrant as predicted, the best one first; up to a constant.
   /// `unknowns`: as Surrogate's. `run_error`: from run to run a score differs by so much.
   RaceBeliefs(const Points& points, std::vector<double> priors,
               std::span<const std::vector<double>> unknowns, double run_error, std::uint64_t seed,
               const Policy& policy);
 
-  /// A candidate begins to run. Its belief will be compared with its measurement.
+  /// An entrant begins to run. Its belief will be compared with its measurement.
   void begin(std::size_t place);
-  /// A candidate begins of which the result is known at once, as from a journal.
+  /// An entrant begins of which the result is known at once, as from a journal.
   void begin_known(std::size_t place);
   /// It has ended, with or without a score.
   void end(std::size_t place);
@@ -47,7 +47,7 @@ class RaceBeliefs {
   [[nodiscard]] double best_score() const { return measured_.at(*best_).score; }
 
   // These need at least one sample:
-  /// The expected score of a candidate.
+  /// The expected score of an entrant.
   [[nodiscard]] double expected_score(std::size_t place) const;
   /// The posterior of its score less the best one's. It needs a best one.
   [[nodiscard]] Posterior advantage(std::size_t place) const;

@@ -36,36 +36,35 @@ class RaceTuner : public Tuner {
         fitted_(begun.fitted) {
     if (options.num_trials) trials_left_ = static_cast<std::size_t>(*options.num_trials);
     is_short_ = trials_left_ <= policy_.num_explored;
-    choose_candidates();
-    const auto is_memory_planned = [&](const Candidate& candidate) {
-      return space_.members[candidate.member].planned.predicted.peak_memory_bytes > 0;
+    choose_entrants();
+    const auto is_memory_planned = [&](const Entrant& entrant) {
+      return space_.members[entrant.member].planned.predicted.peak_memory_bytes > 0;
     };
-    if (!space_.is_unplanned && std::ranges::all_of(candidates_, is_memory_planned))
+    if (!space_.is_unplanned && std::ranges::all_of(entrants_, is_memory_planned))
       room_.emplace(space, options.policy->memory);
     std::vector<const PlannedExperiment*> members;
     std::vector<const Experiment*> experiments;
-    for (const Candidate& candidate : candidates_) {
-      members.push_back(&space_.members[candidate.member].planned);
+    for (const Entrant& entrant : entrants_) {
+      members.push_back(&space_.members[entrant.member].planned);
       experiments.push_back(&members.back()->experiment);
     }
     if (space_.baseline)
       tried_size_ = space_.members[*space_.baseline].planned.experiment.config.micro_batch;
     features_ = features_of(experiments);
     std::vector<double> predicted;
-    for (const Candidate& candidate : candidates_) predicted.push_back(candidate.prior);
+    for (const Entrant& entrant : entrants_) predicted.push_back(entrant.prior);
     std::vector<std::int64_t> bytes;
     for (const PlannedExperiment* const member : members)
       bytes.push_back(member->predicted.peak_memory_bytes);
     neighbours_.emplace(features_.points, bytes, policy_.num_memory_classes);
     std::vector<std::vector<double>> unknowns;
     if (!begun.unknowns.empty())
-      for (const Candidate& candidate : candidates_)
-        unknowns.push_back(begun.unknowns[candidate.member]);
+      for (const Entrant& entrant : entrants_) unknowns.push_back(begun.unknowns[entrant.member]);
     beliefs_.emplace(neighbours_->points(), std::move(predicted), unknowns,
                      begun.run_error.value_or(policy_.run_error), seed_, *options.policy);
     cap_ = std::max(policy_.min_cap,
                     static_cast<std::size_t>(
-                        std::ceil(policy_.cap_share * static_cast<double>(candidates_.size()))));
+                        std::ceil(policy_.cap_share * static_cast<double>(entrants_.size()))));
     failures_.emplace(std::move(members), features_, policy_.enough_failures);
     for (const auto& [member, observation] : begun.observed)
       if (const auto place = place_of_member_.find(member); place != place_of_member_.end())
@@ -84,17 +83,17 @@ class RaceTuner : public Tuner {
                                                    : best_choice();
     waiting_.erase(chosen);
     beliefs_->begin(chosen);
-    if (room_) room_->begin(candidates_[chosen].member);
+    if (room_) room_->begin(entrants_[chosen].member);
     --trials_left_;
-    return candidates_[chosen].member;
+    return entrants_[chosen].member;
   }
 
-  void observe(std::size_t index, const Observation& observation) override {
-    const auto found = place_of_member_.find(index);
+  void observe(std::size_t member, const Observation& observation) override {
+    const auto found = place_of_member_.find(member);
     if (found == place_of_member_.end()) return;  // known, but none of those that are told apart
     const std::size_t place = found->second;
     // Known from the journal: what would have been believed.
-    if (fitted_.contains(index)) {
+    if (fitted_.contains(member)) {
       ++num_fitted_;
     } else if (observation.value && !running().contains(place)) {
       beliefs_->begin_known(place);
@@ -102,8 +101,8 @@ class RaceTuner : public Tuner {
     take(place, observation);
   }
 
-  void revise(std::size_t index, const Observation& observation) override {
-    const auto found = place_of_member_.find(index);
+  void revise(std::size_t member, const Observation& observation) override {
+    const auto found = place_of_member_.find(member);
     if (found == place_of_member_.end() || !observed_.contains(found->second)) return;
     const std::size_t place = found->second;
     beliefs_->forget(place);
@@ -120,14 +119,14 @@ class RaceTuner : public Tuner {
 
   [[nodiscard]] std::vector<Skipped> skipped() const override {
     std::vector<Skipped> all;
-    for (std::size_t place = 0; place < candidates_.size(); ++place) {
-      const Candidate& candidate = candidates_[place];
-      if (!candidate.reason.empty()) all.push_back({candidate.member, candidate.reason});
-      if (waiting_.contains(place)) all.push_back({candidate.member, reason_of(place)});
+    for (std::size_t place = 0; place < entrants_.size(); ++place) {
+      const Entrant& entrant = entrants_[place];
+      if (!entrant.reason.empty()) all.push_back({entrant.member, entrant.reason});
+      if (waiting_.contains(place)) all.push_back({entrant.member, reason_of(place)});
     }
-    for (const std::size_t index : never_considered_)
+    for (const std::size_t member : never_considered_)
       all.push_back(
-          {index, fmt::format("not among the {} members that promise most", candidates_.size())});
+          {member, fmt::format("not among the {} members that promise most", entrants_.size())});
     return all;
   }
 
@@ -139,7 +138,7 @@ class RaceTuner : public Tuner {
   }
 
  private:
-  struct Candidate {
+  struct Entrant {
     std::size_t member = 0;
     double prior = 0;      ///< logarithm of the metric as predicted, larger is better
     std::string reason{};  ///< why a failure excludes it; empty: none does
@@ -158,29 +157,29 @@ class RaceTuner : public Tuner {
     return std::log(throughput / divisor);
   }
 
-  void choose_candidates() {
+  void choose_entrants() {
     double sum = 0;
     std::vector<std::size_t> unpredicted;
-    for (const std::size_t index : planned_members(space_)) {
-      const auto predicted = predicted_score(space_.members[index].planned);
+    for (const std::size_t member : planned_members(space_)) {
+      const auto predicted = predicted_score(space_.members[member].planned);
       sum += predicted.value_or(0);
-      if (!predicted) unpredicted.push_back(candidates_.size());
-      candidates_.push_back({index, predicted.value_or(0)});
+      if (!predicted) unpredicted.push_back(entrants_.size());
+      entrants_.push_back({member, predicted.value_or(0)});
     }
-    const std::size_t num_predicted = candidates_.size() - unpredicted.size();
+    const std::size_t num_predicted = entrants_.size() - unpredicted.size();
     // Nothing is known of them: as good as the others are on average.
     for (const std::size_t place : unpredicted)
-      candidates_[place].prior = num_predicted > 0 ? sum / static_cast<double>(num_predicted) : 0;
+      entrants_[place].prior = num_predicted > 0 ? sum / static_cast<double>(num_predicted) : 0;
     // The order breaks ties, so it must not be the document's.
     std::mt19937_64 random(seed_);
-    for (std::size_t left = candidates_.size(); left > 1; --left)
-      std::swap(candidates_[left - 1], candidates_[random() % left]);
-    std::ranges::stable_sort(candidates_, std::ranges::greater(), &Candidate::prior);
-    for (std::size_t place = policy_.max_candidates; place < candidates_.size(); ++place)
-      never_considered_.push_back(candidates_[place].member);
-    candidates_.resize(std::min(candidates_.size(), policy_.max_candidates));
-    for (std::size_t place = 0; place < candidates_.size(); ++place) {
-      place_of_member_[candidates_[place].member] = place;
+    for (std::size_t left = entrants_.size(); left > 1; --left)
+      std::swap(entrants_[left - 1], entrants_[random() % left]);
+    std::ranges::stable_sort(entrants_, std::ranges::greater(), &Entrant::prior);
+    for (std::size_t place = policy_.max_candidates; place < entrants_.size(); ++place)
+      never_considered_.push_back(entrants_[place].member);
+    entrants_.resize(std::min(entrants_.size(), policy_.max_candidates));
+    for (std::size_t place = 0; place < entrants_.size(); ++place) {
+      place_of_member_[entrants_[place].member] = place;
       waiting_.insert(place);
     }
   }
@@ -192,27 +191,26 @@ class RaceTuner : public Tuner {
     refused_.erase(place);
     if (observation.status != Status::out_of_memory)
       tried_size_ = std::max(tried_size_, micro_batch(place));
-    candidates_[place].reason.clear();
+    entrants_[place].reason.clear();
     note_value(place, observation);
     for (const auto& [excluded, reason] : failures_->observe(place, observation.status))
-      if (waiting_.erase(excluded) > 0) candidates_[excluded].reason = reason;
-    learn_memory(candidates_[place].member, observation);
+      if (waiting_.erase(excluded) > 0) entrants_[excluded].reason = reason;
+    learn_memory(entrants_[place].member, observation);
   }
 
   /// Measurements and the plan say what surely runs out of memory.
-  void learn_memory(std::size_t index, const Observation& observation) {
+  void learn_memory(std::size_t member, const Observation& observation) {
     if (room_)
-      room_->observe(index, observation);
+      room_->observe(member, observation);
     else
-      memory_.observe(index, observation);
+      memory_.observe(member, observation);
     if (room_ && !room_->knows()) return;
-    for (std::size_t place = 0; place < candidates_.size(); ++place) {
+    for (std::size_t place = 0; place < entrants_.size(); ++place) {
       const bool was_refused = refused_.contains(place);
       if (!was_refused && !waiting_.contains(place)) continue;
-      Candidate& candidate = candidates_[place];
-      candidate.reason =
-          room_ ? room_->refusal(candidate.member) : memory_.refusal(candidate.member);
-      if (candidate.reason.empty()) {
+      Entrant& entrant = entrants_[place];
+      entrant.reason = room_ ? room_->refusal(entrant.member) : memory_.refusal(entrant.member);
+      if (entrant.reason.empty()) {
         refused_.erase(place);
         waiting_.insert(place);
       } else {
@@ -223,12 +221,12 @@ class RaceTuner : public Tuner {
   }
 
   [[nodiscard]] std::int64_t micro_batch(std::size_t place) const {
-    return space_.members[candidates_[place].member].planned.experiment.config.micro_batch;
+    return space_.members[entrants_[place].member].planned.experiment.config.micro_batch;
   }
 
   /// A smaller size of its configuration is to be tried first, or says more of the memory.
   [[nodiscard]] bool is_for_later(std::size_t place) const {
-    const std::size_t member = candidates_[place].member;
+    const std::size_t member = entrants_[place].member;
     const bool is_searched = space_.members[member].micro_batch_chain && !space_.is_unplanned;
     if (is_searched && tried_size_ > 0 && micro_batch(place) > largest_step_up_ * tried_size_)
       return true;
@@ -240,7 +238,7 @@ class RaceTuner : public Tuner {
   [[nodiscard]] std::optional<std::size_t> before(std::size_t place) const {
     std::optional<std::size_t> largest;
     if (!room_) return largest;
-    for (const std::size_t member : room_->sizes_above(candidates_[place].member)) {
+    for (const std::size_t member : room_->sizes_above(entrants_[place].member)) {
       const auto found = place_of_member_.find(member);
       if (found != place_of_member_.end() && waiting_.contains(found->second) &&
           !is_for_later(found->second))
@@ -269,22 +267,22 @@ class RaceTuner : public Tuner {
   template <class Score>
   [[nodiscard]] std::size_t most_promising(const Score& score_of) const {
     const auto first_of = [&](const auto& is_taken) {
-      std::size_t chosen = candidates_.size();
+      std::size_t chosen = entrants_.size();
       double best_score = 0;
       for (const std::size_t place : waiting_) {
         if (!is_taken(place)) continue;
         const double score = score_of(place);
-        if (chosen != candidates_.size() && score <= best_score) continue;
+        if (chosen != entrants_.size() && score <= best_score) continue;
         chosen = place;
         best_score = score;
       }
       return chosen;
     };
     const std::size_t chosen = first_of([](std::size_t) { return true; });
-    if (chosen == candidates_.size() || !is_for_later(chosen)) return chosen;
+    if (chosen == entrants_.size() || !is_for_later(chosen)) return chosen;
     if (const auto place = before(chosen)) return *place;
     const std::size_t other = first_of([&](std::size_t place) { return !is_for_later(place); });
-    return other == candidates_.size() ? chosen : other;
+    return other == entrants_.size() ? chosen : other;
   }
 
   /// Nothing is known: what is predicted to be best, or drawn from the seed; rather what shares
@@ -295,14 +293,14 @@ class RaceTuner : public Tuner {
       for (const auto* const others : {&running(), &observed_})
         for (const std::size_t other : *others)
           similarity = std::max(similarity, features_.similarity(place, other));
-      return candidates_[place].prior - similarity;
+      return entrants_[place].prior - similarity;
     });
   }
 
   /// Least like what was run before, so that beliefs are tested everywhere.
   [[nodiscard]] std::size_t most_different() const {
     const auto score_of = [&](std::size_t place) {
-      if (is_hopeless(place)) return candidates_[place].prior - candidates_.front().prior;
+      if (is_hopeless(place)) return entrants_[place].prior - entrants_.front().prior;
       double nearest = HUGE_VAL;
       for (const auto* const others : {&running(), &observed_})
         for (const std::size_t other : *others)
@@ -320,9 +318,9 @@ class RaceTuner : public Tuner {
 
   /// How long a step is likely to take: a logarithm, up to a constant.
   [[nodiscard]] double expected_step(std::size_t place) const {
-    const Experiment& experiment = space_.members[candidates_[place].member].planned.experiment;
+    const Experiment& experiment = space_.members[entrants_[place].member].planned.experiment;
     const double score =
-        samples().empty() ? candidates_[place].prior : beliefs_->expected_score(place);
+        samples().empty() ? entrants_[place].prior : beliefs_->expected_score(place);
     if (metric_ == Metric::latency) return -score;
     const int size = metric_ == Metric::throughput ? experiment.shape.size() : 1;
     return std::log(static_cast<double>(global_batch(experiment.config, size))) - score;
@@ -355,19 +353,19 @@ class RaceTuner : public Tuner {
   }
 
   [[nodiscard]] std::int64_t memory_bytes(std::size_t place) const {
-    return space_.members[candidates_[place].member].planned.predicted.peak_memory_bytes;
+    return space_.members[entrants_[place].member].planned.predicted.peak_memory_bytes;
   }
 
   /// It is predicted to be many times slower than the best.
   [[nodiscard]] bool is_hopeless(std::size_t place) const {
     const double factor = fitted_.empty() ? policy_.hopeless_factor : policy_.hopeless_size_factor;
-    return candidates_[place].prior < candidates_.front().prior - std::log(factor);
+    return entrants_[place].prior < entrants_.front().prior - std::log(factor);
   }
 
   /// It would be better than the best if the most favourable of all measured corrections held of
   /// it.
   [[nodiscard]] bool could_win(std::size_t place) const {
-    return candidates_[place].prior + std::ranges::max(samples(), {}, &Sample::value).value >=
+    return entrants_[place].prior + std::ranges::max(samples(), {}, &Sample::value).value >=
            beliefs_->best_score() + std::log1p(relevant_gain_);
   }
 
@@ -407,7 +405,7 @@ class RaceTuner : public Tuner {
       const double needed =
           beliefs_->best_score() + std::log1p(relevant_gain_) - below[below.size() / 2];
       for (const std::size_t place : waiting_)
-        if (memory_bytes(place) < too_many_bytes && candidates_[place].prior >= needed &&
+        if (memory_bytes(place) < too_many_bytes && entrants_[place].prior >= needed &&
             !is_for_later(place))
           return place;
     }
@@ -472,7 +470,7 @@ class RaceTuner : public Tuner {
   std::size_t trials_left_ = SIZE_MAX;
   bool is_short_ = false;        ///< few trials are allowed
   std::int64_t tried_size_ = 0;  ///< the largest micro-batch that was, or is the baseline's
-  std::vector<Candidate> candidates_;
+  std::vector<Entrant> entrants_;
   std::vector<std::size_t> never_considered_;
   std::unordered_map<std::size_t, std::size_t> place_of_member_;
   Features features_;

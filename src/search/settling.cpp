@@ -23,16 +23,16 @@ StageOfShape stage_of(const PlannedMember& member) {
 /// there is none, the smallest.
 std::size_t member_with_size(const PlannedSpace& planned, std::int64_t size) {
   const std::size_t smallest = *planned.baseline;
-  const auto size_of = [&](std::size_t index) {
-    return planned.members[index].planned.experiment.config.micro_batch;
+  const auto size_of = [&](std::size_t member) {
+    return planned.members[member].planned.experiment.config.micro_batch;
   };
   std::size_t chosen = smallest;
-  for (std::size_t index = 0; index < planned.members.size(); ++index) {
-    const PlannedMember& member = planned.members[index];
-    if (member.planned.status == PlanStatus::planned &&
-        member.micro_batch_chain == planned.members[smallest].micro_batch_chain &&
-        size_of(index) <= size && size_of(index) > size_of(chosen))
-      chosen = index;
+  for (std::size_t member = 0; member < planned.members.size(); ++member) {
+    const PlannedMember& one = planned.members[member];
+    if (one.planned.status == PlanStatus::planned &&
+        one.micro_batch_chain == planned.members[smallest].micro_batch_chain &&
+        size_of(member) <= size && size_of(member) > size_of(chosen))
+      chosen = member;
   }
   return chosen;
 }
@@ -102,13 +102,14 @@ void settle_smaller_sizes(const JobSpec& job, PlannedSpace& planned) {
         *lowest_micro_batch(job), fmt::join(stages, ", ")));
 }
 
-void settle_baseline(const JobSpec& job, std::vector<BaselinePlace> places, PlannedSpace& planned) {
+void settle_baseline(const JobSpec& job, std::vector<PossibleBaseline> possible,
+                     PlannedSpace& planned) {
   // The config's own micro-batch comes before those that may take its place.
-  std::erase_if(places, [&](const BaselinePlace& place) {
-    return planned.members[place.member].is_below_lowest;
+  std::erase_if(possible, [&](const PossibleBaseline& one) {
+    return planned.members[one.member].is_below_lowest;
   });
-  if (places.empty()) return;
-  const BaselinePlace first = std::ranges::min(places);
+  if (possible.empty()) return;
+  const PossibleBaseline first = std::ranges::min(possible);
   planned.baseline = first.member;
   const std::uint64_t number = first.is_other_than_today ? first.number : 0;
   const bool has_lowest = lowest_micro_batch(job).has_value();

@@ -21,15 +21,17 @@ void count(PlannedSpace& planned, PlanStatus status);
 /// Says where smaller ones take its place.
 void settle_smaller_sizes(const JobSpec& job, PlannedSpace& planned);
 
-/// The place of a member that can run: what the command trains comes first, then the space's order.
-struct BaselinePlace {
+/// A member that can run, as a baseline: what the command trains comes first, then the space's
+/// order.
+struct PossibleBaseline {
   bool is_other_than_today = true;
   std::uint64_t number = 0;
   std::size_t member = 0;
-  auto operator<=>(const BaselinePlace&) const = default;
+  auto operator<=>(const PossibleBaseline&) const = default;
 };
 
-/// Chooses the baseline among the places of all that can run, whatever the cap of trials.
-void settle_baseline(const JobSpec& job, std::vector<BaselinePlace> places, PlannedSpace& planned);
+/// Chooses the baseline among all that can run, whatever the cap of trials.
+void settle_baseline(const JobSpec& job, std::vector<PossibleBaseline> possible,
+                     PlannedSpace& planned);
 
 }  // namespace dstune

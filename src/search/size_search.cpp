@@ -14,10 +14,10 @@ std::optional<std::size_t> step_up(const std::vector<std::int64_t>& sizes, std::
   return higher < sizes.size() ? std::optional(higher) : std::nullopt;
 }
 
-SizeSearch::SizeSearch(std::vector<std::int64_t> sizes, int num_candidates, std::size_t start,
+SizeSearch::SizeSearch(std::vector<std::int64_t> sizes, int num_to_try, std::size_t start,
                        bool grows, const Policy::Sizes& policy)
     : sizes_(std::move(sizes)),
-      num_candidates_(num_candidates),
+      num_to_try_(num_to_try),
       start_(start),
       grows_(grows),
       policy_(&policy),
@@ -153,34 +153,34 @@ void SizeSearch::advance() {
       phase_ = is_any_running() ? phase_ : Phase::done;
       return;
     }
-    choose_candidates();
-    phase_ = Phase::candidates;
+    choose_sizes();
+    phase_ = Phase::coarse;
   }
   const auto is_over = [&](std::size_t place) { return trials_[place].is_over; };
-  while ((phase_ == Phase::candidates || phase_ == Phase::fine) && !is_any_running() &&
+  while ((phase_ == Phase::coarse || phase_ == Phase::fine) && !is_any_running() &&
          std::ranges::all_of(wanted_, is_over)) {
     const double best_now = *trials_[*best()].score;
-    const bool goes_on = phase_ == Phase::candidates ||
+    const bool goes_on = phase_ == Phase::coarse ||
                          best_now > (1 + policy_->min_fine_gain) * *trials_[best_before_].score;
     wanted_ = goes_on ? beside_best() : std::vector<std::size_t>();
     best_before_ = *best();
     phase_ = wanted_.empty() ? Phase::done : Phase::fine;
   }
   if (phase_ != Phase::done) return;
-  candidates_.push_back(*best());
-  std::ranges::sort(candidates_);
-  candidates_.erase(std::ranges::unique(candidates_).begin(), candidates_.end());
+  sizes_to_try_.push_back(*best());
+  std::ranges::sort(sizes_to_try_);
+  sizes_to_try_.erase(std::ranges::unique(sizes_to_try_).begin(), sizes_to_try_.end());
 }
 
 /// Evenly from half of the largest to it.
-void SizeSearch::choose_candidates() {
+void SizeSearch::choose_sizes() {
   const std::size_t last = *largest();
   const auto half = std::ranges::lower_bound(sizes_, sizes_[last] / 2);
   const auto first = std::min(last, static_cast<std::size_t>(half - sizes_.begin()));
-  for (int number = 0; number < num_candidates_; ++number)
+  for (int number = 0; number < num_to_try_; ++number)
     wanted_.push_back(last - (last - first) * static_cast<std::size_t>(number) /
-                                 static_cast<std::size_t>(std::max(1, num_candidates_ - 1)));
-  candidates_ = wanted_;
+                                 static_cast<std::size_t>(std::max(1, num_to_try_ - 1)));
+  sizes_to_try_ = wanted_;
 }
 
 /// The middle between the best and its neighbours that were tried.

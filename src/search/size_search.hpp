@@ -21,8 +21,8 @@ class SizeSearch {
  public:
   /// `sizes` rise, at least one. `start`: the place of a size that is likely to run, from which the
   /// search starts instead of the smallest. `grows`: nothing is planned of them.
-  SizeSearch(std::vector<std::int64_t> sizes, int num_candidates, std::size_t start,
-             bool grows = false, const Policy::Sizes& policy = default_policy().sizes);
+  SizeSearch(std::vector<std::int64_t> sizes, int num_to_try, std::size_t start, bool grows = false,
+             const Policy::Sizes& policy = default_policy().sizes);
 
   /// The place of a size to run now; nothing where the search is done or waits for what is running.
   std::optional<std::size_t> next();
@@ -44,10 +44,10 @@ class SizeSearch {
   [[nodiscard]] std::optional<std::size_t> smallest_failed() const;
   /// Sizes that are worth trying with other configurations like this one: the best and its
   /// challengers.
-  [[nodiscard]] const std::vector<std::size_t>& candidates() const { return candidates_; }
+  [[nodiscard]] const std::vector<std::size_t>& sizes_to_try() const { return sizes_to_try_; }
 
  private:
-  enum class Phase { largest, candidates, fine, done };
+  enum class Phase { largest, coarse, fine, done };
   struct Trial {
     bool is_running = false, is_over = false;
     std::optional<double> score;
@@ -61,18 +61,18 @@ class SizeSearch {
   void advance();
   [[nodiscard]] bool is_largest_known() const;
   [[nodiscard]] bool is_on_plateau() const;
-  void choose_candidates();
+  void choose_sizes();
   [[nodiscard]] std::vector<std::size_t> beside_best() const;
 
   std::vector<std::int64_t> sizes_;
-  int num_candidates_;
+  int num_to_try_;
   std::size_t start_;
   bool grows_;
   const Policy::Sizes* policy_;
   Phase phase_ = Phase::largest;
   std::vector<Trial> trials_;        ///< of each size
   std::vector<std::size_t> wanted_;  ///< of this phase
-  std::vector<std::size_t> candidates_;
+  std::vector<std::size_t> sizes_to_try_;
   std::size_t best_before_ = 0;  ///< this round of the fine search: its place
 };
 

@@ -12,8 +12,8 @@ namespace dstune {
 
 std::vector<std::size_t> planned_members(const PlannedSpace& space) {
   std::vector<std::size_t> planned;
-  for (std::size_t index = 0; index < space.members.size(); ++index)
-    if (space.members[index].planned.status == PlanStatus::planned) planned.push_back(index);
+  for (std::size_t member = 0; member < space.members.size(); ++member)
+    if (space.members[member].planned.status == PlanStatus::planned) planned.push_back(member);
   return planned;
 }
 
@@ -54,27 +54,27 @@ class OrderedTuner : public Tuner {
   OrderedTuner(const PlannedSpace& space, const TuningOptions& options)
       : num_members_(space.members.size()),
         early_stopping_(options.metric, options.early_stopping.value_or(0)) {
-    for (const std::size_t index : planned_members(space)) waiting_.insert(index);
+    for (const std::size_t member : planned_members(space)) waiting_.insert(member);
   }
 
   std::optional<std::size_t> next() override {
     if (is_done() || !early_stopping_.allows_beside(under_way_.size())) return std::nullopt;
-    const std::size_t index = waiting_.extract(waiting_.begin()).value();
-    under_way_.insert(index);
-    return index;
+    const std::size_t member = waiting_.extract(waiting_.begin()).value();
+    under_way_.insert(member);
+    return member;
   }
 
-  void observe(std::size_t index, const Observation& observation) override {
-    require(index < num_members_, "an index of the planned space");
-    waiting_.erase(index);
-    under_way_.erase(index);
-    early_stopping_.observe(index, observation.result());
+  void observe(std::size_t member, const Observation& observation) override {
+    require(member < num_members_, "a member of the planned space");
+    waiting_.erase(member);
+    under_way_.erase(member);
+    early_stopping_.observe(member, observation.result());
   }
 
-  void withdraw(std::size_t index) override { under_way_.erase(index); }
+  void withdraw(std::size_t member) override { under_way_.erase(member); }
 
-  void revise(std::size_t index, const Observation& observation) override {
-    early_stopping_.revise(index, observation.result());
+  void revise(std::size_t member, const Observation& observation) override {
+    early_stopping_.revise(member, observation.result());
   }
 
   [[nodiscard]] bool is_done() const override {
@@ -83,7 +83,7 @@ class OrderedTuner : public Tuner {
 
   [[nodiscard]] std::vector<Skipped> skipped() const override {
     std::vector<Skipped> all;
-    for (const std::size_t index : waiting_) all.push_back({index, early_stopping_.reason()});
+    for (const std::size_t member : waiting_) all.push_back({member, early_stopping_.reason()});
     return all;
   }
 
@@ -126,17 +126,17 @@ class BaselineFirst : public Tuner {
       return baseline_;
     }
     if (is_only_ || (is_awaited_ && is_running_)) return std::nullopt;
-    const auto index = tuner_->next();
-    return index == baseline_ ? tuner_->next() : index;
+    const auto member = tuner_->next();
+    return member == baseline_ ? tuner_->next() : member;
   }
-  void observe(std::size_t index, const Observation& observation) override {
-    has_begun_ |= index == baseline_;
-    is_running_ &= index != baseline_;
-    if (space_.baseline_grows && observation.result()) grow_to(index);
-    tuner_->observe(index, observation);
+  void observe(std::size_t member, const Observation& observation) override {
+    has_begun_ |= member == baseline_;
+    is_running_ &= member != baseline_;
+    if (space_.baseline_grows && observation.result()) grow_to(member);
+    tuner_->observe(member, observation);
   }
-  void revise(std::size_t index, const Observation& observation) override {
-    tuner_->revise(index, observation);
+  void revise(std::size_t member, const Observation& observation) override {
+    tuner_->revise(member, observation);
   }
   [[nodiscard]] bool is_done() const override {
     return has_begun_ && !is_running_ && (is_only_ || tuner_->is_done());
@@ -144,7 +144,7 @@ class BaselineFirst : public Tuner {
   [[nodiscard]] std::size_t max_waiting() const override { return tuner_->max_waiting(); }
   [[nodiscard]] std::vector<Skipped> skipped() const override {
     std::vector<Skipped> all = tuner_->skipped();
-    std::erase_if(all, [&](const Skipped& one) { return one.index == baseline_; });
+    std::erase_if(all, [&](const Skipped& one) { return one.member == baseline_; });
     return all;
   }
   [[nodiscard]] std::optional<double> chance_of_better() const override {
@@ -157,12 +157,12 @@ class BaselineFirst : public Tuner {
 
  private:
   /// Users reach first for the largest size that runs, so the comparison follows it.
-  void grow_to(std::size_t index) {
+  void grow_to(std::size_t member) {
     const PlannedMember& now = space_.members[compared_with_];
-    const PlannedMember& next = space_.members[index];
+    const PlannedMember& next = space_.members[member];
     if (next.micro_batch_chain == now.micro_batch_chain &&
         next.planned.experiment.config.micro_batch > now.planned.experiment.config.micro_batch)
-      compared_with_ = index;
+      compared_with_ = member;
   }
 
   const PlannedSpace& space_;

@@ -90,18 +90,18 @@ class EarlyStopping {
 
   /// An experiment ended, with a value or without: those count, too, so that a search in which all
   /// fail ends.
-  void observe(std::size_t index, const std::optional<double>& value) {
+  void observe(std::size_t member, const std::optional<double>& value) {
     ++num_since_best_;
     if (!value) return;
     const bool is_best = !best_ || (is_minimised(metric_) ? *value < *best_ : *value > *best_);
     if (!is_best) return;
     best_ = value;
-    index_of_best_ = index;
+    index_of_best_ = member;
     num_since_best_ = 0;
   }
   /// It has another value by now. The best one stays the best, and the count goes on.
-  void revise(std::size_t index, const std::optional<double>& value) {
-    if (best_ && index == index_of_best_ && value) best_ = value;
+  void revise(std::size_t member, const std::optional<double>& value) {
+    if (best_ && member == index_of_best_ && value) best_ = value;
   }
   [[nodiscard]] bool is_due() const {
     return max_since_best_ > 0 && num_since_best_ >= max_since_best_;

@@ -75,28 +75,28 @@ class VerifyingTuner : public Tuner {
   std::optional<std::size_t> next() override {
     if (race_) return race_->next();
     if (waiting_.empty()) return std::nullopt;
-    const std::size_t index = waiting_.front();
+    const std::size_t member = waiting_.front();
     waiting_.erase(waiting_.begin());
-    running_.insert(index);
+    running_.insert(member);
     ++num_begun_;
-    return index;
+    return member;
   }
 
-  void observe(std::size_t index, const Observation& observation) override {
-    if (race_) return race_->observe(index, observation);
-    if (std::erase(waiting_, index) + running_.erase(index) == 0) {
+  void observe(std::size_t member, const Observation& observation) override {
+    if (race_) return race_->observe(member, observation);
+    if (std::erase(waiting_, member) + running_.erase(member) == 0) {
       // Known from the journal: race chose it, and hears of it when it begins.
-      later_.emplace_back(index, observation);
+      later_.emplace_back(member, observation);
       return;
     }
-    note_error(index, observation);
-    begun_.observed.emplace_back(index, observation);
+    note_error(member, observation);
+    begun_.observed.emplace_back(member, observation);
     take_beliefs();
     if (have_first_ended()) begin_race();
   }
 
-  void revise(std::size_t index, const Observation& observation) override {
-    if (race_) race_->revise(index, observation);
+  void revise(std::size_t member, const Observation& observation) override {
+    if (race_) race_->revise(member, observation);
   }
 
   [[nodiscard]] bool is_done() const override {
@@ -122,26 +122,26 @@ class VerifyingTuner : public Tuner {
     begun_.are_spread = true;
     begun_.run_error = policy_.between_runs;
     race_ = make_race_tuner(space_, options_, begun_);
-    for (const auto& [index, observation] : later_) race_->observe(index, observation);
+    for (const auto& [member, observation] : later_) race_->observe(member, observation);
   }
 
   void take_beliefs() {
     std::vector<std::size_t> ran;
-    for (const auto& [index, observation] : begun_.observed) ran.push_back(index);
+    for (const auto& [member, observation] : begun_.observed) ran.push_back(member);
     believed_ = beliefs_(ran);
-    for (std::size_t index = 0; index < believed_.size(); ++index)
-      space_.members[index].planned.predicted = believed_[index].prediction;
+    for (std::size_t member = 0; member < believed_.size(); ++member)
+      space_.members[member].planned.predicted = believed_[member].prediction;
   }
 
   /// Before it is learnt from: how far what was believed is from what was measured.
-  void note_error(std::size_t index, const Observation& observation) {
-    const PlannedExperiment& planned = space_.members[index].planned;
+  void note_error(std::size_t member, const Observation& observation) {
+    const PlannedExperiment& planned = space_.members[member].planned;
     const auto believed = ranked_throughput(planned.predicted);
     if (!believed || !observation.value || !(observation.value->value > 0)) return;
     const auto measured = throughput_of(observation.value->value, planned.experiment);
     if (!measured) return;
     begun_.errors.push_back(std::log(*measured / *believed) /
-                            std::hypot(believed_[index].deviation,
+                            std::hypot(believed_[member].deviation,
                                        options_.policy->calibrating.error_of_believed_time));
   }
 
@@ -184,8 +184,8 @@ std::vector<MemberBelief> believed_in_engine(const std::vector<ForecastMember>& 
     return CalibrationPoint{*member.step_s, target_s, member.precision, member.overheads};
   };
   std::vector<CalibrationPoint> points, known;
-  for (const auto& [place, step_s] : runs)
-    if (members[place].step_s && step_s > 0) points.push_back(point_of(members[place], step_s));
+  for (const auto& [member, step_s] : runs)
+    if (members[member].step_s && step_s > 0) points.push_back(point_of(members[member], step_s));
   for (const ForecastMember& member : members)
     if (member.step_s) known.push_back(point_of(member, 0));
   std::vector<BelievedTime> times = believed_times(known, points, constants, policy.calibrating);

@@ -29,7 +29,7 @@ struct Standing {
 [[nodiscard]] std::string status_text(const Row& row);
 /// Returns the reason why it has no result; empty if it has one or nobody said.
 [[nodiscard]] const std::string& reason_text(const Row& row);
-[[nodiscard]] Standing standing_of(const Scoreboard& board, std::size_t row);
+[[nodiscard]] Standing standing_of(const Scoreboard& scoreboard, std::size_t member);
 
 /// The effect of the calibration, and how far each of its runs is from it.
 struct CalibrationSummary {
@@ -52,16 +52,16 @@ struct ToVerify {
   bool is_baseline = false;  ///< the user's own configuration
 };
 
-/// A row that may be as good as the recommended one.
+/// A member that may be as good as the recommended one.
 struct Undecided {
-  std::size_t row = 0;
+  std::size_t member = 0;
   std::string name;
   double at_most = 0;  ///< the share by which it may be better: more with a chance of 2.5 %
 };
 
 /// The configuration that the user came with, and what the recommended one gains over it.
 struct BaselineStanding {
-  std::size_t row = 0;
+  std::size_t member = 0;
   std::string name;
   std::optional<MetricValue> value{};  ///< nothing where it gave no result
   /// The gain in throughput, 0.1: by a tenth; nothing if one of the two has none.
@@ -88,7 +88,7 @@ struct TuningCost {
 /// The recommended configuration.
 struct Recommendation {
   Metric metric = Metric::throughput;
-  std::size_t row = 0;
+  std::size_t member = 0;
   Standing standing{};
   bool is_by_engine = false;  ///< DeepSpeed's engine measured it
   std::string label;  ///< how far it can be trusted: "verified", "engine", "calibrated" or "proxy"
@@ -114,19 +114,19 @@ struct Recommendation {
 struct TuningSpace {
   std::string name;
   std::size_t num_experiments = 0;
-  std::size_t first = 0;              ///< row
-  std::optional<std::size_t> best{};  ///< row; nothing where none gave a result
+  std::size_t first = 0;              ///< member
+  std::optional<std::size_t> best{};  ///< member; nothing where none gave a result
 };
 /// The best of a stage at a micro-batch size.
 struct BestOfSize {
   int stage = 0;
   std::int64_t micro_batch = 0;
-  std::size_t row = 0;
+  std::size_t member = 0;
 };
 
-/// A row's value and its costs.
+/// A member's value and its costs.
 struct Offer {
-  std::size_t row = 0;
+  std::size_t member = 0;
   double value = 0;  ///< of the metric
   int num_gpus = 0;
   /// The memory of the fullest rank: DeepSpeed's engine used it if it ran, else the target needs
@@ -140,12 +140,12 @@ struct Offer {
 
 /// The outcome of a finalist.
 struct Finalist {
-  std::size_t row = 0;
+  std::size_t member = 0;
   std::optional<MetricValue> first_run{};
   std::optional<double> probability_best{};  ///< nothing where it has no value
 };
 
-/// How many rows have which status.
+/// How many members have which status.
 struct StatusCount {
   std::string status;
   std::size_t count = 0;
@@ -217,7 +217,7 @@ struct Answer {
   Metric metric = Metric::throughput;
   std::vector<Standing> standings{};               ///< of all members, in the order of the space
   std::optional<Recommendation> recommendation{};  ///< nothing where nothing gave a result
-  std::optional<std::size_t> best{};               ///< the row, of what was measured here
+  std::optional<std::size_t> best{};               ///< the member, of what was measured here
   bool finals_are_done = false;
   std::string no_finals_reason;
   std::vector<Finalist> finalists{};  ///< best first by their first runs
@@ -237,12 +237,12 @@ struct Answer {
 };
 
 /// The scoreboard outlives what is made of it, and does not change meanwhile.
-[[nodiscard]] Answer answer_of(const Scoreboard& board);
+[[nodiscard]] Answer answer_of(const Scoreboard& scoreboard);
 /// Its main part alone, which costs less; nothing where nothing gave a result.
-[[nodiscard]] std::optional<Recommendation> recommendation_of(const Scoreboard& board);
+[[nodiscard]] std::optional<Recommendation> recommendation_of(const Scoreboard& scoreboard);
 
-/// Returns the offers of all rows with a value, in Answer's order.
-[[nodiscard]] std::vector<Offer> offers_of(const Scoreboard& board);
+/// Returns the offers of all members with a value, in Answer's order.
+[[nodiscard]] std::vector<Offer> offers_of(const Scoreboard& scoreboard);
 /// Spearman's: Pearson's correlation of the ranks, equal values sharing their mean rank. Lists of
 /// equal length; nothing of fewer than two values, or where all of a list are equal.
 [[nodiscard]] std::optional<double> rank_correlation(const std::vector<double>& one,

@@ -29,7 +29,7 @@ struct FinalRounds {
 
 /// A run that is to be made.
 struct RunAgain {
-  std::size_t row = 0;
+  std::size_t member = 0;
   /// Nothing: its first run, which was raced out beside a neighbour.
   std::optional<RepeatKind> kind{};
   int round = 0;                     ///< of its kind
@@ -38,10 +38,10 @@ struct RunAgain {
 
 /// Tells whether all runs so far leave no doubt: the answer is within 1 % of the best with a chance
 /// of 95 %. It goes by the last verdict.
-[[nodiscard]] bool is_settled(const Scoreboard& board);
-/// The rows that may be the best by the last verdict, the two likeliest ones in any case, and the
-/// answer; the likeliest first.
-[[nodiscard]] std::vector<std::size_t> contenders(const Scoreboard& board);
+[[nodiscard]] bool is_settled(const Scoreboard& scoreboard);
+/// The members that may be the best by the last verdict, the two likeliest ones in any case, and
+/// the answer; the likeliest first.
+[[nodiscard]] std::vector<std::size_t> contenders(const Scoreboard& scoreboard);
 
 /// Decides what is run again, and keeps the finals on the scoreboard.
 class RunAgainPolicy {
@@ -52,20 +52,20 @@ class RunAgainPolicy {
     bool is_alone_in_space = false;  ///< no other member was to be measured
     bool is_complete = false;        ///< an earlier job has ended the search: nothing more is run
     FinalRounds rounds{};
-    /// Jobs that died while a row was repeated, by row.
+    /// Jobs that died while a member was repeated, by member.
     std::map<std::size_t, int> deaths{};
   };
   /// The scoreboard outlives it.
-  RunAgainPolicy(Scoreboard& board, Options options);
+  RunAgainPolicy(Scoreboard& scoreboard, Options options);
 
   /// While the tuner goes on; each answer counts as a run that was begun.
   std::optional<RunAgain> during_search(double time_left_s);
   /// When all that the tuner wanted has ended and nothing runs, so that it is alone; nothing where
   /// nothing is left.
   std::optional<RunAgain> after_search(double time_left_s);
-  /// Tells whether after_search() returned it as a row that was raced out: it is measured fully
+  /// Tells whether after_search() returned it as a member that was raced out: it is measured fully
   /// then.
-  [[nodiscard]] bool is_rerun(std::size_t row) const { return reruns_.contains(row); }
+  [[nodiscard]] bool is_rerun(std::size_t member) const { return reruns_.contains(member); }
 
  private:
   std::optional<RunAgain> next_rerun(double time_left_s);
@@ -73,11 +73,11 @@ class RunAgainPolicy {
   [[nodiscard]] std::vector<std::size_t> turns_of_next_round() const;
   [[nodiscard]] std::string no_finals_reason(const std::vector<std::size_t>& finalists) const;
   [[nodiscard]] bool is_time_over() const;
-  [[nodiscard]] double duration_s(std::size_t row) const;
+  [[nodiscard]] double duration_s(std::size_t member) const;
 
-  Scoreboard& board_;
+  Scoreboard& scoreboard_;
   Options options_;
-  std::map<std::size_t, int> spread_runs_;  ///< by row, those that wait too
+  std::map<std::size_t, int> spread_runs_;  ///< by member, those that wait too
   std::set<std::size_t> reruns_;            ///< were raced out beside a neighbour
   std::vector<std::size_t> turns_;          ///< of this round, the next one last
 };

@@ -30,7 +30,7 @@ struct Row {
 
 /// One of the user's own runs in DeepSpeed, of a member of the space.
 struct UserRun {
-  std::size_t row = 0;
+  std::size_t member = 0;
   std::string path;
   double step_s = 0;              ///< an optimizer step
   std::int64_t memory_bytes = 0;  ///< of rank 0's device; 0: not known
@@ -40,7 +40,7 @@ struct UserRun {
 struct Finals {
   bool is_done = false;                ///< no more runs are wanted
   std::string reason;                  ///< why nothing was measured again
-  std::vector<std::size_t> finalists;  ///< rows, in the order in which they joined
+  std::vector<std::size_t> finalists;  ///< members, in the order in which they joined
 };
 
 /// Returns the value of this experiment's run in a metric, as in core/measurement.hpp.
@@ -56,14 +56,14 @@ struct Finals {
 [[nodiscard]] double mean_step_s(const Measurement& measurement);
 /// Returns the median of at least one value; for an even number the mean of the middle two.
 [[nodiscard]] double median(std::vector<double> values);
-/// Final rounds of a row that ended ok.
+/// Final rounds of a member that ended ok.
 [[nodiscard]] int num_final_rounds(const Row& row);
 /// … and those that were begun.
 [[nodiscard]] int num_final_tries(const Row& row);
 /// It failed as often as it was measured again, which was often enough: it is passed over.
 [[nodiscard]] bool fails_again(const Row& row,
                                const Policy::Answering& policy = default_policy().answering);
-/// Returns a row's value in DeepSpeed itself; nothing if it did not run there to its end.
+/// Returns a member's value in DeepSpeed itself; nothing if it did not run there to its end.
 [[nodiscard]] std::optional<MetricValue> verified_value(const Row& row, Metric metric);
 
 /// Half of an interval's width, of the logarithm; infinite where it has no end.
@@ -72,9 +72,9 @@ struct Finals {
 /// The facts that are known before anything is measured.
 struct ScoreboardSetup {
   Metric metric = Metric::throughput;
-  std::vector<UserRun> user_runs{};           ///< --calibrate
-  std::int64_t memory_offset_bytes = 0;       ///< what they say about the target's memory
-  std::optional<std::size_t> baseline_row{};  ///< the configuration that the user came with
+  std::vector<UserRun> user_runs{};       ///< --calibrate
+  std::int64_t memory_offset_bytes = 0;   ///< what they say about the target's memory
+  std::optional<std::size_t> baseline{};  ///< the configuration that the user came with
   /// Samples of an optimizer step of the user's training; nothing where nobody says it.
   std::optional<std::int64_t> todays_batch{};
   /// The constants by which members are ranked in the target's time; nothing: they are ranked by
@@ -107,36 +107,37 @@ struct TargetTime {
   std::string source{};   ///< who says so
 };
 
-/// Rank 0's account of a search. A row is named by its place in the space. Work in proportion to
-/// the space is done when the finals end or the calibration changes, and not for each experiment.
+/// Rank 0's account of a search. A member is named by its number in the space. Work in proportion
+/// to the space is done when the finals end or the calibration changes, and not for each
+/// experiment.
 class Scoreboard {
  public:
   explicit Scoreboard(ScoreboardSetup setup = {}, std::vector<Row> rows = {});
 
   /// A first run has ended, or the one that takes its place. Returns whether it leads now. If the
   /// user ran it, too, the calibration is fitted anew.
-  bool record(std::size_t row, Record record, const Overheads& overheads = {});
+  bool record(std::size_t member, Record record, const Overheads& overheads = {});
   /// A run once more has ended.
-  void repeat(std::size_t row, Repeat repeat);
-  /// DeepSpeed itself ran the row before; without enough memory there it becomes infeasible.
-  void verify(std::size_t row, Measurement measurement);
+  void repeat(std::size_t member, Repeat repeat);
+  /// DeepSpeed itself ran the member before; without enough memory there it becomes infeasible.
+  void verify(std::size_t member, Measurement measurement);
   /// Takes the calibration by the user's own runs. Times from now on are those of the user's
-  /// training, and all rows are ranked anew.
+  /// training, and all members are ranked anew.
   void calibrate(const TimeCalibration& calibration);
-  /// Before a row runs: what is predicted of its speed now; of its memory all stays.
-  void predict(std::size_t row, const Prediction& predicted);
-  /// Rows are compared with another one from now on.
-  void set_baseline(std::size_t row) {
-    if (setup_.baseline_row != row) ++answer_revision_;
-    setup_.baseline_row = row;
+  /// Before a member runs: what is predicted of its speed now; of its memory all stays.
+  void predict(std::size_t member, const Prediction& predicted);
+  /// Members are compared with another one from now on.
+  void set_baseline(std::size_t member) {
+    if (setup_.baseline != member) ++answer_revision_;
+    setup_.baseline = member;
   }
-  /// Notes why a row was not run, and whether it was to be.
-  void leave_out(std::size_t row, std::string reason, PlanStatus status = PlanStatus::planned);
+  /// Notes why a member was not run, and whether it was to be.
+  void leave_out(std::size_t member, std::string reason, PlanStatus status = PlanStatus::planned);
   /// Compares all runs so far: values and the best are what they say together. Takes a tenth of a
   /// second; what is recorded later counts at the next time.
   void judge();
-  /// From now on these rows are measured again, too …
-  void join_finals(const std::vector<std::size_t>& rows);
+  /// From now on these members are measured again, too …
+  void join_finals(const std::vector<std::size_t>& members);
   /// … until no more runs are wanted …
   void end_finals();
   /// … or nothing comes of it.
@@ -150,7 +151,7 @@ class Scoreboard {
   [[nodiscard]] const Policy& policy() const { return *setup_.policy; }
   [[nodiscard]] Metric metric() const { return setup_.metric; }
   [[nodiscard]] const std::vector<Row>& rows() const { return rows_; }
-  [[nodiscard]] const Row& row(std::size_t row) const { return rows_[row]; }
+  [[nodiscard]] const Row& row(std::size_t member) const { return rows_[member]; }
   [[nodiscard]] const Finals& finals() const { return finals_; }
   /// The calibration that makes times of the target out of measured ones. It has the constants, and
   /// the user's own runs as soon as one of them was measured here. Nothing where there is neither.
@@ -171,53 +172,54 @@ class Scoreboard {
   /// First runs that ended ok.
   [[nodiscard]] std::size_t num_results() const { return num_results_; }
 
-  /// Before judge(): the row with the largest (smallest, where the metric is minimised) value among
-  /// status ok; ties go to less memory, then to the earlier one. After it: the row with the largest
-  /// chance of being the best, or one as good within two points of that with less memory; the
-  /// baseline, where the chance that this row is better than it is below 95 %.
+  /// Before judge(): the member with the largest (smallest, where the metric is minimised) value
+  /// among status ok; ties go to less memory, then to the earlier one. After it: the member with
+  /// the largest chance of being the best, or one as good within two points of that with less
+  /// memory; the baseline, where the chance that this member is better than it is below 95 %.
   [[nodiscard]] std::optional<std::size_t> best() const { return best_; }
-  /// The recommended row: the best, unless DeepSpeed itself ran that one and others, and one of
+  /// The recommended member: the best, unless DeepSpeed itself ran that one and others, and one of
   /// them faster; that one then.
   [[nodiscard]] std::optional<std::size_t> answer() const { return answer_; }
   /// Changes whenever the answer or its value does.
   [[nodiscard]] std::uint64_t answer_revision() const { return answer_revision_; }
-  /// The best row, then others by their values, best first, at most `most`.
-  [[nodiscard]] std::vector<std::size_t> best_rows(std::size_t most) const;
-  /// Rows by the values of their first runs, best first, at most `most`.
+  /// The best member, then others by their values, best first, at most `most`.
+  [[nodiscard]] std::vector<std::size_t> best_members(std::size_t most) const;
+  /// Members by the values of their first runs, best first, at most `most`.
   [[nodiscard]] std::vector<std::size_t> best_first_runs(std::size_t most) const;
-  /// Tells whether a row has a value and it is better than the other's: larger (smaller, where the
-  /// metric is minimised), at equal values with less memory. Anything is better than a row without.
-  [[nodiscard]] bool is_better(std::size_t row, std::size_t other) const;
+  /// Tells whether a member has a value and it is better than the other's: larger (smaller, where
+  /// the metric is minimised), at equal values with less memory. Anything is better than a member
+  /// without.
+  [[nodiscard]] bool is_better(std::size_t member, std::size_t other) const;
 
-  /// Returns the value of a row's first run in a metric. Nothing unless it is ok.
-  [[nodiscard]] std::optional<MetricValue> first_value(std::size_t row, Metric metric) const;
-  /// Returns the value of a measured row in a metric, by all runs if they were judged. Nothing
+  /// Returns the value of a member's first run in a metric. Nothing unless it is ok.
+  [[nodiscard]] std::optional<MetricValue> first_value(std::size_t member, Metric metric) const;
+  /// Returns the value of a measured member in a metric, by all runs if they were judged. Nothing
   /// unless it is ok.
-  [[nodiscard]] std::optional<MetricValue> measured_value(std::size_t row, Metric metric) const;
-  /// Returns the value that a row is ranked by: the same in the board's metric, in the target's
-  /// time if there is a calibration.
-  [[nodiscard]] std::optional<MetricValue> ranked_value(std::size_t row) const;
+  [[nodiscard]] std::optional<MetricValue> measured_value(std::size_t member, Metric metric) const;
+  /// Returns the value that a member is ranked by: the same in the scoreboard's metric, in the
+  /// target's time if there is a calibration.
+  [[nodiscard]] std::optional<MetricValue> ranked_value(std::size_t member) const;
   /// … where that is a finite number.
-  [[nodiscard]] std::optional<double> finite_value(std::size_t row) const;
-  /// Returns the value that a tuner hears of a row with a record: that of its first run, raced out
-  /// or not, by which rows are ranked. Nothing where no step was timed.
-  [[nodiscard]] std::optional<MetricValue> observed_value(std::size_t row) const;
-  /// A value that was measured of a row, in the board's metric, in the target's time; itself
-  /// without a calibration.
-  [[nodiscard]] MetricValue in_target(std::size_t row, const MetricValue& measured) const;
-  /// Returns the target's time of a row that was measured; nothing without a calibration or if
+  [[nodiscard]] std::optional<double> finite_value(std::size_t member) const;
+  /// Returns the value that a tuner hears of a member with a record: that of its first run, raced
+  /// out or not, by which members are ranked. Nothing where no step was timed.
+  [[nodiscard]] std::optional<MetricValue> observed_value(std::size_t member) const;
+  /// A value that was measured of a member, in the scoreboard's metric, in the target's time;
+  /// itself without a calibration.
+  [[nodiscard]] MetricValue in_target(std::size_t member, const MetricValue& measured) const;
+  /// Returns the target's time of a member that was measured; nothing without a calibration or if
   /// nothing was timed.
-  [[nodiscard]] std::optional<TargetTime> target_time(std::size_t row) const;
+  [[nodiscard]] std::optional<TargetTime> target_time(std::size_t member) const;
   /// … of its first run alone, by the mean of its steps.
-  [[nodiscard]] std::optional<TargetTime> target_time_of_first_run(std::size_t row) const;
-  /// Returns the value that a row is ranked by, for people. A single run's interval is that of its
-  /// own steps; it gets one that other runs of the configuration would be in, too.
-  [[nodiscard]] std::optional<MetricValue> reported_value(std::size_t row) const;
-  /// The logarithm of what a row would be ranked by, larger is better, if its speed here were by
+  [[nodiscard]] std::optional<TargetTime> target_time_of_first_run(std::size_t member) const;
+  /// Returns the value that a member is ranked by, for people. A single run's interval is that of
+  /// its own steps; it gets one that other runs of the configuration would be in, too.
+  [[nodiscard]] std::optional<MetricValue> reported_value(std::size_t member) const;
+  /// The logarithm of what a member would be ranked by, larger is better, if its speed here were by
   /// this logarithm above that of its first run, which is ok.
-  [[nodiscard]] double score_at(std::size_t row, double faster_by) const;
-  /// Tells whether the row's value is made of all its runs.
-  [[nodiscard]] bool is_judged(std::size_t row) const { return judged_.contains(row); }
+  [[nodiscard]] double score_at(std::size_t member, double faster_by) const;
+  /// Tells whether the member's value is made of all its runs.
+  [[nodiscard]] bool is_judged(std::size_t member) const { return judged_.contains(member); }
 
   /// Returns how runs differ by those of the search: of each configuration that was repeated there,
   /// its first run and the repeats.
@@ -232,13 +234,14 @@ class Scoreboard {
   [[nodiscard]] std::vector<std::vector<double>> means_in_search() const;
   [[nodiscard]] std::vector<std::vector<double>> means_of_finals() const;
   [[nodiscard]] std::optional<TargetTime> target_time_of(
-      std::size_t row, const std::optional<MetricValue>& throughput) const;
+      std::size_t member, const std::optional<MetricValue>& throughput) const;
   [[nodiscard]] std::optional<std::size_t> find_best() const;
   [[nodiscard]] std::size_t declared_best(const Verdict& verdict) const;
   [[nodiscard]] std::size_t find_answer(std::size_t best) const;
-  [[nodiscard]] std::optional<MetricValue> value_of_first_run(std::size_t row, Metric metric) const;
-  void note_first_run(std::size_t row);
-  void note_interruptions(std::size_t row);
+  [[nodiscard]] std::optional<MetricValue> value_of_first_run(std::size_t member,
+                                                              Metric metric) const;
+  void note_first_run(std::size_t member);
+  void note_interruptions(std::size_t member);
   void note_spread();
   void rank_anew();
   void fit_calibration();
@@ -247,11 +250,11 @@ class Scoreboard {
   std::vector<Row> rows_;
   /// The records' values in the metric: they are asked for often, and take a while to find out.
   std::vector<std::optional<MetricValue>> first_values_;
-  std::set<std::size_t> repeated_;  ///< rows with repeats
+  std::set<std::size_t> repeated_;  ///< members with repeats
   std::optional<TimeCalibration> calibration_;
   bool is_calibrated_ = false;
   std::uint64_t value_revision_ = 0;
-  std::vector<std::optional<bool>> is_interrupted_;  ///< of each row, its first run
+  std::vector<std::optional<bool>> is_interrupted_;  ///< of each member, its first run
   std::size_t num_interrupted_ = 0, num_timed_ = 0;
   StepEstimate step_estimate_ = StepEstimate::mean;
   Finals finals_;
@@ -260,17 +263,17 @@ class Scoreboard {
   std::size_t num_results_ = 0;
   double half_width_of_run_ = 0;
   std::optional<Verdict> verdict_;
-  std::unordered_map<std::size_t, std::size_t> judged_;  ///< row → its place in the verdict
+  std::unordered_map<std::size_t, std::size_t> judged_;  ///< member → its place in the verdict
   double elapsed_s_ = 0;
   std::optional<double> chance_of_better_;
   std::optional<HostLoad> load_;
 };
 
-/// Returns the bound of the best row on a challenger's step times; nothing to race against if there
-/// is none or its times bound nothing. If there is a calibration, the two are compared in the
+/// Returns the bound of the best member on a challenger's step times; nothing to race against if
+/// there is none or its times bound nothing. If there is a calibration, the two are compared in the
 /// target's time. Against a challenger whose overheads alone cost too much there, the estimate is
 /// so small that it loses at the first look.
-[[nodiscard]] IncumbentEstimate incumbent_estimate(const Scoreboard& board,
+[[nodiscard]] IncumbentEstimate incumbent_estimate(const Scoreboard& scoreboard,
                                                    const Experiment& challenger,
                                                    const Overheads& challenger_overheads);
 

@@ -17,16 +17,15 @@ enum class Care {
   full,   ///< a tenth of a second: for what is decided
 };
 
-/// The verdict on the best rows. All functions name a row by its place among `rows`, and not by the
-/// row itself.
+/// The verdict on the best members. All functions name a member by its place among `members()`.
 class Verdict {
  public:
-  /// Compares the rows with the best values and their runs, at most some dozens. Deterministic.
-  Verdict(const Scoreboard& board, Care care);
+  /// Compares the members with the best values and their runs, at most some dozens. Deterministic.
+  Verdict(const Scoreboard& scoreboard, Care care);
 
-  /// The rows that were compared, the largest chance of being the best first.
-  [[nodiscard]] const std::vector<std::size_t>& rows() const { return rows_; }
-  [[nodiscard]] std::optional<std::size_t> place_of(std::size_t row) const;
+  /// The members that were compared, the largest chance of being the best first.
+  [[nodiscard]] const std::vector<std::size_t>& members() const { return members_; }
+  [[nodiscard]] std::optional<std::size_t> place_of(std::size_t member) const;
 
   /// The chance that it is the best of all that were measured.
   [[nodiscard]] double chance_best(std::size_t place) const { return chances_[place]; }
@@ -52,7 +51,7 @@ class Verdict {
 
  private:
   double relevant_gain_;
-  std::vector<std::size_t> rows_;
+  std::vector<std::size_t> members_;
   std::vector<double> chances_;
   std::vector<Speed> speeds_;
   /// [place][draw]: the logarithm of what it is ranked by, larger is better.

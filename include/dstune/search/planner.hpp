@@ -57,11 +57,10 @@ struct PlannedSpace {
   std::uint64_t planned = 0, infeasible = 0, pruned = 0;  ///< over the whole product
   std::vector<std::string> warnings;                      ///< for the user, in words
   bool is_cut_short = false;  ///< time was over: the counts are of the members looked at, only
-  /// The place among `members` of the configuration that the user came with. It is the one with the
-  /// first candidate of every list, or the next in the space's order that can run and is listed (a
-  /// warning says so). A micro-batch that is searched is the integer that the document gives, else
-  /// what the training command states, else the smallest size. Always planned, whatever the cap of
-  /// trials.
+  /// The configuration that the user came with. It is the one with the first candidate of every
+  /// list, or the next in the space's order that can run and is listed (a warning says so). A
+  /// micro-batch that is searched is the integer that the document gives, else what the training
+  /// command states, else the smallest size. Always planned, whatever the cap of trials.
   std::optional<std::size_t> baseline;
   /// The baseline's micro-batch is the largest that has run, once any has.
   bool baseline_grows = false;

@@ -30,18 +30,18 @@ struct Observation {
 class Tuner {
  public:
   virtual ~Tuner() = default;
-  /// The index (in the planned space) of an experiment to run now; nothing where the tuner is done
-  /// or waits for what is running (see is_done()).
+  /// The member to run now; nothing where the tuner is done or waits for what is running (see
+  /// is_done()).
   virtual std::optional<std::size_t> next() = 0;
   /// An experiment ended (or was known from the journal).
-  virtual void observe(std::size_t index, const Observation& observation) = 0;
+  virtual void observe(std::size_t member, const Observation& observation) = 0;
   /// The member that next() has asked for is not run after all: it is known by now to run out of
   /// memory.
-  virtual void withdraw(std::size_t index) { observe(index, {Status::out_of_memory, {}}); }
+  virtual void withdraw(std::size_t member) { observe(member, {Status::out_of_memory, {}}); }
   /// The value that was observed before is another by now: the user's own runs have said more of
   /// the target's time. It ended as it did. All that were observed are told so, one after the
   /// other, before anything else.
-  virtual void revise(std::size_t /*index*/, const Observation& /*observation*/) {}
+  virtual void revise(std::size_t /*member*/, const Observation& /*observation*/) {}
   /// Nothing will ever come from next() again, once what is running has been observed.
   [[nodiscard]] virtual bool is_done() const = 0;
   /// How many experiments may wait while no rank is idle. Experiments that wait were chosen without
@@ -49,7 +49,7 @@ class Tuner {
   [[nodiscard]] virtual std::size_t max_waiting() const { return 64; }
   /// Members that it decided not to run, with the reason; complete once is_done().
   struct Skipped {
-    std::size_t index;
+    std::size_t member;
     std::string reason;
   };
   [[nodiscard]] virtual std::vector<Skipped> skipped() const = 0;

@@ -24,7 +24,7 @@ struct ForecastMember {
   Overheads overheads{};  ///< of the step in the user's training
 };
 
-/// A member that the engine ran: its place among the members, and seconds of a step there.
+/// A member that the engine ran, and seconds of a step there.
 using EngineRun = std::pair<std::size_t, double>;
 
 /// The belief about a member in the engine.

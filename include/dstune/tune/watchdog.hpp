@@ -3,8 +3,9 @@
 /// no MPI. It takes the signals to stop, sees which other ranks are lost, and ends this process
 /// where nothing else can: MPI's collectives wait for the dead for ever.
 ///
-/// Ranks of one node see each other on a board in shared memory. A process that has ended is found
-/// within 2 s, one that is stopped after 30 s. Whoever knows of other nodes tells lose(). Local.
+/// Ranks of one node see each other on a node board in shared memory. A process that has ended is
+/// found within 2 s, one that is stopped after 30 s. Whoever knows of other nodes tells lose().
+/// Local.
 
 #include <atomic>
 #include <chrono>
@@ -20,7 +21,7 @@
 
 namespace dstune {
 
-class Board;
+class NodeBoard;
 struct LostRank;
 
 class Watchdog {

@@ -12,10 +12,10 @@ namespace {
 
 using testing::ElementsAre;
 
-double chance_of_best(const test::Draft& draft, std::size_t row) {
-  Scoreboard board = draft.board();
-  board.judge();
-  return board.verdict()->chance_best(board.verdict()->place_of(row).value());
+double chance_of_best(const test::Draft& draft, std::size_t member) {
+  Scoreboard scoreboard = draft.scoreboard();
+  scoreboard.judge();
+  return scoreboard.verdict()->chance_best(scoreboard.verdict()->place_of(member).value());
 }
 
 TEST(ChanceOfBestTest, FollowsTheDistance) {
@@ -35,13 +35,13 @@ TEST(ChanceOfBestTest, IsTheSameByTimesOfTheJournal) {
   using std::chrono::nanoseconds, std::chrono::seconds;
   const auto expected = [](bool is_of_journal) {
     test::Draft draft = test::draft_of({1, 1.01, 1.03, 1.002});
-    for (std::size_t row = 0; row < draft.rows.size(); ++row) {
-      Record& record = *draft.rows[row].record;
-      record.started_at = *parse_time("2026-01-02T03:04:05.940500Z") + seconds(3 * row);
-      if (row % 2 == 0) record.started_at += nanoseconds(is_of_journal ? 0 : 900);
+    for (std::size_t member = 0; member < draft.rows.size(); ++member) {
+      Record& record = *draft.rows[member].record;
+      record.started_at = *parse_time("2026-01-02T03:04:05.940500Z") + seconds(3 * member);
+      if (member % 2 == 0) record.started_at += nanoseconds(is_of_journal ? 0 : 900);
       record.finished_at = record.started_at;
     }
-    const Verdict verdict(draft.board(), Care::quick);
+    const Verdict verdict(draft.scoreboard(), Care::quick);
     std::vector<double> all = {verdict.drift_deviation(), verdict.run_deviation()};
     for (std::size_t place = 0; place < 4; ++place) all.push_back(verdict.speed(place).expected);
     return all;
@@ -52,10 +52,10 @@ TEST(ChanceOfBestTest, IsTheSameByTimesOfTheJournal) {
 /// Three equal runs of each after the first.
 test::Draft settled_draft(const std::vector<double>& steps_s) {
   test::Draft draft = test::draft_of(steps_s);
-  for (std::size_t row = 0; row < steps_s.size(); ++row)
+  for (std::size_t member = 0; member < steps_s.size(); ++member)
     for (int round = 1; round <= 3; ++round)
-      draft.rows[row].repeats.push_back(
-          test::repeat_of(RepeatKind::final_round, round, steps_s[row]));
+      draft.rows[member].repeats.push_back(
+          test::repeat_of(RepeatKind::final_round, round, steps_s[member]));
   draft.finals.is_done = true;
   draft.elapsed_s = 100;
   return draft;
@@ -75,7 +75,7 @@ TEST(BatchChangeTest, IsThereWhereverTheAnswerTakesAnotherBatch) {
           micro_batch * steps * draft.rows[0].planned.experiment.shape.size();
       for (const std::int64_t today : {batch - 1, batch, 2 * batch}) {
         draft.todays_batch = today;
-        const auto recommendation = recommendation_of(draft.board());
+        const auto recommendation = recommendation_of(draft.scoreboard());
         ASSERT_TRUE(recommendation);
         ASSERT_EQ(recommendation->batch_change.has_value(), today != batch);
         if (today == batch) continue;
@@ -83,17 +83,17 @@ TEST(BatchChangeTest, IsThereWhereverTheAnswerTakesAnotherBatch) {
         EXPECT_EQ(recommendation->batch_change->answer, batch);
       }
       draft.todays_batch.reset();
-      EXPECT_FALSE(recommendation_of(draft.board())->batch_change) << "nobody says it";
+      EXPECT_FALSE(recommendation_of(draft.scoreboard())->batch_change) << "nobody says it";
     }
   }
 }
 
 TEST(GainTest, IsOverTheBaselineAndEarnedBack) {
   test::Draft draft = settled_draft({2, 1});
-  draft.baseline_row = 0;
+  draft.baseline = 0;
   const test::Concluded concluded(draft);
   const Recommendation& recommendation = concluded.recommendation();
-  EXPECT_EQ(recommendation.row, 1U);
+  EXPECT_EQ(recommendation.member, 1U);
   EXPECT_EQ(recommendation.baseline->name, "m0");
   EXPECT_NEAR(*recommendation.baseline->gain, 1, 0.01);
   // 16 samples take 2 s with the one and 1 s with the other: a step saves a second.
@@ -103,11 +103,11 @@ TEST(GainTest, IsOverTheBaselineAndEarnedBack) {
 
 TEST(GainTest, WhereNothingIsClearlyBetterTheBaselineIsTheAnswer) {
   test::Draft draft = test::draft_of({1.004, 1, 1.3});
-  draft.baseline_row = 0;
+  draft.baseline = 0;
   draft.finals.is_done = true;
   const test::Concluded concluded(draft);
   const Recommendation& recommendation = concluded.recommendation();
-  EXPECT_EQ(recommendation.row, 0U);
+  EXPECT_EQ(recommendation.member, 0U);
   ASSERT_FALSE(recommendation.undecided.empty());
   EXPECT_EQ(recommendation.undecided.front().name, "m1");
   EXPECT_GT(recommendation.undecided.front().at_most, 0.004);
@@ -148,10 +148,10 @@ void add(test::Draft& report, const std::string& name, double step_s, int num_gp
 }
 
 std::vector<std::size_t> front_rows(const test::Draft& report) {
-  std::vector<std::size_t> rows;
-  for (const Offer& offer : offers_of(report.board()))
-    if (offer.is_on_front) rows.push_back(offer.row);
-  return rows;
+  std::vector<std::size_t> members;
+  for (const Offer& offer : offers_of(report.scoreboard()))
+    if (offer.is_on_front) members.push_back(offer.member);
+  return members;
 }
 
 TEST(FrontTest, HoldsWhatNothingElseBeats) {
@@ -164,7 +164,7 @@ TEST(FrontTest, HoldsWhatNothingElseBeats) {
   add(report, "as fast on four", 2, 4, 200);
   add(report, "fastest", 0.5, 4, 400);
   EXPECT_THAT(front_rows(report), ElementsAre(3, 4, 1, 0, 6));
-  EXPECT_EQ(offers_of(report.board()).size(), 7U);
+  EXPECT_EQ(offers_of(report.scoreboard()).size(), 7U);
 }
 
 TEST(FrontTest, TheTargetsMemoryCountsWhereItWasPlanned) {

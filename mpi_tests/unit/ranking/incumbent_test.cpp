@@ -29,8 +29,8 @@ Overheads counts_of(double optimizer_steps) {
 }
 
 TEST(IncumbentTest, WithoutACalibrationWorkAloneCounts) {
-  const Scoreboard board = incumbent(2).board();
-  const IncumbentEstimate estimate = incumbent_estimate(board, challenger(), counts_of(5));
+  const Scoreboard scoreboard = incumbent(2).scoreboard();
+  const IncumbentEstimate estimate = incumbent_estimate(scoreboard, challenger(), counts_of(5));
   EXPECT_DOUBLE_EQ(estimate.step_s, 1);
   EXPECT_DOUBLE_EQ(estimate.standard_error, estimate.spread) << "steps do not differ, runs do";
   EXPECT_EQ(incumbent_estimate(Scoreboard(), challenger(), {}).step_s, 0);
@@ -42,7 +42,7 @@ TEST(IncumbentTest, IsComparedInTheTargetsTime) {
   draft.target->time.scale = {1, 3, 4};
   Experiment other = challenger();
   other.config.precision = Precision::fp16;
-  const IncumbentEstimate estimate = incumbent_estimate(draft.board(), other, counts_of(2));
+  const IncumbentEstimate estimate = incumbent_estimate(draft.scoreboard(), other, counts_of(2));
   // 3 · 2 + 0.5 = 6.5 s there, half of it for half of the work, less 2 · 0.5, over 4.
   EXPECT_NEAR(estimate.step_s, 2.25 / 4, 1e-12);
   // 1 % of 2 s is 3 · 0.02 / 2 / 4 s of the challenger's.
@@ -52,9 +52,10 @@ TEST(IncumbentTest, IsComparedInTheTargetsTime) {
 
 TEST(IncumbentTest, AScaleAloneChangesNoRace) {
   test::Draft draft = incumbent(2);
-  const IncumbentEstimate own = incumbent_estimate(draft.board(), challenger(), counts_of(1));
+  const IncumbentEstimate own = incumbent_estimate(draft.scoreboard(), challenger(), counts_of(1));
   draft.target = test::constants_of(7);
-  const IncumbentEstimate estimate = incumbent_estimate(draft.board(), challenger(), counts_of(1));
+  const IncumbentEstimate estimate =
+      incumbent_estimate(draft.scoreboard(), challenger(), counts_of(1));
   EXPECT_NEAR(estimate.step_s, own.step_s, 1e-12);
   EXPECT_NEAR(estimate.standard_error, own.standard_error, 1e-9);
   EXPECT_EQ(estimate.degrees_of_freedom, own.degrees_of_freedom);
@@ -63,10 +64,11 @@ TEST(IncumbentTest, AScaleAloneChangesNoRace) {
 TEST(IncumbentTest, WhoseOverheadsCostTooMuchLosesAtTheFirstLook) {
   test::Draft draft = incumbent(2);
   draft.target = test::constants_of(1, {0.5});
-  const IncumbentEstimate estimate = incumbent_estimate(draft.board(), challenger(), counts_of(3));
+  const IncumbentEstimate estimate =
+      incumbent_estimate(draft.scoreboard(), challenger(), counts_of(3));
   EXPECT_DOUBLE_EQ(estimate.step_s, 0.002);
   EXPECT_TRUE(has_lost_race({0.1, 0.1, 0.1, 0.1, 0.1}, estimate));
-  const IncumbentEstimate fair = incumbent_estimate(draft.board(), challenger(), counts_of(1));
+  const IncumbentEstimate fair = incumbent_estimate(draft.scoreboard(), challenger(), counts_of(1));
   EXPECT_FALSE(has_lost_race({0.1, 0.1, 0.1, 0.1, 0.1}, fair));
 }
 
@@ -77,7 +79,7 @@ TEST(IncumbentTest, WhatTheHostHidesIsNoError) {
   draft.target = test::constants_of(1, {0, 10});
   draft.target->time.is_device_behind_host = true;
   // The host takes 10 s, 5 s for half of the work, of which it needs 0.2 · 10 itself.
-  const IncumbentEstimate estimate = incumbent_estimate(draft.board(), challenger(), {0, 0.2});
+  const IncumbentEstimate estimate = incumbent_estimate(draft.scoreboard(), challenger(), {0, 0.2});
   EXPECT_NEAR(estimate.step_s, 5, 1e-12);
   EXPECT_NEAR(estimate.standard_error, 0, 1e-12);
   EXPECT_GT(estimate.spread, 0);

@@ -63,64 +63,69 @@ Record record_of(const std::string& name, std::vector<double> steps_s) {
 const std::vector<double> steady = {1, 1, 1, 1, 1};
 const std::vector<double> interrupted = {1, 1, 1, 1.6, 1.4};
 
-Scoreboard board_of(std::size_t rows, bool are_steps_alike = true) {
+Scoreboard scoreboard_of(std::size_t num_members, bool are_steps_alike = true) {
   std::vector<Row> all;
-  for (std::size_t row = 0; row < rows; ++row)
-    all.push_back(test::planned_row(fmt::format("{}", row), PlanStatus::planned, ""));
+  for (std::size_t member = 0; member < num_members; ++member)
+    all.push_back(test::planned_row(fmt::format("{}", member), PlanStatus::planned, ""));
   return Scoreboard({.are_steps_alike = are_steps_alike}, std::move(all));
 }
 
 TEST(InterruptedStepsTest, TheQuartileCountsWhereMostRunsAreInterrupted) {
-  Scoreboard board = board_of(9);
-  for (std::size_t row = 0; row < 7; ++row) board.record(row, record_of("", interrupted));
-  EXPECT_EQ(board.step_estimate(), StepEstimate::mean) << "too few runs";
-  EXPECT_DOUBLE_EQ(board.ranked_value(0)->value, 16 / 1.2);
-  EXPECT_EQ(board.value_revision(), 0U);
-  EXPECT_TRUE(board.record(7, record_of("", {0.9, 0.9, 0.9, 1.6, 1.6}))) << "it leads by that";
-  EXPECT_EQ(board.step_estimate(), StepEstimate::first_quartile);
-  EXPECT_DOUBLE_EQ(board.ranked_value(0)->value, 16) << "of what was measured before, too";
-  EXPECT_EQ(board.value_revision(), 1U) << "the tuner hears of it";
+  Scoreboard scoreboard = scoreboard_of(9);
+  for (std::size_t member = 0; member < 7; ++member)
+    scoreboard.record(member, record_of("", interrupted));
+  EXPECT_EQ(scoreboard.step_estimate(), StepEstimate::mean) << "too few runs";
+  EXPECT_DOUBLE_EQ(scoreboard.ranked_value(0)->value, 16 / 1.2);
+  EXPECT_EQ(scoreboard.value_revision(), 0U);
+  EXPECT_TRUE(scoreboard.record(7, record_of("", {0.9, 0.9, 0.9, 1.6, 1.6}))) << "it leads by that";
+  EXPECT_EQ(scoreboard.step_estimate(), StepEstimate::first_quartile);
+  EXPECT_DOUBLE_EQ(scoreboard.ranked_value(0)->value, 16) << "of what was measured before, too";
+  EXPECT_EQ(scoreboard.value_revision(), 1U) << "the tuner hears of it";
 }
 
 TEST(InterruptedStepsTest, TheMeanCountsWhereTheMachineIsQuietAgain) {
-  Scoreboard board = board_of(16);
-  for (std::size_t row = 0; row < 8; ++row) board.record(row, record_of("", interrupted));
-  EXPECT_EQ(board.step_estimate(), StepEstimate::first_quartile);
-  for (std::size_t row = 8; row < 16; ++row) board.record(row, record_of("", steady));
-  EXPECT_EQ(board.step_estimate(), StepEstimate::mean);
-  EXPECT_DOUBLE_EQ(board.ranked_value(0)->value, 16 / 1.2);
-  EXPECT_EQ(board.best(), 8U) << "the first steady one";
+  Scoreboard scoreboard = scoreboard_of(16);
+  for (std::size_t member = 0; member < 8; ++member)
+    scoreboard.record(member, record_of("", interrupted));
+  EXPECT_EQ(scoreboard.step_estimate(), StepEstimate::first_quartile);
+  for (std::size_t member = 8; member < 16; ++member)
+    scoreboard.record(member, record_of("", steady));
+  EXPECT_EQ(scoreboard.step_estimate(), StepEstimate::mean);
+  EXPECT_DOUBLE_EQ(scoreboard.ranked_value(0)->value, 16 / 1.2);
+  EXPECT_EQ(scoreboard.best(), 8U) << "the first steady one";
 }
 
 TEST(InterruptedStepsTest, ARunThatTakesTheFirstOnesPlaceIsCountedOnce) {
-  Scoreboard board = board_of(8);
-  for (int time = 0; time < 9; ++time) board.record(0, record_of("", interrupted));
-  EXPECT_EQ(board.step_estimate(), StepEstimate::mean) << "of one row";
+  Scoreboard scoreboard = scoreboard_of(8);
+  for (int time = 0; time < 9; ++time) scoreboard.record(0, record_of("", interrupted));
+  EXPECT_EQ(scoreboard.step_estimate(), StepEstimate::mean) << "of one member";
 }
 
 TEST(InterruptedStepsTest, StepsThatAreNotAlikeAreTheUsersOwn) {
-  Scoreboard board = board_of(9, false);
-  for (std::size_t row = 0; row < 9; ++row) board.record(row, record_of("", interrupted));
-  EXPECT_EQ(board.step_estimate(), StepEstimate::mean);
+  Scoreboard scoreboard = scoreboard_of(9, false);
+  for (std::size_t member = 0; member < 9; ++member)
+    scoreboard.record(member, record_of("", interrupted));
+  EXPECT_EQ(scoreboard.step_estimate(), StepEstimate::mean);
 }
 
 TEST(InterruptedStepsTest, TheUsersOwnRunsAreFittedAnew) {
   std::vector<Row> rows(8, test::planned_row("", PlanStatus::planned, ""));
-  Scoreboard board({.user_runs = {{0, "/own/log", 2.4, 0}}, .are_steps_alike = true}, rows);
-  for (std::size_t row = 0; row < 8; ++row) {
-    board.record(row, record_of("", interrupted));
-    EXPECT_NEAR(board.ranked_value(0)->value, 16 / 2.4, 1e-6) << row;
+  Scoreboard scoreboard({.user_runs = {{0, "/own/log", 2.4, 0}}, .are_steps_alike = true}, rows);
+  for (std::size_t member = 0; member < 8; ++member) {
+    scoreboard.record(member, record_of("", interrupted));
+    EXPECT_NEAR(scoreboard.ranked_value(0)->value, 16 / 2.4, 1e-6) << member;
   }
-  EXPECT_EQ(board.step_estimate(), StepEstimate::first_quartile);
+  EXPECT_EQ(scoreboard.step_estimate(), StepEstimate::first_quartile);
 }
 
 TEST(InterruptedStepsTest, AResumedSearchHasTheSameValues) {
-  Scoreboard board = board_of(9);
-  for (std::size_t row = 0; row < 9; ++row) board.record(row, record_of("", interrupted));
-  const Scoreboard resumed({.are_steps_alike = true}, board.rows());
+  Scoreboard scoreboard = scoreboard_of(9);
+  for (std::size_t member = 0; member < 9; ++member)
+    scoreboard.record(member, record_of("", interrupted));
+  const Scoreboard resumed({.are_steps_alike = true}, scoreboard.rows());
   EXPECT_EQ(resumed.step_estimate(), StepEstimate::first_quartile);
-  for (std::size_t row = 0; row < 9; ++row)
-    EXPECT_DOUBLE_EQ(resumed.ranked_value(row)->value, board.ranked_value(row)->value);
+  for (std::size_t member = 0; member < 9; ++member)
+    EXPECT_DOUBLE_EQ(resumed.ranked_value(member)->value, scoreboard.ranked_value(member)->value);
 }
 
 /// Of six spaces: in how many the fastest of 21 members is the best by a run of each. One has steps
@@ -131,23 +136,23 @@ int num_found(bool are_steps_alike) {
   int found = 0;
   for (unsigned space = 0; space < spaces; ++space) {
     BusyMachine machine(space);
-    Scoreboard board = board_of(members, are_steps_alike);
-    const auto steps_of = [&](std::size_t row) {
-      std::vector<double> steps_s = machine.run(row == 0 ? 0.08 : 0.02 * 1.04);
-      if (row != 0)
+    Scoreboard scoreboard = scoreboard_of(members, are_steps_alike);
+    const auto steps_of = [&](std::size_t member) {
+      std::vector<double> steps_s = machine.run(member == 0 ? 0.08 : 0.02 * 1.04);
+      if (member != 0)
         for (double& step_s : steps_s) step_s *= 4;  // of the same batch
       return steps_s;
     };
     std::chrono::system_clock::time_point now{};
-    for (std::size_t row = 0; row < members; ++row) {
-      Record record = record_of("", steps_of(row));
+    for (std::size_t member = 0; member < members; ++member) {
+      Record record = record_of("", steps_of(member));
       record.started_at = now;
       record.finished_at = now += std::chrono::milliseconds(400);
       record.is_alone = true;
-      board.record(row, record);
+      scoreboard.record(member, record);
     }
-    board.judge();
-    found += board.best() == 0U ? 1 : 0;
+    scoreboard.judge();
+    found += scoreboard.best() == 0U ? 1 : 0;
   }
   return found;
 }
@@ -159,7 +164,7 @@ TEST(InterruptedStepsTest, TheLuckiestOfManyIsNotTheAnswer) {
 
 // Its first run had steps alike, all others had not: it is no surer than they are.
 TEST(InterruptedStepsTest, ALuckyRunCountsAsOneOfMany) {
-  Scoreboard board = board_of(2, false);
+  Scoreboard scoreboard = scoreboard_of(2, false);
   std::chrono::system_clock::time_point now{};
   const auto end_run = [&](auto& run) {
     run.started_at = now;
@@ -174,19 +179,19 @@ TEST(InterruptedStepsTest, ALuckyRunCountsAsOneOfMany) {
   Record lucky = record_of("lucky", {1, 1, 1, 1, 1}), other = record_of("other", scaled(1.03));
   end_run(lucky);
   end_run(other);
-  board.record(0, lucky);
-  board.record(1, other);
+  scoreboard.record(0, lucky);
+  scoreboard.record(1, other);
   for (int round = 1; round <= 2; ++round) {
-    for (std::size_t row = 0; row < 2; ++row) {
+    for (std::size_t member = 0; member < 2; ++member) {
       Repeat repeat = test::repeat_of(RepeatKind::final_round, round, 1);
-      repeat.measurement = measurement_of(scaled(row == 0 ? 1.1 : 1.03));
+      repeat.measurement = measurement_of(scaled(member == 0 ? 1.1 : 1.03));
       end_run(repeat);
-      board.repeat(row, repeat);
+      scoreboard.repeat(member, repeat);
     }
   }
-  board.judge();
-  EXPECT_EQ(board.best(), 1U);
-  EXPECT_GT(board.verdict()->chance_best(*board.verdict()->place_of(1)), 0.6);
+  scoreboard.judge();
+  EXPECT_EQ(scoreboard.best(), 1U);
+  EXPECT_GT(scoreboard.verdict()->chance_best(*scoreboard.verdict()->place_of(1)), 0.6);
 }
 
 }  // namespace

@@ -22,9 +22,9 @@ using testing::UnorderedElementsAre;
 
 /// Judged with what was drafted.
 Scoreboard judged(const test::Draft& draft) {
-  Scoreboard board = draft.board();
-  board.judge();
-  return board;
+  Scoreboard scoreboard = draft.scoreboard();
+  scoreboard.judge();
+  return scoreboard;
 }
 
 TEST(ContendersTest, AreTheLikeliestAndTwoInAnyCase) {
@@ -48,52 +48,54 @@ TEST(ContendersTest, AreMoreWhereRunsDifferMore) {
 /// three were predicted to take 0.95 s, and take 1.8 s.
 test::Draft draft_with_wrong_predictions() {
   std::vector<double> steps_s;
-  for (int row = 0; row < 9; ++row) steps_s.push_back(1 + 0.05 * row);
+  for (int member = 0; member < 9; ++member) steps_s.push_back(1 + 0.05 * member);
   steps_s.resize(12, 1.8);
   test::Draft draft = test::draft_of(steps_s);
-  for (std::size_t row = 0; row < draft.rows.size(); ++row)
-    draft.rows[row].record->predicted.throughput = 16 / (row < 9 ? steps_s[row] * 1.001 : 0.95);
+  for (std::size_t member = 0; member < draft.rows.size(); ++member)
+    draft.rows[member].record->predicted.throughput =
+        16 / (member < 9 ? steps_s[member] * 1.001 : 0.95);
   return draft;
 }
 
 TEST(WrongPredictionsTest, RunsCountForMoreThanWhatWasPredicted) {
   test::Draft draft = draft_with_wrong_predictions();
-  for (std::size_t row = 9; row < 12; ++row)
-    draft.rows[row].repeats.push_back(test::repeat_of(RepeatKind::final_round, 1, 1.8));
+  for (std::size_t member = 9; member < 12; ++member)
+    draft.rows[member].repeats.push_back(test::repeat_of(RepeatKind::final_round, 1, 1.8));
   draft.rows[0].repeats.push_back(test::repeat_of(RepeatKind::final_round, 1, 1));
-  const Scoreboard board = judged(draft);
-  EXPECT_EQ(board.best(), 0U);
-  const auto place = board.verdict()->place_of(0);
+  const Scoreboard scoreboard = judged(draft);
+  EXPECT_EQ(scoreboard.best(), 0U);
+  const auto place = scoreboard.verdict()->place_of(0);
   ASSERT_TRUE(place);
-  EXPECT_GT(board.verdict()->chance_near_best(*place), 0.95);
+  EXPECT_GT(scoreboard.verdict()->chance_near_best(*place), 0.95);
 }
 
 constexpr double much_time_s = 1e6;
 
-/// How often each row is measured again, where round k takes a row's time times noise(row, k).
+/// How often each member is measured again, where round k takes a member's time times noise(member,
+/// k).
 std::vector<int> counts_of_finals(const test::Draft& draft, const std::vector<double>& steps_s,
                                   const std::function<double(std::size_t, int)>& noise,
                                   std::vector<std::size_t>* order = nullptr,
                                   std::chrono::seconds run = std::chrono::seconds(5)) {
-  Scoreboard board = draft.board();
-  RunAgainPolicy policy(board, {.races = true});
+  Scoreboard scoreboard = draft.scoreboard();
+  RunAgainPolicy policy(scoreboard, {.races = true});
   std::vector<int> counts(steps_s.size());
   auto now = *parse_time("2026-01-02T04:00:00.000000Z");
   while (const auto next = policy.after_search(much_time_s)) {
     EXPECT_EQ(next->kind, RepeatKind::final_round);
-    EXPECT_EQ(next->round, ++counts[next->row]);
-    if (order != nullptr) order->push_back(next->row);
+    EXPECT_EQ(next->round, ++counts[next->member]);
+    if (order != nullptr) order->push_back(next->member);
     Repeat repeat = test::repeat_of(RepeatKind::final_round, next->round,
-                                    steps_s[next->row] * noise(next->row, next->round));
+                                    steps_s[next->member] * noise(next->member, next->round));
     repeat.started_at = now;
     repeat.finished_at = now += run;
-    board.repeat(next->row, repeat);
+    scoreboard.repeat(next->member, repeat);
   }
-  EXPECT_TRUE(board.finals().is_done);
+  EXPECT_TRUE(scoreboard.finals().is_done);
   return counts;
 }
 
-double quiet(std::size_t /*row*/, int /*round*/) {
+double quiet(std::size_t /*member*/, int /*round*/) {
   return 1;
 }
 
@@ -118,8 +120,9 @@ TEST(FinalRunTest, EqualOnesThatHardlyDifferNeedFewRuns) {
 }
 
 TEST(FinalRunTest, WhatIsNotToldApartRunsOnWithinTheTime) {
-  const auto noisy = [](std::size_t row, int round) {
-    return 1 + 0.3 * static_cast<double>((3 * row + 5 * static_cast<std::size_t>(round)) % 7) / 7;
+  const auto noisy = [](std::size_t member, int round) {
+    return 1 +
+           0.3 * static_cast<double>((3 * member + 5 * static_cast<std::size_t>(round)) % 7) / 7;
   };
   const std::vector<int> counts =
       counts_of_finals(test::draft_of({1, 1.01, 3}), {1, 1.01, 3}, noisy);
@@ -129,8 +132,9 @@ TEST(FinalRunTest, WhatIsNotToldApartRunsOnWithinTheTime) {
 }
 
 TEST(FinalRunTest, LongRunsEndAfterHalfOfTheSearch) {
-  const auto noisy = [](std::size_t row, int round) {
-    return 1 + 0.3 * static_cast<double>((3 * row + 5 * static_cast<std::size_t>(round)) % 7) / 7;
+  const auto noisy = [](std::size_t member, int round) {
+    return 1 +
+           0.3 * static_cast<double>((3 * member + 5 * static_cast<std::size_t>(round)) % 7) / 7;
   };
   const auto counts_with = [&](std::chrono::seconds run) {
     const std::vector<int> counts =
@@ -145,8 +149,8 @@ TEST(FinalRunTest, LongRunsEndAfterHalfOfTheSearch) {
 
 TEST(FinalRunTest, TurnsGoBackAndForth) {
   std::vector<std::size_t> order;
-  const auto noisy = [](std::size_t row, int round) {
-    return (row + static_cast<std::size_t>(round)) % 2 == 0 ? 1.0 : 1.05;
+  const auto noisy = [](std::size_t member, int round) {
+    return (member + static_cast<std::size_t>(round)) % 2 == 0 ? 1.0 : 1.05;
   };
   counts_of_finals(test::draft_of({1, 1.001}), {1, 1}, noisy, &order);
   ASSERT_GE(order.size(), 4U);
@@ -170,13 +174,13 @@ TEST(FinalRunTest, TheBestIsTheFastestWithLatencyToo) {
 }
 
 TEST(FinalRunTest, WhatFailsIsNotTriedForEver) {
-  Scoreboard board = test::draft_of({1, 1}).board();
-  RunAgainPolicy policy(board, {.races = true});
+  Scoreboard scoreboard = test::draft_of({1, 1}).scoreboard();
+  RunAgainPolicy policy(scoreboard, {.races = true});
   int tries = 0;
   while (const auto next = policy.after_search(much_time_s)) {
     Repeat repeat = test::repeat_of(RepeatKind::final_round, next->round, 1);
     repeat.measurement.status = Status::failed;
-    board.repeat(next->row, repeat);
+    scoreboard.repeat(next->member, repeat);
     ASSERT_LE(++tries, 4);
   }
   EXPECT_GE(tries, 2);
@@ -193,15 +197,15 @@ test::Draft searched(std::size_t num_results) {
 
 TEST(RunAgainPolicyTest, TheBestIsRepeatedTwiceFromFiveResultsOn) {
   for (const std::size_t num_results : {4U, 5U}) {
-    Scoreboard board = searched(num_results).board();
-    RunAgainPolicy policy(board, {.repeats_best = true});
+    Scoreboard scoreboard = searched(num_results).scoreboard();
+    RunAgainPolicy policy(scoreboard, {.repeats_best = true});
     const bool is_repeated = num_results == 5;
     const auto first = policy.during_search(much_time_s);
     EXPECT_EQ(first.has_value(), is_repeated);
     EXPECT_EQ(policy.during_search(much_time_s).has_value(), is_repeated);
     EXPECT_FALSE(policy.during_search(much_time_s));
     if (!first) continue;
-    EXPECT_EQ(first->row, 0U);
+    EXPECT_EQ(first->member, 0U);
     EXPECT_EQ(first->kind, RepeatKind::spread);
     EXPECT_EQ(first->round, 1);
     EXPECT_THAT(first->avoided_ranks, ElementsAre(2, 3));
@@ -211,15 +215,15 @@ TEST(RunAgainPolicyTest, TheBestIsRepeatedTwiceFromFiveResultsOn) {
 TEST(RunAgainPolicyTest, RepeatsOfAnEarlierJobCount) {
   test::Draft draft = searched(5);
   draft.rows[0].repeats = {test::repeat_of(RepeatKind::spread, 1, 1)};
-  Scoreboard board = draft.board();
-  RunAgainPolicy policy(board, {.repeats_best = true});
+  Scoreboard scoreboard = draft.scoreboard();
+  RunAgainPolicy policy(scoreboard, {.repeats_best = true});
   EXPECT_EQ(policy.during_search(much_time_s)->round, 2);
   EXPECT_FALSE(policy.during_search(much_time_s));
 }
 
 TEST(RunAgainPolicyTest, NothingIsRepeatedWithoutTime) {
-  Scoreboard board = searched(5).board();
-  RunAgainPolicy policy(board, {.repeats_best = true});
+  Scoreboard scoreboard = searched(5).scoreboard();
+  RunAgainPolicy policy(scoreboard, {.repeats_best = true});
   // A run took 9.3 s by its record, and 20 of them are to fit.
   EXPECT_FALSE(policy.during_search(180));
   EXPECT_TRUE(policy.during_search(190));
@@ -227,13 +231,13 @@ TEST(RunAgainPolicyTest, NothingIsRepeatedWithoutTime) {
 
 TEST(RunAgainPolicyTest, WhatWasRacedOutCloseToTheBestBesideANeighbourRunsAgain) {
   test::Draft draft = test::draft_of({1, 1.04, 1.06, 1.04});
-  for (const std::size_t row : {1U, 2U, 3U})
-    draft.rows[row].record->measurement.status = Status::raced_out;
+  for (const std::size_t member : {1U, 2U, 3U})
+    draft.rows[member].record->measurement.status = Status::raced_out;
   draft.rows[3].record->is_alone = true;
-  Scoreboard board = draft.board();
-  RunAgainPolicy policy(board, {.races = true});
+  Scoreboard scoreboard = draft.scoreboard();
+  RunAgainPolicy policy(scoreboard, {.races = true});
   const auto again = policy.after_search(much_time_s);
-  EXPECT_EQ(again->row, 1U);
+  EXPECT_EQ(again->member, 1U);
   EXPECT_FALSE(again->kind);
   EXPECT_TRUE(policy.is_rerun(1));
   EXPECT_EQ(policy.after_search(much_time_s)->kind, RepeatKind::final_round);
@@ -241,40 +245,41 @@ TEST(RunAgainPolicyTest, WhatWasRacedOutCloseToTheBestBesideANeighbourRunsAgain)
 
 TEST(RunAgainPolicyTest, WhatIsCloseIsSoInTheTargetsTime) {
   test::Draft draft = test::draft_of({1, 1.04, 1.3});
-  for (const std::size_t row : {1U, 2U})
-    draft.rows[row].record->measurement.status = Status::raced_out;
+  for (const std::size_t member : {1U, 2U})
+    draft.rows[member].record->measurement.status = Status::raced_out;
   // 1.5, 2.04 and 1.55 s there.
   draft.rows[0].overheads = {0.5};
   draft.rows[1].overheads = {1};
   draft.rows[2].overheads = {0.25};
   draft.target = test::constants_of(1, {1});
-  Scoreboard board = draft.board();
-  RunAgainPolicy policy(board, {.races = true});
+  Scoreboard scoreboard = draft.scoreboard();
+  RunAgainPolicy policy(scoreboard, {.races = true});
   const auto again = policy.after_search(much_time_s);
-  EXPECT_EQ(again->row, 2U);
+  EXPECT_EQ(again->member, 2U);
   EXPECT_FALSE(again->kind);
   EXPECT_EQ(policy.after_search(much_time_s)->kind, RepeatKind::final_round);
 }
 
 TEST(RunAgainPolicyTest, WhatAnEarlierJobHasMeasuredAgainIsNotRunTwice) {
   test::Draft draft = test::draft_of({1, 1.3});
-  for (const std::size_t row : {0U, 1U})
-    draft.rows[row].repeats = {test::repeat_of(RepeatKind::final_round, 1, row == 0 ? 1 : 1.3)};
-  Scoreboard board = draft.board();
-  RunAgainPolicy policy(board, {.races = true});
+  for (const std::size_t member : {0U, 1U})
+    draft.rows[member].repeats = {
+        test::repeat_of(RepeatKind::final_round, 1, member == 0 ? 1 : 1.3)};
+  Scoreboard scoreboard = draft.scoreboard();
+  RunAgainPolicy policy(scoreboard, {.races = true});
   EXPECT_FALSE(policy.after_search(much_time_s));
-  EXPECT_TRUE(board.finals().is_done);
-  EXPECT_THAT(board.finals().finalists, ElementsAre(0, 1));
+  EXPECT_TRUE(scoreboard.finals().is_done);
+  EXPECT_THAT(scoreboard.finals().finalists, ElementsAre(0, 1));
 }
 
 TEST(RunAgainPolicyTest, SaysWhyThereAreNoFinals) {
   const auto reason = [](test::Draft draft, const RunAgainPolicy::Options& options,
                          double time_left_s = much_time_s) {
-    Scoreboard board = draft.board();
-    RunAgainPolicy policy(board, options);
+    Scoreboard scoreboard = draft.scoreboard();
+    RunAgainPolicy policy(scoreboard, options);
     EXPECT_FALSE(policy.after_search(time_left_s));
-    EXPECT_FALSE(board.finals().is_done);
-    return board.finals().reason;
+    EXPECT_FALSE(scoreboard.finals().is_done);
+    return scoreboard.finals().reason;
   };
   EXPECT_EQ(reason(searched(1), {}), "there is nothing to compare it with");
   EXPECT_EQ(reason(searched(1), {.races = true, .is_alone_in_space = true}),

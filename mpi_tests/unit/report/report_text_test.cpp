@@ -199,7 +199,7 @@ TEST(HeadlineTest, HasFiveLines) {
       report.rows[row].repeats.push_back(
           test::repeat_of(RepeatKind::final_round, round, row == 0 ? 2 : 1));
   report.finals = {true, "", {0, 1}};
-  report.baseline_row = 0;
+  report.baseline = 0;
   report.num_ranks = 4;
   report.elapsed_s = 90;
   const std::string text = headline_text(test::Concluded(report), "/here");
@@ -224,7 +224,7 @@ TEST(HeadlineTest, SaysWhereSomethingElseMayBeBetter) {
 TEST(HeadlineTest, SaysWhereNothingIsGained) {
   test::Draft report = test::draft_of({1, 1});
   report.finals = {true, "", {0, 1}};
-  report.baseline_row = 0;
+  report.baseline = 0;
   const std::string text = headline_text(test::Concluded(report), "/here");
   EXPECT_THAT(text, HasSubstr("m0 is the baseline: nothing was better"));
   EXPECT_THAT(text, HasSubstr("not earned back: there is no gain"));

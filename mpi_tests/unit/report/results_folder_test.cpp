@@ -188,7 +188,7 @@ TEST_F(ResultsFolderTest, WritesScriptsForTheBestAndTheUsersOwn) {
   const double step_s[] = {9, 4, 3, 1, 2};
   for (std::size_t i = 0; i < report.rows.size(); ++i)
     report.rows[i].record = test::sample_record(report.rows[i].planned.experiment.name, step_s[i]);
-  report.baseline_row = 0;
+  report.baseline = 0;
   folder_.write_verification(test::Concluded(report).recommendation(),
                              UserCommand{"train.py $CONFIG"});
   for (const char* name : {"verify.sbatch", "verify.pbs"}) {
@@ -201,7 +201,7 @@ TEST_F(ResultsFolderTest, WritesScriptsForTheBestAndTheUsersOwn) {
     EXPECT_EQ(script.find("fourth"), std::string::npos);
     EXPECT_NE(script.find("VERIFY_DIR=" + results("verify\n")), std::string::npos);
   }
-  report.baseline_row = 3;
+  report.baseline = 3;
   folder_.write_verification(test::Concluded(report).recommendation(),
                              UserCommand{"train.py $CONFIG"});
   const std::string script = read_file(results("verify.sbatch"));
@@ -212,7 +212,7 @@ TEST_F(ResultsFolderTest, WritesScriptsForTheBestAndTheUsersOwn) {
 TEST_F(ResultsFolderTest, NothingIsRecommendedWhereNothingGaveAResult) {
   test::Draft report;
   report.rows = {test::row_of(test::failed_record("a", Status::failed, "no"))};
-  report.baseline_row = 0;
+  report.baseline = 0;
   EXPECT_FALSE(test::Concluded(report).answer.recommendation) << "so that no script is written";
 }
 
@@ -226,7 +226,7 @@ TEST_F(ResultsFolderTest, WritesSummaryAndTable) {
   folder_.write_summary(concluded);
   EXPECT_EQ(read_file(results("summary.txt")),
             headline_text(concluded, folder_.path()) + "\n" + summary_text(concluded));
-  const double factor = std::exp(concluded.board.half_width_of_run());
+  const double factor = std::exp(concluded.scoreboard.half_width_of_run());
   const std::string interval = fmt::format("{},{}", 32 / factor, 32 * factor);
   EXPECT_EQ(
       read_file(results("results.csv")),

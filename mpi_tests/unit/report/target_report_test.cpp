@@ -44,8 +44,8 @@ class TargetReportTest : public testing::Test {
  protected:
   [[nodiscard]] const Recommendation& recommendation() const { return *answer_.recommendation; }
 
-  Scoreboard board_{{.target = sample_constants()}, sample_rows()};
-  Answer answer_ = answer_of(board_);
+  Scoreboard scoreboard_{{.target = sample_constants()}, sample_rows()};
+  Answer answer_ = answer_of(scoreboard_);
 };
 
 TEST_F(TargetReportTest, TheSummaryHasBothFiguresAndWhatTheyRestOn) {
@@ -85,10 +85,10 @@ TEST_F(TargetReportTest, ConstantsThatWereMeasuredAreNamedSo) {
 }
 
 TEST_F(TargetReportTest, TheTargetsTimeOfARowNamesItsSource) {
-  ASSERT_TRUE(board_.target_time(0));
-  EXPECT_EQ(board_.target_time(0)->source, "GPT-2 and LLaMA");
-  board_.calibrate(test::calibration_of(5));
-  EXPECT_EQ(board_.target_time(0)->source,
+  ASSERT_TRUE(scoreboard_.target_time(0));
+  EXPECT_EQ(scoreboard_.target_time(0)->source, "GPT-2 and LLaMA");
+  scoreboard_.calibrate(test::calibration_of(5));
+  EXPECT_EQ(scoreboard_.target_time(0)->source,
             "fitted to runs in DeepSpeed, beginning with GPT-2 and LLaMA");
 }
 
@@ -139,7 +139,7 @@ TEST_F(TargetReportTest, TheAnswersJsonHasWhatWasMeasuredHere) {
 }
 
 TEST_F(TargetReportTest, AnExperimentsJsonHasItsTargetsTime) {
-  const Record& record = *board_.row(0).record;
+  const Record& record = *scoreboard_.row(0).record;
   TargetTime target{3.2, 2, {}};
   of(target.costs_s, Overhead::all_gather_call) = 4;
   const json::Value value =
@@ -175,8 +175,8 @@ TEST_F(TargetReportTest, WithoutATargetNothingSpeaksOfIt) {
   std::vector<Row> rows = sample_rows();
   for (Row& row : rows)
     row.planned.predicted.target_throughput = row.record->predicted.target_throughput = {};
-  const Scoreboard board({}, rows);
-  const Answer answer = answer_of(board);
+  const Scoreboard scoreboard({}, rows);
+  const Answer answer = answer_of(scoreboard);
   for (const std::string& text :
        {summary_text(answer), report_html(answer, {}), results_csv(answer),
         summary_json(answer, 0).dump(), optimal_json(*answer.recommendation, "train").dump(),
@@ -193,7 +193,7 @@ TEST_F(TargetReportTest, WithoutATargetNothingSpeaksOfIt) {
 
 TEST_F(TargetReportTest, ThePlanHasAColumnForIt) {
   DryRun plan;
-  for (const Row& row : board_.rows()) plan.experiments.push_back(row.planned);
+  for (const Row& row : scoreboard_.rows()) plan.experiments.push_back(row.planned);
   EXPECT_THAT(dry_run_text(plan), HasSubstr("in your training"));
   for (PlannedExperiment& planned : plan.experiments) planned.predicted.target_throughput.reset();
   EXPECT_THAT(dry_run_text(plan), Not(HasSubstr("in your training")));

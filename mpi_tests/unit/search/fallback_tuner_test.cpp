@@ -50,22 +50,22 @@ struct Search {
     options.num_trials = trials;
     options.tuner_type = type;
     const auto tuner = make_tuner(type, space, options);
-    while (const auto index = tuner->next()) {
-      const Experiment& experiment = space.members[*index].planned.experiment;
+    while (const auto member = tuner->next()) {
+      const Experiment& experiment = space.members[*member].planned.experiment;
       ran.push_back(experiment.name);
       const bool fits = experiment.config.micro_batch <= largest.at(experiment.config.zero_stage);
       const auto size = static_cast<double>(experiment.config.micro_batch);
       const double samples_s = size / (1 + 0.1 * size);
       Observation observation{fits ? Status::ok : Status::out_of_memory, {}};
       if (fits) observation.value = MetricValue{samples_s, 0.99 * samples_s, 1.01 * samples_s};
-      tuner->observe(*index, observation);
+      tuner->observe(*member, observation);
       ASSERT_LT(ran.size(), 100U);
     }
     EXPECT_TRUE(tuner->is_done());
     notes = tuner->notes();
     baseline = tuner->baseline();
     for (const Tuner::Skipped& one : tuner->skipped())
-      skipped.insert(space.members[one.index].planned.experiment.name);
+      skipped.insert(space.members[one.member].planned.experiment.name);
   }
   [[nodiscard]] bool has_run(const std::string& name) const {
     return std::ranges::find(ran, name) != ran.end();

@@ -95,8 +95,8 @@ struct Training {
 
 class GrowingTunerTest : public testing::Test {
  protected:
-  Observation measure(std::size_t index) {
-    const Experiment& experiment = space_.members[index].planned.experiment;
+  Observation measure(std::size_t member) {
+    const Experiment& experiment = space_.members[member].planned.experiment;
     if (!training_.fits(experiment.config)) return {Status::out_of_memory, std::nullopt};
     const double noise = 0.01 * (static_cast<double>(random_() % 2001) / 1000 - 1);
     const double value = training_.throughput(experiment) * std::exp(noise);
@@ -125,22 +125,22 @@ class GrowingTunerTest : public testing::Test {
         running.push_back(*next);
       }
       if (running.empty()) break;
-      const std::size_t index = running.front();
+      const std::size_t member = running.front();
       running.erase(running.begin());
-      ended_.emplace_back(index, measured(index));
-      tuner_->observe(index, ended_.back().second);
+      ended_.emplace_back(member, measured(member));
+      tuner_->observe(member, ended_.back().second);
     }
     EXPECT_TRUE(tuner_->is_done());
     EXPECT_EQ(std::set<std::size_t>(ran_.begin(), ran_.end()).size(), ran_.size());
     EXPECT_THAT(tuner_->skipped(), SizeIs(space_.members.size() - ran_.size()));
-    for (const auto& [index, reason] : tuner_->skipped()) EXPECT_NE(reason, "") << index;
+    for (const auto& [member, reason] : tuner_->skipped()) EXPECT_NE(reason, "") << member;
   }
   void search(std::int64_t seed = 0, std::size_t slots = 1) {
-    search([&](std::size_t index) { return measure(index); }, seed, slots);
+    search([&](std::size_t member) { return measure(member); }, seed, slots);
   }
 
-  [[nodiscard]] const TrainingConfig& config(std::size_t index) const {
-    return space_.members[index].planned.experiment.config;
+  [[nodiscard]] const TrainingConfig& config(std::size_t member) const {
+    return space_.members[member].planned.experiment.config;
   }
   [[nodiscard]] std::vector<std::int64_t> sizes(std::size_t count) const {
     std::vector<std::int64_t> all;
@@ -158,9 +158,9 @@ class GrowingTunerTest : public testing::Test {
   /// Of the fastest that ran.
   [[nodiscard]] double found() const {
     double best = 0;
-    for (const auto& [index, observation] : ended_)
+    for (const auto& [member, observation] : ended_)
       if (observation.status == Status::ok)
-        best = std::max(best, training_.throughput(space_.members[index].planned.experiment));
+        best = std::max(best, training_.throughput(space_.members[member].planned.experiment));
     return best;
   }
   [[nodiscard]] long num_out_of_memory() const {
@@ -195,11 +195,11 @@ TEST_F(GrowingTunerTest, NoSizeIsMoreThanTwiceAsLargeAsWhatRan) {
     training_.limit_bytes = 80'000;
     std::int64_t largest = 0;
     search(
-        [&](std::size_t index) {
-          const std::int64_t size = config(index).micro_batch;
+        [&](std::size_t member) {
+          const std::int64_t size = config(member).micro_batch;
           // Idle ranks go one step further.
           EXPECT_LE(size, std::max<std::int64_t>(1, largest * (slots == 1 ? 2 : 4)));
-          Observation observation = measure(index);
+          Observation observation = measure(member);
           if (observation.value) largest = std::max(largest, size);
           return observation;
         },
@@ -228,8 +228,8 @@ TEST_F(GrowingTunerTest, WhatSurelyRunsOutIsNotStarted) {
   search();
   // The user's configuration has room for 54, and 32 and smaller ones say so.
   EXPECT_THAT(sizes(6), ElementsAre(1, 2, 4, 8, 16, 32));
-  for (const std::size_t index : ran_)
-    EXPECT_FALSE(space_.members[index].micro_batch_chain == 0 && config(index).micro_batch >= 64);
+  for (const std::size_t member : ran_)
+    EXPECT_FALSE(space_.members[member].micro_batch_chain == 0 && config(member).micro_batch >= 64);
   EXPECT_THAT(tuner_->skipped(),
               Contains(Field(&Tuner::Skipped::reason,
                              AllOf(HasSubstr("needs about"), HasSubstr("on the device")))));
@@ -242,15 +242,15 @@ TEST_F(GrowingTunerTest, WhatRanOutTeachesWhatNeedsNoLess) {
   EXPECT_EQ(config(ran_[6]).micro_batch, 64);
   EXPECT_EQ(ended_[6].second.status, Status::out_of_memory);
   std::vector<std::size_t> ran_out;
-  for (const auto& [index, observation] : ended_) {
+  for (const auto& [member, observation] : ended_) {
     for (const std::size_t other : ran_out) {
       const TrainingConfig& small = config(other);
-      const TrainingConfig& large = config(index);
+      const TrainingConfig& large = config(member);
       EXPECT_FALSE(large.zero_stage == small.zero_stage && large.micro_batch >= small.micro_batch &&
                    large.recompute <= small.recompute &&
                    large.reduce_bucket_size >= small.reduce_bucket_size);
     }
-    if (observation.status == Status::out_of_memory) ran_out.push_back(index);
+    if (observation.status == Status::out_of_memory) ran_out.push_back(member);
   }
   EXPECT_GT(found(), 0.95 * optimum());
   EXPECT_THAT(tuner_->skipped(),
@@ -266,13 +266,13 @@ TEST_F(GrowingTunerTest, AKeyThatNobodyKnowsMayNeedLess) {
   }
   space_.members[1].planned.experiment.ds_config["torch_autocast"] = {{"enabled", true}};
   space_.members[1].micro_batch_chain = 1;
-  search([](std::size_t index) { return index == 0 ? ended(Status::out_of_memory) : ok(1); });
+  search([](std::size_t member) { return member == 0 ? ended(Status::out_of_memory) : ok(1); });
   EXPECT_THAT(ran_, ElementsAre(0, 1));
 }
 
 TEST_F(GrowingTunerTest, ASmallestSizeThatFailsIsNotTheEnd) {
-  search([&](std::size_t index) {
-    return config(index).micro_batch < 2 ? ended(Status::failed) : measure(index);
+  search([&](std::size_t member) {
+    return config(member).micro_batch < 2 ? ended(Status::failed) : measure(member);
   });
   EXPECT_THAT(sizes(4), ElementsAre(1, 2, 4, 8));
   EXPECT_GT(found(), 0.98 * optimum());
@@ -280,8 +280,8 @@ TEST_F(GrowingTunerTest, ASmallestSizeThatFailsIsNotTheEnd) {
 
 TEST_F(GrowingTunerTest, ASizeThatFailsEndsTheGrowth) {
   // The data has no larger batch, say.
-  search([&](std::size_t index) {
-    return config(index).micro_batch > 50 ? ended(Status::failed) : measure(index);
+  search([&](std::size_t member) {
+    return config(member).micro_batch > 50 ? ended(Status::failed) : measure(member);
   });
   const auto num_failed = std::ranges::count_if(
       ended_, [](const auto& each) { return each.second.status == Status::failed; });
@@ -291,8 +291,8 @@ TEST_F(GrowingTunerTest, ASizeThatFailsEndsTheGrowth) {
 }
 
 TEST_F(GrowingTunerTest, AConfigurationThatNeverRunsIsLeft) {
-  search([&](std::size_t index) {
-    return config(index).zero_stage == 0 ? ended(Status::failed) : measure(index);
+  search([&](std::size_t member) {
+    return config(member).zero_stage == 0 ? ended(Status::failed) : measure(member);
   });
   EXPECT_GT(found(), 0);
   EXPECT_LT(ran_.size(), space_.members.size() / 10);
@@ -307,7 +307,7 @@ TEST_F(GrowingTunerTest, WhereNothingRunsItEnds) {
 
 TEST_F(GrowingTunerTest, TheCapCountsWhatIsRun) {
   for (const int trials : {1, 2, 5, 14}) {
-    search([&](std::size_t index) { return measure(index); }, 0, 1, trials);
+    search([&](std::size_t member) { return measure(member); }, 0, 1, trials);
     EXPECT_THAT(ran_, SizeIs(static_cast<std::size_t>(trials)));
   }
 }
@@ -318,9 +318,9 @@ TEST_F(GrowingTunerTest, TheBaselineIsTheLargestThatRan) {
   search();
   ASSERT_TRUE(tuner_->baseline());
   std::int64_t largest = 0;
-  for (const auto& [index, observation] : ended_)
-    if (observation.status == Status::ok && space_.members[index].micro_batch_chain == 0)
-      largest = std::max(largest, config(index).micro_batch);
+  for (const auto& [member, observation] : ended_)
+    if (observation.status == Status::ok && space_.members[member].micro_batch_chain == 0)
+      largest = std::max(largest, config(member).micro_batch);
   EXPECT_EQ(config(*tuner_->baseline()).micro_batch, largest);
   EXPECT_EQ(space_.members[*tuner_->baseline()].micro_batch_chain, 0U);
   // One that the user has written stays.
@@ -344,12 +344,12 @@ TEST_F(GrowingTunerTest, LatencyIsMinimised) {
   const auto tuner = make_tuner("race", space_, options);
   double best = HUGE_VAL;
   std::size_t count = 0;
-  while (const auto index = tuner->next()) {
-    const Experiment& experiment = space_.members[*index].planned.experiment;
+  while (const auto member = tuner->next()) {
+    const Experiment& experiment = space_.members[*member].planned.experiment;
     const double value = 1e6 * static_cast<double>(global_batch(experiment.config, 2)) /
                          training_.throughput(experiment);
     best = std::min(best, value);
-    tuner->observe(*index, ok(value));
+    tuner->observe(*member, ok(value));
     ++count;
   }
   EXPECT_LT(best, 1.02 * 1e6 * 2 / training_.throughput(space_.members[0].planned.experiment));
@@ -364,7 +364,7 @@ TEST_F(GrowingTunerTest, AResumedSearchGoesOnAsAnUninterruptedOne) {
   std::vector<std::pair<std::size_t, Observation>> known;
   for (;;) {
     const auto resumed = make_tuner("race", space_, {});
-    for (const auto& [index, observation] : known) resumed->observe(index, observation);
+    for (const auto& [member, observation] : known) resumed->observe(member, observation);
     const auto next = uninterrupted->next();
     ASSERT_EQ(resumed->next(), next) << known.size() << " are known";
     if (!next) break;
@@ -432,18 +432,18 @@ TEST_F(GrowingTunerTest, AKeyThatNobodyKnowsIsTried) {
     *member.micro_batch_chain += 100;
     space_.members.push_back(member);
   }
-  const auto has_key = [&](std::size_t index) { return index >= with_key.members.size(); };
-  search([&](std::size_t index) {
-    Observation observation = measure(index);
-    if (!has_key(index)) return observation;
+  const auto has_key = [&](std::size_t member) { return member >= with_key.members.size(); };
+  search([&](std::size_t member) {
+    Observation observation = measure(member);
+    if (!has_key(member)) return observation;
     MetricValue& value = *observation.value;
     value = {value.value * 1.2, value.ci_low * 1.2, value.ci_high * 1.2};
     return observation;
   });
   double best = 0;
-  for (const std::size_t index : ran_)
-    best = std::max(best, training_.throughput(space_.members[index].planned.experiment) *
-                              (has_key(index) ? 1.2 : 1));
+  for (const std::size_t member : ran_)
+    best = std::max(best, training_.throughput(space_.members[member].planned.experiment) *
+                              (has_key(member) ? 1.2 : 1));
   EXPECT_GT(best, 0.98 * 1.2 * optimum());
 }
 

@@ -40,29 +40,29 @@ class World {
     for (int stage = 0; stage < 4; ++stage) add_chain(stage);
     // The plan has room for all of them; runs end at a limit that is no member's.
     limit_bytes_ = 0;
-    for (std::size_t index = 0; index < space_.members.size(); ++index)
-      limit_bytes_ = std::max(limit_bytes_, planned_bytes(index));
+    for (std::size_t member = 0; member < space_.members.size(); ++member)
+      limit_bytes_ = std::max(limit_bytes_, planned_bytes(member));
     limit_bytes_ *= 1 - 0.3 * uniform();
     space_.baseline = 0;
   }
 
   [[nodiscard]] const PlannedSpace& space() const { return space_; }
-  [[nodiscard]] const Experiment& experiment(std::size_t index) const {
-    return space_.members[index].planned.experiment;
+  [[nodiscard]] const Experiment& experiment(std::size_t member) const {
+    return space_.members[member].planned.experiment;
   }
-  [[nodiscard]] bool runs(std::size_t index) const { return needed_[index] <= limit_bytes_; }
-  [[nodiscard]] double throughput(std::size_t index) const { return throughput_[index]; }
+  [[nodiscard]] bool runs(std::size_t member) const { return needed_[member] <= limit_bytes_; }
+  [[nodiscard]] double throughput(std::size_t member) const { return throughput_[member]; }
 
-  Observation measure(std::size_t index) {
-    if (!runs(index)) return {Status::out_of_memory, std::nullopt};
-    const double value = throughput_[index] * (1 + 0.004 * (uniform() - 0.5));
+  Observation measure(std::size_t member) {
+    if (!runs(member)) return {Status::out_of_memory, std::nullopt};
+    const double value = throughput_[member] * (1 + 0.004 * (uniform() - 0.5));
     return {Status::ok, MetricValue{value, 0.995 * value, 1.005 * value},
-            kind_.are_bytes_known ? static_cast<std::int64_t>(needed_[index]) : 0};
+            kind_.are_bytes_known ? static_cast<std::int64_t>(needed_[member]) : 0};
   }
 
  private:
   double uniform() { return static_cast<double>(random_() % 100'000) / 100'000; }
-  [[nodiscard]] double planned_bytes(std::size_t index) const { return planned_[index]; }
+  [[nodiscard]] double planned_bytes(std::size_t member) const { return planned_[member]; }
 
   void add_chain(int stage) {
     const double factor =
@@ -124,21 +124,21 @@ Tally search(const World::Kind& kind, std::size_t slots = 1) {
         running.push_back(*next);
       }
       if (running.empty()) break;
-      const std::size_t index = running.front();
+      const std::size_t member = running.front();
       running.erase(running.begin());
       ++tally.num_runs;
-      if (world.runs(index)) {
-        found = std::max(found, world.throughput(index));
+      if (world.runs(member)) {
+        found = std::max(found, world.throughput(member));
       } else {
         ++tally.num_ran_out;
-        const int of_chain = ++ran_out[*world.space().members[index].micro_batch_chain];
+        const int of_chain = ++ran_out[*world.space().members[member].micro_batch_chain];
         tally.most_of_chain = std::max(tally.most_of_chain, of_chain);
       }
-      tuner->observe(index, world.measure(index));
+      tuner->observe(member, world.measure(member));
     }
     double best = 0;
-    for (std::size_t index = 0; index < world.space().members.size(); ++index)
-      if (world.runs(index)) best = std::max(best, world.throughput(index));
+    for (std::size_t member = 0; member < world.space().members.size(); ++member)
+      if (world.runs(member)) best = std::max(best, world.throughput(member));
     tally.worst_regret = std::max(tally.worst_regret, 1 - found / best);
     tally.regret += (1 - found / best) / num_seeds;
   }
@@ -178,7 +178,7 @@ TEST(MemoryRoomTest, WhatFiguresDoNotExplainIsBisected) {
   World world({}, 0);
   const PlannedSpace& space = world.space();
   MemoryRoom room(space);
-  const auto member = [&](int stage, std::int64_t size) {
+  const auto member_of = [&](int stage, std::int64_t size) {
     return static_cast<std::size_t>(
         std::ranges::find_if(space.members,
                              [&](const PlannedMember& one) {
@@ -188,18 +188,18 @@ TEST(MemoryRoomTest, WhatFiguresDoNotExplainIsBisected) {
         space.members.begin());
   };
   const auto runs = [&](int stage, std::int64_t size) {
-    const std::size_t index = member(stage, size);
-    const std::int64_t bytes = space.members[index].planned.predicted.peak_memory_bytes;
-    room.observe(index, {Status::ok, MetricValue{1, 1, 1}, bytes});
+    const std::size_t member = member_of(stage, size);
+    const std::int64_t bytes = space.members[member].planned.predicted.peak_memory_bytes;
+    room.observe(member, {Status::ok, MetricValue{1, 1, 1}, bytes});
   };
   runs(0, 64);
   runs(1, 3);
   runs(1, 8);
-  EXPECT_FALSE(room.is_beyond_middle(member(1, 64)));
-  room.observe(member(1, 64), {Status::out_of_memory, std::nullopt});
-  EXPECT_TRUE(room.is_beyond_middle(member(1, 60)));
-  EXPECT_TRUE(room.is_beyond_middle(member(1, 36)));
-  EXPECT_FALSE(room.is_beyond_middle(member(1, 12)));
+  EXPECT_FALSE(room.is_beyond_middle(member_of(1, 64)));
+  room.observe(member_of(1, 64), {Status::out_of_memory, std::nullopt});
+  EXPECT_TRUE(room.is_beyond_middle(member_of(1, 60)));
+  EXPECT_TRUE(room.is_beyond_middle(member_of(1, 36)));
+  EXPECT_FALSE(room.is_beyond_middle(member_of(1, 12)));
 }
 
 }  // namespace

@@ -48,9 +48,9 @@ TuningOptions options_of(std::int64_t seed, int early_stopping = 0) {
 
 std::vector<std::size_t> run(Tuner& tuner, const std::function<Observation(std::size_t)>& measure) {
   std::vector<std::size_t> order;
-  while (const auto index = tuner.next()) {
-    order.push_back(*index);
-    tuner.observe(*index, measure(*index));
+  while (const auto member = tuner.next()) {
+    order.push_back(*member);
+    tuner.observe(*member, measure(*member));
   }
   EXPECT_TRUE(tuner.is_done());
   return order;
@@ -61,7 +61,7 @@ class ModelBasedTunerTest : public testing::Test {
   std::vector<std::size_t> order(std::size_t count, const TuningOptions& options) {
     const PlannedSpace space = space_of(count);
     return run(*make_tuner("model_based", space, options),
-               [&](std::size_t index) { return ok(throughput(space.members[index])); });
+               [&](std::size_t member) { return ok(throughput(space.members[member])); });
   }
 };
 
@@ -81,7 +81,7 @@ TEST_F(ModelBasedTunerTest, TheFirstMemberCanBeTheAnswer) {
     const auto tuner = make_tuner("model_based", space, options_of(seed, 8));
     // The fewest of everything is best.
     const auto taken =
-        run(*tuner, [&](std::size_t index) { return ok(20 - throughput(space.members[index])); });
+        run(*tuner, [&](std::size_t member) { return ok(20 - throughput(space.members[member])); });
     found += std::count(taken.begin(), taken.end(), 0U) > 0 ? 1 : 0;
   }
   EXPECT_GE(found, 10);
@@ -90,14 +90,14 @@ TEST_F(ModelBasedTunerTest, TheFirstMemberCanBeTheAnswer) {
 TEST_F(ModelBasedTunerTest, LearnsWhatIsGood) {
   const PlannedSpace space = space_of(96);
   double best = 0;
-  for (const auto& member : space.members) best = std::max(best, throughput(member));
+  for (const auto& one : space.members) best = std::max(best, throughput(one));
   int found = 0;
   for (std::int64_t seed = 0; seed < 20; ++seed) {
     const auto taken = order(96, options_of(seed, 10));
     EXPECT_LT(taken.size(), 60U);
     double reached = 0;
-    for (const std::size_t index : taken)
-      reached = std::max(reached, throughput(space.members[index]));
+    for (const std::size_t member : taken)
+      reached = std::max(reached, throughput(space.members[member]));
     found += reached > 0.95 * best ? 1 : 0;
   }
   EXPECT_GE(found, 18);
@@ -112,17 +112,17 @@ TEST_F(ModelBasedTunerTest, OneInFiveIsAnybody) {
   for (std::int64_t seed = 0; seed < 40; ++seed) {
     const auto tuner = make_tuner("model_based", space, options_of(seed));
     for (int step = 0; step < 20; ++step) {
-      const auto index = tuner->next();
-      ASSERT_TRUE(index);
+      const auto member = tuner->next();
+      ASSERT_TRUE(member);
       // Large micro-batches are by far the best: whoever trusts the model takes one.
       const auto size = [&](std::size_t at) {
         return space.members[at].planned.experiment.config.micro_batch;
       };
       if (step >= 12) {
         ++chosen;
-        others += size(*index) <= 4 ? 1 : 0;
+        others += size(*member) <= 4 ? 1 : 0;
       }
-      tuner->observe(*index, ok(static_cast<double>(size(*index))));
+      tuner->observe(*member, ok(static_cast<double>(size(*member))));
     }
   }
   // About half of the members have one of the small sizes.
@@ -137,9 +137,9 @@ TEST_F(ModelBasedTunerTest, LatencyIsMinimised) {
   const auto tuner = make_tuner("model_based", space, options);
   double reached = 1e9;
   double least = 1e9;
-  for (const auto& member : space.members) least = std::min(least, throughput(member));
-  run(*tuner, [&](std::size_t index) {
-    const double value = throughput(space.members[index]);
+  for (const auto& one : space.members) least = std::min(least, throughput(one));
+  run(*tuner, [&](std::size_t member) {
+    const double value = throughput(space.members[member]);
     reached = std::min(reached, value);
     return ok(value);
   });
@@ -180,22 +180,24 @@ TEST_F(ModelBasedTunerTest, WhatIsKnownOrDoesNotFitIsNotRun) {
   tuner->observe(7, ok(1));
   tuner->observe(4, {Status::failed, std::nullopt});
   const auto taken =
-      run(*tuner, [&](std::size_t index) { return ok(throughput(space.members[index])); });
+      run(*tuner, [&](std::size_t member) { return ok(throughput(space.members[member])); });
   EXPECT_THAT(taken, SizeIs(18));
   EXPECT_THAT(taken, Each(testing::AllOf(testing::Ne(4U), testing::Ne(7U))));
 }
 
 TEST_F(ModelBasedTunerTest, LearnsFromRevisedValues) {
   const PlannedSpace space = space_of(96);
-  const auto target = [&](std::size_t index) { return ok(20 - throughput(space.members[index])); };
+  const auto target = [&](std::size_t member) {
+    return ok(20 - throughput(space.members[member]));
+  };
   for (std::int64_t seed = 0; seed < 5; ++seed) {
     const auto revised = make_tuner("model_based", space, options_of(seed));
     const auto told_at_once = make_tuner("model_based", space, options_of(seed));
-    for (std::size_t index = 0; index < 96; index += 3) {
-      revised->observe(index, ok(throughput(space.members[index])));
-      told_at_once->observe(index, target(index));
+    for (std::size_t member = 0; member < 96; member += 3) {
+      revised->observe(member, ok(throughput(space.members[member])));
+      told_at_once->observe(member, target(member));
     }
-    for (std::size_t index = 0; index < 96; index += 3) revised->revise(index, target(index));
+    for (std::size_t member = 0; member < 96; member += 3) revised->revise(member, target(member));
     for (int choice = 0; choice < 6; ++choice) EXPECT_EQ(revised->next(), told_at_once->next());
   }
 }
@@ -214,8 +216,8 @@ TEST(BoostedTreesTest, RanksAsTheExamplesDo) {
   BoostedTrees trees(points);
   EXPECT_EQ(trees.score(3), 0) << "before learning";
   trees.learn(examples);
-  for (std::size_t row = 0; row < 16; row += 4)
-    for (std::size_t point = row; point < row + 3; ++point)
+  for (std::size_t member = 0; member < 16; member += 4)
+    for (std::size_t point = member; point < member + 3; ++point)
       EXPECT_LT(trees.score(point), trees.score(point + 1));
   EXPECT_GT(trees.score(3), trees.score(12)) << "the first feature matters more";
 }

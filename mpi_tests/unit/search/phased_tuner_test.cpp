@@ -56,17 +56,17 @@ class PhasedTunerTest : public testing::Test {
     std::vector<std::size_t> running;
     for (;;) {
       while (running.size() < slots) {
-        const auto index = tuner->next();
-        if (!index) break;
-        running.push_back(*index);
-        ran_.push_back(space_.members[*index].planned.experiment.name);
+        const auto member = tuner->next();
+        if (!member) break;
+        running.push_back(*member);
+        ran_.push_back(space_.members[*member].planned.experiment.name);
       }
       if (running.empty()) break;
-      const std::size_t index = running.front();
+      const std::size_t member = running.front();
       running.erase(running.begin());
-      const Experiment& experiment = space_.members[index].planned.experiment;
+      const Experiment& experiment = space_.members[member].planned.experiment;
       const Observation observation = measure(experiment);
-      tuner->observe(index, observation);
+      tuner->observe(member, observation);
       if (observation.status != Status::ok) continue;
       const double value =
           options.metric == Metric::latency ? -observation.value->value : observation.value->value;
@@ -78,15 +78,15 @@ class PhasedTunerTest : public testing::Test {
     EXPECT_EQ(std::set<std::string>(ran_.begin(), ran_.end()).size(), ran_.size());
     skipped_ = tuner->skipped();
     std::size_t planned = 0;
-    for (const auto& member : space_.members)
-      planned += member.planned.status == PlanStatus::planned ? 1 : 0;
+    for (const auto& one : space_.members)
+      planned += one.planned.status == PlanStatus::planned ? 1 : 0;
     EXPECT_EQ(skipped_.size() + ran_.size(), planned);
-    for (const auto& [index, reason] : skipped_) EXPECT_FALSE(reason.empty());
+    for (const auto& [member, reason] : skipped_) EXPECT_FALSE(reason.empty());
   }
 
   [[nodiscard]] std::string reason(const std::string& name) const {
-    for (const auto& [index, reason] : skipped_)
-      if (space_.members[index].planned.experiment.name == name) return reason;
+    for (const auto& [member, reason] : skipped_)
+      if (space_.members[member].planned.experiment.name == name) return reason;
     return "it ran";
   }
   [[nodiscard]] long num_of_stage(int stage) const {
@@ -154,9 +154,9 @@ TEST_F(PhasedTunerTest, AHigherStageWithLessRoomIsNotTried) {
 
 TEST_F(PhasedTunerTest, AHigherStageThatIsPredictedToBeWorseIsNotTried) {
   for (const int stage : {0, 1, 3}) add_chain(stage, 16);
-  for (auto& member : space_.members) {
-    const Experiment& experiment = member.planned.experiment;
-    member.planned.predicted.throughput =
+  for (auto& one : space_.members) {
+    const Experiment& experiment = one.planned.experiment;
+    one.planned.predicted.throughput =
         rising(experiment) * (experiment.config.zero_stage == 3 ? 0.5 : 0.95);
   }
   search("gridsearch", [](const Experiment& experiment) { return ok(rising(experiment)); });
@@ -167,10 +167,10 @@ TEST_F(PhasedTunerTest, AHigherStageThatIsPredictedToBeWorseIsNotTried) {
 
 TEST_F(PhasedTunerTest, TheTargetsPredictionsDecideWhereThereAreSome) {
   for (const int stage : {0, 1}) add_chain(stage, 16);
-  for (auto& member : space_.members) {
-    const Experiment& experiment = member.planned.experiment;
-    member.planned.predicted.throughput = rising(experiment);
-    member.planned.predicted.target_throughput =
+  for (auto& one : space_.members) {
+    const Experiment& experiment = one.planned.experiment;
+    one.planned.predicted.throughput = rising(experiment);
+    one.planned.predicted.target_throughput =
         rising(experiment) * (experiment.config.zero_stage == 1 ? 0.5 : 1);
   }
   search("gridsearch", [](const Experiment& experiment) { return ok(rising(experiment)); });
@@ -182,17 +182,17 @@ TEST_F(PhasedTunerTest, RevisedValuesChooseTheSize) {
   add_chain(0, 4);
   TuningOptions options;
   options.num_tuning_micro_batch_sizes = 1;
-  const auto measure = [&](std::size_t index) {
-    return static_cast<double>(space_.members[index].planned.experiment.config.micro_batch);
+  const auto measure = [&](std::size_t member) {
+    return static_cast<double>(space_.members[member].planned.experiment.config.micro_batch);
   };
   for (const bool is_revised : {false, true}) {
     const auto tuner = make_tuner("gridsearch", space_, options);
     std::vector<std::size_t> ran;
-    while (const auto index = tuner->next()) {
-      ran.push_back(*index);
+    while (const auto member = tuner->next()) {
+      ran.push_back(*member);
       // The first is worth more than all by now.
       if (is_revised && ran.size() == 2) tuner->revise(ran[0], ok(100));
-      tuner->observe(*index, ok(measure(*index)));
+      tuner->observe(*member, ok(measure(*member)));
     }
     EXPECT_TRUE(tuner->is_done());
     ASSERT_GE(ran.size(), 3U);
@@ -204,7 +204,7 @@ TEST_F(PhasedTunerTest, RevisedValuesChooseTheSize) {
 TEST_F(PhasedTunerTest, EverythingInfeasible) {
   add_chain(0, 8);
   add_chain(1, 8);
-  for (auto& member : space_.members) member.planned.status = PlanStatus::infeasible;
+  for (auto& one : space_.members) one.planned.status = PlanStatus::infeasible;
   search("gridsearch", [](const Experiment&) { return ok(1); });
   EXPECT_THAT(ran_, IsEmpty());
   EXPECT_THAT(skipped_, IsEmpty());
@@ -360,10 +360,10 @@ TEST_F(PhasedTunerTest, WhatTheJournalKnowsIsNotRunAgain) {
   search("gridsearch", measure);
   const auto all = ran_;
   const auto tuner = make_tuner("gridsearch", space_, {});
-  for (std::size_t index = 0; index < space_.members.size(); ++index) {
-    const Experiment& experiment = space_.members[index].planned.experiment;
+  for (std::size_t member = 0; member < space_.members.size(); ++member) {
+    const Experiment& experiment = space_.members[member].planned.experiment;
     if (std::count(all.begin(), all.end(), experiment.name) > 0)
-      tuner->observe(index, measure(experiment));
+      tuner->observe(member, measure(experiment));
   }
   EXPECT_FALSE(tuner->next());
   EXPECT_TRUE(tuner->is_done());
@@ -452,9 +452,9 @@ TEST_F(UnplannedPhasesTest, AnInterruptedSearchRepeatsNothing) {
   space_.device_memory_bytes = 51'000;
   std::vector<std::pair<std::size_t, Observation>> known;
   const auto first = make_tuner("gridsearch", space_, {});
-  while (const auto index = first->next()) {
-    known.emplace_back(*index, measure(space_.members[*index].planned.experiment));
-    first->observe(*index, known.back().second);
+  while (const auto member = first->next()) {
+    known.emplace_back(*member, measure(space_.members[*member].planned.experiment));
+    first->observe(*member, known.back().second);
     const auto resumed = make_tuner("gridsearch", space_, {});
     for (const auto& [each, observation] : known) resumed->observe(each, observation);
     if (const auto next = resumed->next()) {

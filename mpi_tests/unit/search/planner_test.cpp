@@ -276,12 +276,12 @@ TEST_F(PlannerTest, RandomKeepsTheOrderWithinAChain) {
   const auto space = plan(job(R"("autotuning": {"max_train_micro_batch_size_per_gpu": 32})"));
   std::map<std::uint64_t, std::int64_t> largest;
   int switches = 0;
-  for (std::size_t index = 0; index < space.members.size(); ++index) {
-    const auto& [planned, chain, is_below] = space.members[index];
+  for (std::size_t member = 0; member < space.members.size(); ++member) {
+    const auto& [planned, chain, is_below] = space.members[member];
     ASSERT_TRUE(chain);
     EXPECT_GT(planned.experiment.config.micro_batch, largest[*chain]);
     largest[*chain] = planned.experiment.config.micro_batch;
-    if (index > 0 && space.members[index - 1].micro_batch_chain != chain) ++switches;
+    if (member > 0 && space.members[member - 1].micro_batch_chain != chain) ++switches;
   }
   EXPECT_EQ(largest.size(), 4U);
   EXPECT_GT(switches, 3) << "chains are mixed";

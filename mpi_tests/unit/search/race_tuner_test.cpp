@@ -85,24 +85,24 @@ class RaceTunerTest : public testing::Test {
  protected:
   /// Predictions that are wrong by a factor for each stage and by chance.
   void predict(double wrong_by_stage, double wrong_by_chance) {
-    for (auto& member : space_.members) {
-      const auto& config = member.planned.experiment.config;
+    for (auto& one : space_.members) {
+      const auto& config = one.planned.experiment.config;
       const double chance = static_cast<double>(random_() % 2001) / 1000 - 1;
-      member.planned.predicted.throughput =
+      one.planned.predicted.throughput =
           throughput(config) *
           std::exp(0.4 + wrong_by_stage * config.zero_stage + wrong_by_chance * chance);
     }
   }
-  Observation measure(std::size_t index) {
+  Observation measure(std::size_t member) {
     const double noise = 0.005 * (static_cast<double>(random_() % 2001) / 1000 - 1);
     const double value =
-        throughput(space_.members[index].planned.experiment.config) * std::exp(noise);
+        throughput(space_.members[member].planned.experiment.config) * std::exp(noise);
     return {Status::ok, MetricValue{value, value * 0.99, value * 1.01}};
   }
   [[nodiscard]] double optimum() const {
     double best = 0;
-    for (const auto& member : space_.members)
-      best = std::max(best, throughput(member.planned.experiment.config));
+    for (const auto& one : space_.members)
+      best = std::max(best, throughput(one.planned.experiment.config));
     return best;
   }
   TuningOptions options(std::int64_t seed) {
@@ -121,7 +121,7 @@ TEST_F(RaceTunerTest, FindsTheBestWithFewExperiments) {
   for (const std::size_t slots : {1, 4}) {
     for (std::int64_t seed = 0; seed < 5; ++seed) {
       const auto tuner = make_tuner("race", space_, options(seed));
-      const Outcome outcome = run(*tuner, slots, [&](auto index) { return measure(index); });
+      const Outcome outcome = run(*tuner, slots, [&](auto member) { return measure(member); });
       EXPECT_GT(outcome.best, 0.985 * optimum()) << "seed " << seed;
       EXPECT_LT(outcome.order.size(), space_.members.size() * 25 / 100) << "seed " << seed;
       total += outcome.order.size();
@@ -137,15 +137,15 @@ TEST_F(RaceTunerTest, FindsTheBestWithFewExperiments) {
 
 TEST_F(RaceTunerTest, LearnsTheSpaceWithoutPredictions) {
   const auto tuner = make_tuner("race", space_, options(1));
-  const Outcome outcome = run(*tuner, 1, [&](auto index) { return measure(index); });
+  const Outcome outcome = run(*tuner, 1, [&](auto member) { return measure(member); });
   EXPECT_GT(outcome.best, 0.98 * optimum());
   EXPECT_LT(outcome.order.size(), space_.members.size() / 2);
 }
 
 TEST_F(RaceTunerTest, TheSameSeedAndAnswersGiveTheSameOrder) {
   predict(0.1, 0.1);
-  const auto measured = [&](std::size_t index) {
-    const double value = throughput(space_.members[index].planned.experiment.config);
+  const auto measured = [&](std::size_t member) {
+    const double value = throughput(space_.members[member].planned.experiment.config);
     return Observation{Status::ok, MetricValue{value, value, value}};
   };
   const auto order = [&](std::int64_t seed) {
@@ -160,15 +160,15 @@ TEST_F(RaceTunerTest, LatencyIsMinimised) {
   latency.metric = Metric::latency;
   const auto tuner = make_tuner("race", space_, latency);
   double best = 1e9;
-  run(*tuner, 1, [&](std::size_t index) {
-    const TrainingConfig& config = space_.members[index].planned.experiment.config;
+  run(*tuner, 1, [&](std::size_t member) {
+    const TrainingConfig& config = space_.members[member].planned.experiment.config;
     const double value = 1e6 * static_cast<double>(global_batch(config, 4)) / throughput(config);
     best = std::min(best, value);
     return Observation{Status::ok, MetricValue{value, value, value}};
   });
   double optimum = 1e9;
-  for (const auto& member : space_.members) {
-    const TrainingConfig& config = member.planned.experiment.config;
+  for (const auto& one : space_.members) {
+    const TrainingConfig& config = one.planned.experiment.config;
     optimum =
         std::min(optimum, 1e6 * static_cast<double>(global_batch(config, 4)) / throughput(config));
   }
@@ -179,10 +179,10 @@ TEST_F(RaceTunerTest, WhatNeedsAsMuchMemoryIsNotRunAfterItRanOut) {
   predict(0, 0);
   std::int64_t least_that_ran_out = std::numeric_limits<std::int64_t>::max();
   const auto tuner = make_tuner("race", space_, options(0));
-  const Outcome outcome = run(*tuner, 1, [&](std::size_t index) {
-    const std::int64_t needed = space_.members[index].planned.predicted.peak_memory_bytes;
+  const Outcome outcome = run(*tuner, 1, [&](std::size_t member) {
+    const std::int64_t needed = space_.members[member].planned.predicted.peak_memory_bytes;
     EXPECT_LT(needed, least_that_ran_out);
-    if (needed <= 9'000) return measure(index);
+    if (needed <= 9'000) return measure(member);
     least_that_ran_out = needed;
     return Observation{Status::out_of_memory, std::nullopt};
   });
@@ -194,15 +194,15 @@ TEST_F(RaceTunerTest, WhatNeedsAsMuchMemoryIsNotRunAfterItRanOut) {
 // The plan's order of stages may be wrong where nothing has run yet.
 TEST_F(RaceTunerTest, WhatAloneRunsIsFoundAlthoughItIsPlannedToNeedALittleMore) {
   predict(0, 0);
-  const auto stage_of = [&](std::size_t index) {
-    return space_.members[index].planned.experiment.config.zero_stage;
+  const auto stage_of = [&](std::size_t member) {
+    return space_.members[member].planned.experiment.config.zero_stage;
   };
-  for (std::size_t index = 0; index < space_.members.size(); ++index)
-    space_.members[index].planned.predicted.peak_memory_bytes =
-        stage_of(index) == 3 ? 12'000 : 10'000;
+  for (std::size_t member = 0; member < space_.members.size(); ++member)
+    space_.members[member].planned.predicted.peak_memory_bytes =
+        stage_of(member) == 3 ? 12'000 : 10'000;
   const auto tuner = make_tuner("race", space_, options(0));
-  const Outcome outcome = run(*tuner, 1, [&](std::size_t index) {
-    if (stage_of(index) == 3) return measure(index);
+  const Outcome outcome = run(*tuner, 1, [&](std::size_t member) {
+    if (stage_of(member) == 3) return measure(member);
     return Observation{Status::out_of_memory, std::nullopt};
   });
   EXPECT_GT(outcome.best, 0);
@@ -212,8 +212,8 @@ TEST_F(RaceTunerTest, AKnobThatAlwaysFailsIsLeftAlone) {
   predict(-0.2, 0);
   int failures = 0;
   const auto tuner = make_tuner("race", space_, options(0));
-  run(*tuner, 1, [&](std::size_t index) {
-    if (space_.members[index].planned.experiment.config.zero_stage != 0) return measure(index);
+  run(*tuner, 1, [&](std::size_t member) {
+    if (space_.members[member].planned.experiment.config.zero_stage != 0) return measure(member);
     ++failures;
     return Observation{Status::failed, std::nullopt};
   });
@@ -234,7 +234,7 @@ TEST_F(RaceTunerTest, WhereEverythingFailsEverythingIsTried) {
 TEST_F(RaceTunerTest, OneMemberIsRunAndNothingIsLeft) {
   space_.members.resize(1);
   const auto tuner = make_tuner("race", space_, options(0));
-  EXPECT_THAT(run(*tuner, 2, [&](auto index) { return measure(index); }).order, SizeIs(1));
+  EXPECT_THAT(run(*tuner, 2, [&](auto member) { return measure(member); }).order, SizeIs(1));
   EXPECT_EQ(tuner->chance_of_better(), 0.0);
   EXPECT_THAT(tuner->skipped(), IsEmpty());
 }
@@ -243,7 +243,7 @@ TEST_F(RaceTunerTest, TheCapCountsWhatIsRun) {
   TuningOptions capped;
   capped.num_trials = 3;
   const auto tuner = make_tuner("race", space_, capped);
-  EXPECT_THAT(run(*tuner, 2, [&](auto index) { return measure(index); }).order, SizeIs(3));
+  EXPECT_THAT(run(*tuner, 2, [&](auto member) { return measure(member); }).order, SizeIs(3));
   EXPECT_TRUE(tuner->is_done());
   EXPECT_THAT(tuner->skipped(), SizeIs(space_.members.size() - 3));
 }
@@ -255,16 +255,16 @@ TEST_F(RaceTunerTest, ThePolicyDecides) {
   TuningOptions given = options(0);
   given.policy = &policy;
   const auto tuner = make_tuner("race", space_, given);
-  EXPECT_THAT(run(*tuner, 2, [&](auto index) { return measure(index); }).order, SizeIs(4));
+  EXPECT_THAT(run(*tuner, 2, [&](auto member) { return measure(member); }).order, SizeIs(4));
 }
 
 TEST_F(RaceTunerTest, WhatIsKnownFromTheJournalCounts) {
   predict(0, 0.02);
   const auto tuner = make_tuner("race", space_, options(0));
-  for (std::size_t index = 0; index < space_.members.size(); index += 2)
-    tuner->observe(index, measure(index));
-  const Outcome outcome = run(*tuner, 1, [&](auto index) { return measure(index); });
-  for (const std::size_t index : outcome.order) EXPECT_EQ(index % 2, 1U);
+  for (std::size_t member = 0; member < space_.members.size(); member += 2)
+    tuner->observe(member, measure(member));
+  const Outcome outcome = run(*tuner, 1, [&](auto member) { return measure(member); });
+  for (const std::size_t member : outcome.order) EXPECT_EQ(member % 2, 1U);
   EXPECT_LT(outcome.order.size(), 15U);
 }
 
@@ -275,7 +275,7 @@ TEST_F(RaceTunerTest, AResumedSearchBelievesWhatAnUninterruptedOneDoes) {
   for (;;) {
     // A new job is told what the journal has, and goes on in the same way.
     const auto resumed = make_tuner("race", space_, options(0));
-    for (const auto& [index, observation] : known) resumed->observe(index, observation);
+    for (const auto& [member, observation] : known) resumed->observe(member, observation);
     ASSERT_EQ(resumed->chance_of_better().has_value(),
               uninterrupted->chance_of_better().has_value());
     if (resumed->chance_of_better()) {
@@ -296,9 +296,9 @@ TEST_F(RaceTunerTest, AResumedSearchBelievesWhatAnUninterruptedOneDoes) {
 TEST_F(RaceTunerTest, TheTargetsPredictionsDecideWhereThereAreSome) {
   predict(0, 0);
   // By their own steps all are alike; the target likes the last one.
-  for (auto& member : space_.members) {
-    member.planned.predicted.throughput = 100;
-    member.planned.predicted.target_throughput = 10;
+  for (auto& one : space_.members) {
+    one.planned.predicted.throughput = 100;
+    one.planned.predicted.target_throughput = 10;
   }
   space_.members.back().planned.predicted.target_throughput = 50;
   EXPECT_EQ(make_tuner("race", space_, options(0))->next(), space_.members.size() - 1);
@@ -310,21 +310,21 @@ TEST_F(RaceTunerTest, RevisedValuesAreWhatItLearnsFrom) {
     return Observation{Status::ok, MetricValue{value, value * 0.99, value * 1.01}};
   };
   // In the target's time what has many micro-steps is slow.
-  const auto target = [&](std::size_t index) {
-    const TrainingConfig& config = space_.members[index].planned.experiment.config;
+  const auto target = [&](std::size_t member) {
+    const TrainingConfig& config = space_.members[member].planned.experiment.config;
     return throughput(config) * (config.accumulation_steps > 1 ? 0.3 : 1);
   };
-  const auto own = [&](std::size_t index) {
-    return throughput(space_.members[index].planned.experiment.config);
+  const auto own = [&](std::size_t member) {
+    return throughput(space_.members[member].planned.experiment.config);
   };
   const auto revised = make_tuner("race", space_, options(0));
   const auto told_at_once = make_tuner("race", space_, options(0));
   // Of both numbers of micro-steps.
-  for (std::size_t index = 0; index < space_.members.size(); index += 7)
-    revised->observe(index, at(own(index)));
-  for (std::size_t index = 0; index < space_.members.size(); index += 7) {
-    revised->revise(index, at(target(index)));
-    told_at_once->observe(index, at(target(index)));
+  for (std::size_t member = 0; member < space_.members.size(); member += 7)
+    revised->observe(member, at(own(member)));
+  for (std::size_t member = 0; member < space_.members.size(); member += 7) {
+    revised->revise(member, at(target(member)));
+    told_at_once->observe(member, at(target(member)));
   }
   // Only what was observed counts.
   revised->revise(1, at(1e9));
@@ -337,8 +337,8 @@ TEST_F(RaceTunerTest, RevisedValuesAreWhatItLearnsFrom) {
 /// What was run with these values.
 template <class HasThem>
 std::size_t count_run(const PlannedSpace& space, const Outcome& outcome, const HasThem& has_them) {
-  return static_cast<std::size_t>(std::ranges::count_if(outcome.order, [&](std::size_t index) {
-    return has_them(space.members[index].planned.experiment.config);
+  return static_cast<std::size_t>(std::ranges::count_if(outcome.order, [&](std::size_t member) {
+    return has_them(space.members[member].planned.experiment.config);
   }));
 }
 
@@ -348,15 +348,15 @@ TEST_F(RaceTunerTest, AKnobThatIsPredictedToBeBadIsTriedNextToTheBest) {
   const auto truth = [](const TrainingConfig& config) {
     return throughput(config) * (config.recompute == Recompute::none ? 1 : 1.5);
   };
-  for (auto& member : space_.members)
-    if (member.planned.experiment.config.recompute == Recompute::block)
-      *member.planned.predicted.throughput *= 0.7;
+  for (auto& one : space_.members)
+    if (one.planned.experiment.config.recompute == Recompute::block)
+      *one.planned.predicted.throughput *= 0.7;
   double optimum = 0, best = 0;
-  for (const auto& member : space_.members)
-    optimum = std::max(optimum, truth(member.planned.experiment.config));
+  for (const auto& one : space_.members)
+    optimum = std::max(optimum, truth(one.planned.experiment.config));
   const auto tuner = make_tuner("race", space_, options(0));
-  const Outcome outcome = run(*tuner, 1, [&](std::size_t index) {
-    const double value = truth(space_.members[index].planned.experiment.config);
+  const Outcome outcome = run(*tuner, 1, [&](std::size_t member) {
+    const double value = truth(space_.members[member].planned.experiment.config);
     best = std::max(best, value);
     return Observation{Status::ok, MetricValue{value, value * 0.99, value * 1.01}};
   });
@@ -372,11 +372,11 @@ TEST_F(RaceTunerTest, ValuesThatActTogetherAreTriedNextToTheBest) {
     return throughput(config) * (config.zero_stage == 1 && is_small ? 1.3 : 1);
   };
   double optimum = 0, best = 0;
-  for (const auto& member : space_.members)
-    optimum = std::max(optimum, truth(member.planned.experiment.config));
+  for (const auto& one : space_.members)
+    optimum = std::max(optimum, truth(one.planned.experiment.config));
   const auto tuner = make_tuner("race", space_, options(0));
-  const Outcome outcome = run(*tuner, 1, [&](std::size_t index) {
-    const double value = truth(space_.members[index].planned.experiment.config);
+  const Outcome outcome = run(*tuner, 1, [&](std::size_t member) {
+    const double value = truth(space_.members[member].planned.experiment.config);
     best = std::max(best, value);
     return Observation{Status::ok, MetricValue{value, value * 0.99, value * 1.01}};
   });
@@ -392,17 +392,17 @@ TEST_F(RaceTunerTest, LessMemoryIsTriedNextToTheBest) {
   predict(0, 0);
   // What needs more than a cache, say, is slower; the prediction does not know it, and all that it
   // promises needs more.
-  const auto truth = [&](std::size_t index) {
-    const PlannedExperiment& planned = space_.members[index].planned;
+  const auto truth = [&](std::size_t member) {
+    const PlannedExperiment& planned = space_.members[member].planned;
     return throughput(planned.experiment.config) *
            (planned.predicted.peak_memory_bytes > 7'000 ? 0.5 : 1);
   };
   double optimum = 0, best = 0;
-  for (std::size_t index = 0; index < space_.members.size(); ++index)
-    optimum = std::max(optimum, truth(index));
+  for (std::size_t member = 0; member < space_.members.size(); ++member)
+    optimum = std::max(optimum, truth(member));
   const auto tuner = make_tuner("race", space_, options(0));
-  const Outcome outcome = run(*tuner, 1, [&](std::size_t index) {
-    const double value = truth(index);
+  const Outcome outcome = run(*tuner, 1, [&](std::size_t member) {
+    const double value = truth(member);
     best = std::max(best, value);
     return Observation{Status::ok, MetricValue{value, value * 0.99, value * 1.01}};
   });
@@ -416,27 +416,27 @@ TEST_F(RaceTunerTest, WhatNeedsLessThanALimitThatWasSeenIsTried) {
   predict(0, 0);
   for (std::int64_t seed = 0; seed < 3; ++seed) {
     for (const std::int64_t limit_bytes : {5'500, 7'000, 12'000}) {
-      const auto bytes = [&](std::size_t index) {
-        return space_.members[index].planned.predicted.peak_memory_bytes;
+      const auto bytes = [&](std::size_t member) {
+        return space_.members[member].planned.predicted.peak_memory_bytes;
       };
-      const auto truth = [&](std::size_t index) {
-        return throughput(space_.members[index].planned.experiment.config) *
-               (bytes(index) > limit_bytes ? 0.55 : 1);
+      const auto truth = [&](std::size_t member) {
+        return throughput(space_.members[member].planned.experiment.config) *
+               (bytes(member) > limit_bytes ? 0.55 : 1);
       };
       const auto tuner = make_tuner("race", space_, options(seed));
-      const Outcome outcome = run(*tuner, 1, [&](std::size_t index) {
-        const double value = truth(index);
+      const Outcome outcome = run(*tuner, 1, [&](std::size_t member) {
+        const double value = truth(member);
         return Observation{Status::ok, MetricValue{value, value * 0.99, value * 1.01}};
       });
       const std::set<std::size_t> ran(outcome.order.begin(), outcome.order.end());
       const auto num_below = std::ranges::count_if(
-          ran, [&](std::size_t index) { return bytes(index) <= limit_bytes; });
+          ran, [&](std::size_t member) { return bytes(member) <= limit_bytes; });
       if (num_below < 2 || std::ssize(ran) - num_below < 2) continue;
       // A limit that shows: nothing below it is left that would be better than the best, were it
       // as far from its prediction as others there.
-      for (std::size_t index = 0; index < space_.members.size(); ++index)
-        EXPECT_TRUE(ran.contains(index) || bytes(index) > limit_bytes ||
-                    truth(index) < 1.0101 * outcome.best)
+      for (std::size_t member = 0; member < space_.members.size(); ++member)
+        EXPECT_TRUE(ran.contains(member) || bytes(member) > limit_bytes ||
+                    truth(member) < 1.0101 * outcome.best)
             << "seed " << seed << ", limit " << limit_bytes;
     }
   }
@@ -467,12 +467,12 @@ TEST_F(RaceTunerTest, ManyThatMayBeBetterAreLikelierThanOne) {
 
 TEST_F(RaceTunerTest, MembersThatDoNotRunAreNotChosen) {
   predict(0, 0);
-  for (auto& member : space_.members)
-    if (member.planned.experiment.config.micro_batch == 32)
-      member.planned.status = PlanStatus::infeasible;
+  for (auto& one : space_.members)
+    if (one.planned.experiment.config.micro_batch == 32)
+      one.planned.status = PlanStatus::infeasible;
   const auto tuner = make_tuner("race", space_, options(0));
-  for (const std::size_t index : run(*tuner, 1, [&](auto at) { return measure(at); }).order)
-    EXPECT_LT(space_.members[index].planned.experiment.config.micro_batch, 32);
+  for (const std::size_t member : run(*tuner, 1, [&](auto at) { return measure(at); }).order)
+    EXPECT_LT(space_.members[member].planned.experiment.config.micro_batch, 32);
 }
 
 }  // namespace

@@ -155,17 +155,17 @@ TEST(SizeSearchTest, WhereNothingRunsLittleIsTried) {
 TEST(SizeSearchTest, OneSizeIsOneRun) {
   SizeSearch search({5}, 3, 0);
   EXPECT_THAT(run_sizes(search, {5}, rising_with_size), ElementsAre(5));
-  EXPECT_THAT(search.candidates(), ElementsAre(0U));
+  EXPECT_THAT(search.sizes_to_try(), ElementsAre(0U));
 }
 
 TEST(SizeSearchTest, CandidatesAreTheBestAndItsRivals) {
   const auto sizes = sizes_to(40);
   SizeSearch search(sizes, 3, 0);
   run_sizes(search, sizes, rising_with_size);
-  EXPECT_THAT(search.candidates(), ElementsAre(19U, 29U, 39U));
+  EXPECT_THAT(search.sizes_to_try(), ElementsAre(19U, 29U, 39U));
   SizeSearch one(sizes, 1, 0);
   run_sizes(one, sizes, rising_with_size);
-  EXPECT_THAT(one.candidates(), ElementsAre(39U));
+  EXPECT_THAT(one.sizes_to_try(), ElementsAre(39U));
 }
 
 TEST(SizeSearchTest, RevisedScoresDecide) {

@@ -22,7 +22,7 @@ PlannedSpace plain_space(int count) {
 
 std::vector<std::size_t> take_all(Tuner& tuner) {
   std::vector<std::size_t> taken;
-  while (const auto index = tuner.next()) taken.push_back(*index);
+  while (const auto member = tuner.next()) taken.push_back(*member);
   return taken;
 }
 
@@ -83,13 +83,13 @@ TEST(TunerTest, ASearchInWhichNothingRunsEnds) {
                          << type << ' ' << count << ' ' << is_size_searched << ' ' << is_unplanned);
             auto space = hopeless_space(count, PlanStatus::planned, is_size_searched);
             space.is_unplanned = is_unplanned;
-            for (std::size_t index = 0; index < space.members.size(); ++index)
-              space.members[index].planned.experiment.config.micro_batch =
-                  static_cast<std::int64_t>(index) + 1;
+            for (std::size_t member = 0; member < space.members.size(); ++member)
+              space.members[member].planned.experiment.config.micro_batch =
+                  static_cast<std::int64_t>(member) + 1;
             const auto tuner = make_tuner(type, space, {});
             int num_run = 0;
-            while (const auto index = tuner->next()) {
-              tuner->observe(*index, ended(status));
+            while (const auto member = tuner->next()) {
+              tuner->observe(*member, ended(status));
               ASSERT_LE(++num_run, count);
             }
             EXPECT_GT(num_run, 0);
@@ -154,8 +154,8 @@ TEST(TunerTest, EarlyStoppingEndsASearchInWhichEverythingFails) {
   options.early_stopping = 3;
   const auto tuner = make_tuner("gridsearch", plain_space(9), options);
   int run = 0;
-  while (const auto index = tuner->next()) {
-    tuner->observe(*index, ended(Status::failed));
+  while (const auto member = tuner->next()) {
+    tuner->observe(*member, ended(Status::failed));
     ++run;
   }
   EXPECT_EQ(run, 3);
@@ -185,8 +185,8 @@ TEST(TunerTest, ZeroTurnsEarlyStoppingOff) {
   options.early_stopping = 0;
   const auto tuner = make_tuner("gridsearch", plain_space(20), options);
   int run = 0;
-  while (const auto index = tuner->next()) {
-    tuner->observe(*index, ended(Status::ok, 20.0 - run));
+  while (const auto member = tuner->next()) {
+    tuner->observe(*member, ended(Status::ok, 20.0 - run));
     ++run;
   }
   EXPECT_EQ(run, 20);

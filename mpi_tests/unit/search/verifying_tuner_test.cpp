@@ -59,11 +59,11 @@ class VerifyingTunerTest : public testing::Test {
     return make_verifying_tuner(space_, options, beliefs_of);
   }
 
-  const TrainingConfig& config(std::size_t index) const {
-    return space_.members[index].planned.experiment.config;
+  const TrainingConfig& config(std::size_t member) const {
+    return space_.members[member].planned.experiment.config;
   }
-  Observation measured(std::size_t index) const {
-    const double value = in_engine(config(index));
+  Observation measured(std::size_t member) const {
+    const double value = in_engine(config(member));
     return {Status::ok, MetricValue{value, 0.999 * value, 1.001 * value}};
   }
   std::vector<std::size_t> run(Tuner& tuner) {
@@ -77,7 +77,7 @@ class VerifyingTunerTest : public testing::Test {
   }
   double best_of(const std::vector<std::size_t>& order) const {
     double best = 0;
-    for (const std::size_t index : order) best = std::max(best, in_engine(config(index)));
+    for (const std::size_t member : order) best = std::max(best, in_engine(config(member)));
     return best;
   }
   double best_of_all() const {
@@ -98,10 +98,10 @@ TEST_F(VerifyingTunerTest, BeginsWithTheBaselineAndWhatTheSpaceVaries) {
   EXPECT_EQ(order.front(), *space_.baseline);
   std::set<int> stages;
   std::set<std::int64_t> buckets, sizes;
-  for (std::size_t index = 0; index < 5; ++index) {
-    stages.insert(config(order[index]).zero_stage);
-    buckets.insert(config(order[index]).reduce_bucket_size);
-    sizes.insert(config(order[index]).micro_batch);
+  for (std::size_t member = 0; member < 5; ++member) {
+    stages.insert(config(order[member]).zero_stage);
+    buckets.insert(config(order[member]).reduce_bucket_size);
+    sizes.insert(config(order[member]).micro_batch);
   }
   // Of an amount the extremes; a stage is one of words.
   EXPECT_THAT(stages, testing::IsSupersetOf({0, 3}));
@@ -148,8 +148,8 @@ TEST_F(VerifyingTunerTest, WhatIsKnownIsNotAskedForAgain) {
   const auto order = run(*tuner());
   const auto resumed = tuner();
   const std::set<std::size_t> known(order.begin(), order.begin() + 4);
-  for (const std::size_t index : known) resumed->observe(index, measured(index));
-  for (const std::size_t index : run(*resumed)) EXPECT_FALSE(known.contains(index));
+  for (const std::size_t member : known) resumed->observe(member, measured(member));
+  for (const std::size_t member : run(*resumed)) EXPECT_FALSE(known.contains(member));
 }
 
 TEST_F(VerifyingTunerTest, BelievesAfterAnInterruptionWhatItWouldHaveBelieved) {

@@ -10,8 +10,8 @@ TEST_F(ControllerTest, OutOfMemoryIsAResultAndTheRestRuns) {
   const Run result = run(members, workers, 2);
 
   EXPECT_EQ(result.code, ExitCode::ok);
-  EXPECT_EQ(result.board.rows()[2].record->measurement.status, Status::out_of_memory);
-  EXPECT_EQ(result.board.rows()[1].record->measurement.status, Status::ok);
+  EXPECT_EQ(result.scoreboard.rows()[2].record->measurement.status, Status::out_of_memory);
+  EXPECT_EQ(result.scoreboard.rows()[1].record->measurement.status, Status::ok);
 }
 
 TEST_F(ControllerTest, EverythingFailingIsExitFour) {
@@ -29,9 +29,9 @@ TEST_F(ControllerTest, AnExceptionOnOneRankEndsTheGroupAndKeepsTheRanks) {
 
   EXPECT_EQ(result.code, ExitCode::ok);
   EXPECT_TRUE(result.lost.empty());
-  EXPECT_EQ(result.board.rows()[0].record->measurement.status, Status::failed);
-  EXPECT_EQ(result.board.rows()[0].record->measurement.reason, "rank 0: a bug");
-  EXPECT_EQ(result.board.rows()[1].record->measurement.status, Status::ok);
+  EXPECT_EQ(result.scoreboard.rows()[0].record->measurement.status, Status::failed);
+  EXPECT_EQ(result.scoreboard.rows()[0].record->measurement.reason, "rank 0: a bug");
+  EXPECT_EQ(result.scoreboard.rows()[1].record->measurement.status, Status::ok);
 }
 
 TEST_F(ControllerTest, WhoFailedIsBelievedAndNotWhoSawItLeave) {
@@ -41,7 +41,7 @@ TEST_F(ControllerTest, WhoFailedIsBelievedAndNotWhoSawItLeave) {
   const Run result = run(members, workers, 2);
 
   EXPECT_TRUE(result.lost.empty());
-  EXPECT_EQ(result.board.rows()[0].record->measurement.reason, "rank 1: a bug");
+  EXPECT_EQ(result.scoreboard.rows()[0].record->measurement.reason, "rank 1: a bug");
 }
 
 TEST_F(ControllerTest, ALostRankCostsOneExperimentAndIsNotUsedAgain) {
@@ -52,9 +52,9 @@ TEST_F(ControllerTest, ALostRankCostsOneExperimentAndIsNotUsedAgain) {
   const Run result = run(members, workers, 4);
 
   EXPECT_EQ(result.lost.size(), 2U);
-  EXPECT_EQ(result.board.rows()[0].record->measurement.status, Status::timed_out);
-  EXPECT_EQ(result.board.rows()[0].record->attempt, 2);
-  EXPECT_EQ(result.board.rows()[2].record->measurement.status, Status::ok);
+  EXPECT_EQ(result.scoreboard.rows()[0].record->measurement.status, Status::timed_out);
+  EXPECT_EQ(result.scoreboard.rows()[0].record->attempt, 2);
+  EXPECT_EQ(result.scoreboard.rows()[2].record->measurement.status, Status::ok);
   EXPECT_EQ(result.code, ExitCode::ok);
 }
 
@@ -68,7 +68,7 @@ TEST_F(ControllerTest, ARankThatIsLostWhileItIsIdleCostsNoExperiment) {
 
   EXPECT_EQ(result.code, ExitCode::ok);
   EXPECT_EQ(result.lost, std::set<int>{1}) << "MPI can not be ended with it";
-  for (const Row& row : result.board.rows()) {
+  for (const Row& row : result.scoreboard.rows()) {
     ASSERT_TRUE(row.record);
     EXPECT_EQ(row.record->measurement.status, Status::ok);
     EXPECT_EQ(row.record->attempt, 1);
@@ -96,13 +96,13 @@ TEST_F(ControllerTest, ARankWithoutItsDeviceIsNotUsedAgain) {
   EXPECT_EQ(workers.times_ran(unlucky), 2) << "once more elsewhere";
   EXPECT_EQ(workers.risky(), std::set<std::string>{unlucky});
   EXPECT_TRUE(result.lost.empty()) << "their processes are there";
-  const Record& failed = *result.board.rows()[1].record;
+  const Record& failed = *result.scoreboard.rows()[1].record;
   EXPECT_EQ(failed.measurement.status, Status::failed);
   EXPECT_EQ(failed.attempt, 2);
   EXPECT_NE(failed.measurement.reason.find("an illegal address; device lost by rank"),
             std::string::npos)
       << failed.measurement.reason;
-  EXPECT_EQ(result.board.rows()[3].record->measurement.status, Status::ok);
+  EXPECT_EQ(result.scoreboard.rows()[3].record->measurement.status, Status::ok);
   EXPECT_EQ(result.code, ExitCode::ok);
 }
 
@@ -113,12 +113,12 @@ TEST_F(ControllerTest, NeitherIsOneWhoseDeviceDoesNotAnswer) {
   const Run result = run(members, workers, 3);
 
   EXPECT_TRUE(result.lost.empty()) << "their processes do";
-  const Record& failed = *result.board.rows()[1].record;
+  const Record& failed = *result.scoreboard.rows()[1].record;
   EXPECT_EQ(failed.attempt, 2);
   EXPECT_NE(failed.measurement.reason.find("late; no answer from the device of rank"),
             std::string::npos)
       << failed.measurement.reason;
-  EXPECT_EQ(result.board.rows()[3].record->measurement.status, Status::ok);
+  EXPECT_EQ(result.scoreboard.rows()[3].record->measurement.status, Status::ok);
   EXPECT_EQ(result.code, ExitCode::ok);
 }
 
@@ -130,25 +130,28 @@ TEST_F(ControllerTest, AScriptThatKeepsPythonCostsOneRankAndIsNotTriedAgain) {
   const Run result = run(members, workers, 3);
 
   EXPECT_EQ(workers.times_ran(keeps), 1);
-  const Record& failed = *result.board.rows()[1].record;
+  const Record& failed = *result.scoreboard.rows()[1].record;
   EXPECT_EQ(failed.attempt, 1);
   EXPECT_NE(failed.measurement.reason.find("late; no answer from Python on rank"),
             std::string::npos)
       << failed.measurement.reason;
-  EXPECT_EQ(result.board.rows()[3].record->measurement.status, Status::ok);
+  EXPECT_EQ(result.scoreboard.rows()[3].record->measurement.status, Status::ok);
   EXPECT_EQ(result.code, ExitCode::ok);
 }
 
 TEST_F(ControllerTest, WhatMayHaveKilledTheJobRunsAloneFirst) {
   const PlannedSpace members = space(6, {1});
-  const auto name = [&](std::size_t row) { return members.members[row].planned.experiment.name; };
+  const auto name = [&](std::size_t member) {
+    return members.members[member].planned.experiment.name;
+  };
   std::filesystem::create_directories(folder_ + "/results");
   {
     Journal journal(folder_ + "/results/journal.jsonl", 0);
-    const auto begin = [&](const std::vector<std::size_t>& rows) {
+    const auto begin = [&](const std::vector<std::size_t>& running) {
       journal.add(event::job_started(json::Value::object()));
-      for (const std::size_t row : rows)
-        journal.add(event::started("key-" + name(row), name(row), 1, {static_cast<int>(row)}));
+      for (const std::size_t member : running)
+        journal.add(
+            event::started("key-" + name(member), name(member), 1, {static_cast<int>(member)}));
     };
     // 1, 2, 3 and 4 ran at two deaths; then 2 was alone at one, 3 at two. 5 ran at one.
     begin({1, 2, 3, 4});
@@ -167,12 +170,12 @@ TEST_F(ControllerTest, WhatMayHaveKilledTheJobRunsAloneFirst) {
   EXPECT_EQ(workers.ran()[1], name(2)) << "somebody may have killed three jobs";
   EXPECT_EQ(workers.ran()[2], name(4));
   EXPECT_EQ(workers.times_ran(name(3)), 0);
-  for (const std::size_t row : {0, 1, 2, 4, 5})
-    EXPECT_EQ(result.board.rows()[row].record->measurement.status, Status::ok) << row;
-  EXPECT_TRUE(result.board.rows()[1].record->is_alone);
-  EXPECT_TRUE(result.board.rows()[4].record->is_alone);
-  EXPECT_EQ(result.board.rows()[1].record->attempt, 3);
-  const Measurement& blamed = result.board.rows()[3].record->measurement;
+  for (const std::size_t member : {0, 1, 2, 4, 5})
+    EXPECT_EQ(result.scoreboard.rows()[member].record->measurement.status, Status::ok) << member;
+  EXPECT_TRUE(result.scoreboard.rows()[1].record->is_alone);
+  EXPECT_TRUE(result.scoreboard.rows()[4].record->is_alone);
+  EXPECT_EQ(result.scoreboard.rows()[1].record->attempt, 3);
+  const Measurement& blamed = result.scoreboard.rows()[3].record->measurement;
   EXPECT_EQ(blamed.status, Status::failed);
   EXPECT_EQ(blamed.reason,
             "was running when the job died, 4 times, and at the last nothing else was; "
@@ -196,7 +199,7 @@ TEST_F(ControllerTest, WhatARankWasSeenToDieInIsBlamedSooner) {
   const Run result = run(members, workers, 2);
 
   EXPECT_EQ(workers.times_ran(name), 0);
-  EXPECT_EQ(result.board.rows()[1].record->measurement.status, Status::failed);
+  EXPECT_EQ(result.scoreboard.rows()[1].record->measurement.status, Status::failed);
 }
 
 TEST(JobEndTest, ALossForWhichTheLauncherStopsTheJobIsNamed) {
@@ -215,9 +218,9 @@ TEST_F(ControllerTest, WithoutAnyDeviceTheJobEndsAndKeepsItsResults) {
   const Run result = run(members, workers, 2);
 
   EXPECT_EQ(result.code, ExitCode::stopped_early);
-  EXPECT_EQ(result.board.rows()[0].record->measurement.status, Status::ok);
-  EXPECT_EQ(result.board.rows()[1].record->measurement.status, Status::ok);
-  EXPECT_FALSE(result.board.rows()[4].record) << "the fourth may have run beside the third";
+  EXPECT_EQ(result.scoreboard.rows()[0].record->measurement.status, Status::ok);
+  EXPECT_EQ(result.scoreboard.rows()[1].record->measurement.status, Status::ok);
+  EXPECT_FALSE(result.scoreboard.rows()[4].record) << "the fourth may have run beside the third";
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/results/ds_config_optimal.json"));
 }
 

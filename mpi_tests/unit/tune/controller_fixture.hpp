@@ -46,13 +46,13 @@ struct SearchSettings {
   std::optional<SteadyClock::time_point> end_at{};
   std::function<int()> signals{};
   ProcessMemoryPredictor* memory = nullptr;
-  ScoreboardSetup board{};
+  ScoreboardSetup scoreboard{};
   std::function<Overheads(const Experiment&)> overheads{};
   AttemptDriver::LostRanks lost_ranks{};
 };
 struct SearchRun {
   ExitCode code;
-  Scoreboard board;
+  Scoreboard scoreboard;
   std::set<int> lost;
 };
 
@@ -102,12 +102,12 @@ class ControllerTest : public testing::Test {
     const auto made = make_tuner(settings.races ? "race" : "gridsearch", space, {});
     Tuner& tuner = given != nullptr ? *given : *made;
     Progress progress(Progress::Style::silent);
-    Scoreboard board = known_scoreboard(space, keys, history, settings.board);
-    RunAgainPolicy run_again(board, {.races = settings.races,
-                                     .repeats_best = settings.repeats_best,
-                                     .is_alone_in_space = space.planned <= 1,
-                                     .deaths = deaths_in_repeats(keys, history)});
-    Publisher publisher(results, board, {});
+    Scoreboard scoreboard = known_scoreboard(space, keys, history, settings.scoreboard);
+    RunAgainPolicy run_again(scoreboard, {.races = settings.races,
+                                          .repeats_best = settings.repeats_best,
+                                          .is_alone_in_space = space.planned <= 1,
+                                          .deaths = deaths_in_repeats(keys, history)});
+    Publisher publisher(results, scoreboard, {});
     AttemptDriver driver(workers, {.share_a_node = [](const auto&, const auto&) { return true; }},
                          settings.lost_ranks);
     JobPolicy policy;
@@ -115,15 +115,15 @@ class ControllerTest : public testing::Test {
       return Attempts::Limits{.inactivity_timeout_s = 0.2, .abort_grace_s = 0.1};
     };
     policy.end = {settings.end_at, settings.signals};
-    Controller controller({space, keys, history, board, run_again, tuner, slots, settings.races},
-                          policy, driver,
-                          {.journal = journal,
-                           .publisher = publisher,
-                           .progress = progress,
-                           .memory = settings.memory,
-                           .overheads = settings.overheads});
+    Controller controller(
+        {space, keys, history, scoreboard, run_again, tuner, slots, settings.races}, policy, driver,
+        {.journal = journal,
+         .publisher = publisher,
+         .progress = progress,
+         .memory = settings.memory,
+         .overheads = settings.overheads});
     const ExitCode code = controller.run();
-    return {code, board, driver.attempts().lost_ranks()};
+    return {code, scoreboard, driver.attempts().lost_ranks()};
   }
 
   std::string folder_;

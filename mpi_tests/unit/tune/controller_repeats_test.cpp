@@ -29,12 +29,12 @@ TEST_F(ControllerTest, FinalistsAreMeasuredAgainAloneAndInTurns) {
   const Run result = run(members, workers, 4);
 
   EXPECT_EQ(result.code, ExitCode::ok);
-  EXPECT_TRUE(result.board.finals().is_done);
+  EXPECT_TRUE(result.scoreboard.finals().is_done);
   ASSERT_GE(workers.ran().size(), 5U);
   const std::vector<std::string> finals(workers.ran().begin() + 3, workers.ran().end());
   EXPECT_EQ(std::ranges::count(finals, "slow"), 0);
   EXPECT_NE(finals[0], finals[1]);
-  for (const Row& row : result.board.rows())
+  for (const Row& row : result.scoreboard.rows())
     for (const Repeat& repeat : row.repeats) EXPECT_TRUE(repeat.is_alone);
   const auto validation = json::Value::parse(read_file(folder_ + "/results/validation.json"));
   EXPECT_EQ(validation["done"], true);
@@ -48,7 +48,7 @@ TEST_F(ControllerTest, FinalistsAreMeasuredAgainAloneAndInTurns) {
   FakeWorkers second({});
   const Run again = run(members, second, 4);
   EXPECT_TRUE(second.ran().empty()) << "finished rounds are not run again";
-  EXPECT_TRUE(again.board.finals().is_done);
+  EXPECT_TRUE(again.scoreboard.finals().is_done);
 }
 
 TEST_F(ControllerTest, EnergyBesideANeighbourIsNobodys) {
@@ -58,7 +58,7 @@ TEST_F(ControllerTest, EnergyBesideANeighbourIsNobodys) {
   const Run result = run(members, workers, 4);
 
   // The first two run at the same time; what is measured again is alone.
-  const std::vector<Row>& rows = result.board.rows();
+  const std::vector<Row>& rows = result.scoreboard.rows();
   EXPECT_FALSE(rows[0].record->measurement.energy_j);
   EXPECT_FALSE(rows[1].record->measurement.energy_j);
   EXPECT_TRUE(rows[2].record->measurement.energy_j);
@@ -100,7 +100,7 @@ TEST_F(ControllerTest, WithoutTimeFinalistsAreNotMeasuredAgainAndItSaysSo) {
 
   EXPECT_EQ(result.code, ExitCode::ok);
   EXPECT_TRUE(workers.ran().empty());
-  EXPECT_FALSE(result.board.finals().is_done);
+  EXPECT_FALSE(result.scoreboard.finals().is_done);
   EXPECT_NE(read_file(folder_ + "/results/summary.txt").find("not measured again: the time limit"),
             std::string::npos);
 }
@@ -112,12 +112,12 @@ TEST_F(ControllerTest, WhatIsClearIsMeasuredAgainOnce) {
   const Run result = run(members, workers, 2);
 
   EXPECT_GE(workers.ran().size(), 5U) << "two finalists in any case";
-  EXPECT_TRUE(result.board.finals().is_done);
+  EXPECT_TRUE(result.scoreboard.finals().is_done);
 }
 
-int num_spread_runs(const Scoreboard& board) {
+int num_spread_runs(const Scoreboard& scoreboard) {
   int runs = 0;
-  for (const Row& row : board.rows())
+  for (const Row& row : scoreboard.rows())
     runs += static_cast<int>(
         std::count_if(row.repeats.begin(), row.repeats.end(),
                       [](const Repeat& repeat) { return repeat.kind == RepeatKind::spread; }));
@@ -132,9 +132,9 @@ TEST_F(ControllerTest, AGridRepeatsTheBestForItsIntervals) {
     settings.repeats_best = repeats;
     const Run result = run(members, workers, 1, settings);
     EXPECT_EQ(result.code, ExitCode::ok);
-    EXPECT_EQ(num_spread_runs(result.board), repeats ? 2 : 0);
+    EXPECT_EQ(num_spread_runs(result.scoreboard), repeats ? 2 : 0);
     // The fakes' runs do not differ.
-    EXPECT_EQ(result.board.half_width_of_run() < Scoreboard().half_width_of_run(), repeats);
+    EXPECT_EQ(result.scoreboard.half_width_of_run() < Scoreboard().half_width_of_run(), repeats);
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directory(folder_);
   }
@@ -162,10 +162,10 @@ TEST_F(ControllerTest, RaceComparesWithTheBestAndRepeatsIt) {
   EXPECT_NEAR(workers.incumbents(second).front().step_s,
               (0.1 + 0.01 * micro_batch(first)) * micro_batch(second) / micro_batch(first), 1e-9);
   EXPECT_GT(workers.incumbents(second).front().standard_error, 0);
-  ASSERT_TRUE(result.board.best());
-  EXPECT_GE(num_spread_runs(result.board), 1);
-  EXPECT_EQ(result.board.finals().is_done, true) << "race always measures again";
-  EXPECT_EQ(result.board.chance_of_better(), 0.25);
+  ASSERT_TRUE(result.scoreboard.best());
+  EXPECT_GE(num_spread_runs(result.scoreboard), 1);
+  EXPECT_EQ(result.scoreboard.finals().is_done, true) << "race always measures again";
+  EXPECT_EQ(result.scoreboard.chance_of_better(), 0.25);
 }
 
 TEST_F(ControllerTest, AChallengerHearsOfABetterOneWhileItRuns) {
@@ -180,7 +180,7 @@ TEST_F(ControllerTest, AChallengerHearsOfABetterOneWhileItRuns) {
   const Run result = run(members, workers, 4, settings);
 
   EXPECT_EQ(result.code, ExitCode::ok);
-  const auto& slow = result.board.rows()[1].record;
+  const auto& slow = result.scoreboard.rows()[1].record;
   ASSERT_TRUE(slow);
   EXPECT_EQ(slow->measurement.status, Status::raced_out) << slow->measurement.reason;
   EXPECT_NEAR(workers.incumbents("slow").at(0).step_s, 0.14 / 4, 1e-9);
@@ -198,7 +198,7 @@ TEST_F(ControllerTest, WhatWasRacedOutCloseByBesideANeighbourRunsAgainAlone) {
   const Run result = run(members, workers, 4, settings);
 
   EXPECT_EQ(result.code, ExitCode::ok);
-  const auto& other = result.board.rows()[1].record;
+  const auto& other = result.scoreboard.rows()[1].record;
   ASSERT_TRUE(other);
   EXPECT_EQ(other->measurement.status, Status::ok);
   EXPECT_EQ(other->attempt, 2);

@@ -12,9 +12,9 @@ TEST_F(ControllerTest, RunsEveryMemberOnceAndNamesTheBest) {
   EXPECT_EQ(result.code, ExitCode::ok);
   EXPECT_EQ(std::set<std::string>(workers.ran().begin(), workers.ran().end()).size(), 8U);
   EXPECT_FALSE(workers.was_slot_taken_twice());
-  const auto best = result.board.best();
+  const auto best = result.scoreboard.best();
   ASSERT_TRUE(best);
-  EXPECT_EQ(result.board.rows()[*best].planned.experiment.name, "z0_gas1_tmbspg8_ng2");
+  EXPECT_EQ(result.scoreboard.rows()[*best].planned.experiment.name, "z0_gas1_tmbspg8_ng2");
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/results/ds_config_optimal.json"));
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/results/z0_gas1_tmbspg1_ng1/metrics.json"));
 }
@@ -43,7 +43,7 @@ TEST_F(ControllerTest, SecondRunRunsNothing) {
 
   EXPECT_EQ(result.code, ExitCode::ok);
   EXPECT_TRUE(second.ran().empty());
-  EXPECT_TRUE(result.board.best());
+  EXPECT_TRUE(result.scoreboard.best());
 }
 
 TEST_F(ControllerTest, PredictsWhatAGpuHoldsBesideItsArena) {
@@ -61,7 +61,7 @@ TEST_F(ControllerTest, PredictsWhatAGpuHoldsBesideItsArena) {
   const Run result = run(members, workers, 2, settings);
 
   std::map<std::size_t, std::vector<std::int64_t>> predicted;
-  for (const Row& row : result.board.rows()) {
+  for (const Row& row : result.scoreboard.rows()) {
     EXPECT_EQ(row.record->measurement.peak_memory.gpu_bytes, 1220);
     predicted[row.record->measurement.world_ranks.size()].push_back(
         row.record->predicted.gpu_memory_bytes);
@@ -86,7 +86,7 @@ TEST_F(ControllerTest, OfAGpusProcessOnlyTheHostsArenaIsPredicted) {
   const Run result = run(members, workers, 1, settings);
 
   std::vector<std::int64_t> predicted;
-  for (const Row& row : result.board.rows())
+  for (const Row& row : result.scoreboard.rows())
     predicted.push_back(row.record->predicted.process_memory_bytes);
   EXPECT_EQ(predicted, (std::vector<std::int64_t>{350, 360}));
 }
@@ -99,7 +99,7 @@ TEST_F(ControllerTest, ASignalStopsAndTheNextRunFinishes) {
   const Run stopped = run(members, workers, 1, settings);
   EXPECT_EQ(stopped.code, ExitCode::stopped_early);
   EXPECT_LT(workers.ran().size(), 6U);
-  const PlannedExperiment& last = stopped.board.rows().back().planned;
+  const PlannedExperiment& last = stopped.scoreboard.rows().back().planned;
   EXPECT_EQ(last.status, PlanStatus::planned) << "nobody decided against it";
   EXPECT_EQ(last.reason, "the job was stopped before it had run");
   FakeWorkers again({});
@@ -108,7 +108,7 @@ TEST_F(ControllerTest, ASignalStopsAndTheNextRunFinishes) {
 
   EXPECT_EQ(result.code, ExitCode::ok);
   std::size_t repeats = 0;
-  for (const Row& row : result.board.rows()) {
+  for (const Row& row : result.scoreboard.rows()) {
     EXPECT_TRUE(row.record);
     repeats += row.repeats.size();
   }

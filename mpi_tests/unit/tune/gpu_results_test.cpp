@@ -41,8 +41,8 @@ TEST(GpuResultsTest, ThrottlingIsFlaggedInTheSummary) {
     Row row;
     row.planned.experiment = record.experiment;
     row.record = record;
-    const Scoreboard board({}, {row});
-    const std::string text = summary_text(answer_of(board));
+    const Scoreboard scoreboard({}, {row});
+    const std::string text = summary_text(answer_of(scoreboard));
     const std::string flag = "hot: throttled: heat, 1200 of 1980 MHz, 91 °C";
     EXPECT_EQ(text.find(flag) != std::string::npos, is_throttled) << text;
   }

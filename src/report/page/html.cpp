@@ -198,7 +198,7 @@ std::string table_row(const Standing& standing, bool is_answer, const OptionalCo
 }
 
 bool is_recommended(const Answer& answer, std::size_t row) {
-  return answer.recommendation && answer.recommendation->row == row;
+  return answer.recommendation && answer.recommendation->member == row;
 }
 
 /// The answer, what gave a result, what ran, and the others in the space's order.
@@ -275,7 +275,7 @@ std::string front_table(const Answer& answer) {
   std::size_t listed = 0;
   for (const Offer& offer : answer.offers) {
     if (!offer.is_on_front || listed++ >= max_listed) continue;
-    const Standing& standing = answer.standings[offer.row];
+    const Standing& standing = answer.standings[offer.member];
     const auto& efficiency = offer.throughput_per_gpu;
     const auto& measured = standing.measured;
     rows +=

@@ -221,7 +221,7 @@ std::string value_plot(const Answer& answer) {
   for (const auto& [stage, of_stage] : best) {
     std::vector<PlotPoint> points;
     for (const BestOfSize* const one : of_stage) {
-      const Standing& standing = answer.standings[one->row];
+      const Standing& standing = answer.standings[one->member];
       const double value = standing.ranked->value;
       points.push_back({x_of[one->micro_batch], y.at(value), stage,
                         fmt::format("{}: {} {}", standing.row->planned.experiment.name,
@@ -266,7 +266,7 @@ std::string front_plot(const Answer& answer) {
     });
     std::vector<PlotPoint> points;
     for (const Offer* offer : of_size) {
-      const Experiment& experiment = answer.standings[offer->row].row->planned.experiment;
+      const Experiment& experiment = answer.standings[offer->member].row->planned.experiment;
       points.push_back(
           {x_of(*offer), y.at(offer->value), experiment.config.zero_stage,
            fmt::format("{}: {} {}, {} a rank, {}", experiment.name, format_number(offer->value),

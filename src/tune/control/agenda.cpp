@@ -22,54 +22,54 @@ constexpr int tries_after_loss = 2;
 
 Agenda::Agenda(Search search, Take take)
     : search_(search), take_(std::move(take)), scheduler_(search.slots) {
-  for (std::size_t row = 0; row < search_.keys.size(); ++row) {
-    const PlannedExperiment& planned = search_.space.members[row].planned;
+  for (std::size_t member = 0; member < search_.keys.size(); ++member) {
+    const PlannedExperiment& planned = search_.space.members[member].planned;
     // An earlier part of the search may have run it.
-    if (planned.status != PlanStatus::planned || search_.board.row(row).record) continue;
+    if (planned.status != PlanStatus::planned || search_.scoreboard.row(member).record) continue;
     ++num_left_[planned.experiment.shape];
-    if (search_.history.finished.contains(search_.keys[row]))
-      known_.push_back(row);
-    else if (search_.history.retried.contains(search_.keys[row]))
-      retried_.push_back(row);
-    else if (!search_.is_complete && is_suspect(row))
-      suspects_.push_back(row);
+    if (search_.history.finished.contains(search_.keys[member]))
+      known_.push_back(member);
+    else if (search_.history.retried.contains(search_.keys[member]))
+      retried_.push_back(member);
+    else if (!search_.is_complete && is_suspect(member))
+      suspects_.push_back(member);
   }
 }
 
 void Agenda::take_known() {
   // In the order in which they ended: what was believed of each before is learnt again.
-  const auto ended_at = [&](std::size_t row) {
-    return search_.history.finished.at(search_.keys[row]).finished_at;
+  const auto ended_at = [&](std::size_t member) {
+    return search_.history.finished.at(search_.keys[member]).finished_at;
   };
   std::ranges::stable_sort(known_, {}, ended_at);
-  for (const std::size_t row : known_) {
-    note_asked_for(row);
-    take_without_run(row);
+  for (const std::size_t member : known_) {
+    note_asked_for(member);
+    take_without_run(member);
   }
 }
 
 /// The tuner will not ask for it again.
-void Agenda::note_asked_for(std::size_t row) {
-  const auto left = num_left_.find(search_.space.members[row].planned.experiment.shape);
+void Agenda::note_asked_for(std::size_t member) {
+  const auto left = num_left_.find(search_.space.members[member].planned.experiment.shape);
   if (left != num_left_.end() && --left->second == 0) num_left_.erase(left);
 }
 
-int Agenda::num_deaths(std::size_t row) const {
-  const auto died = search_.history.deaths.find(search_.keys[row]);
+int Agenda::num_deaths(std::size_t member) const {
+  const auto died = search_.history.deaths.find(search_.keys[member]);
   return died == search_.history.deaths.end() ? 0 : died->second;
 }
 
-bool Agenda::is_blamed(std::size_t row) const {
-  const std::string& key = search_.keys[row];
+bool Agenda::is_blamed(std::size_t member) const {
+  const std::string& key = search_.keys[member];
   return search_.history.died_alone.contains(key) &&
-         num_deaths(row) >= (search_.history.seen_to_die.contains(key)
-                                 ? deaths_until_blamed
-                                 : unseen_deaths_until_blamed);
+         num_deaths(member) >= (search_.history.seen_to_die.contains(key)
+                                    ? deaths_until_blamed
+                                    : unseen_deaths_until_blamed);
 }
 
 /// The last jobs died while it was running, and it is not known whether of it.
-bool Agenda::is_suspect(std::size_t row) const {
-  return num_deaths(row) >= deaths_until_alone && !is_blamed(row);
+bool Agenda::is_suspect(std::size_t member) const {
+  return num_deaths(member) >= deaths_until_alone && !is_blamed(member);
 }
 
 /// Runs suspects one after the other, before all others: the blame shows only where nothing else
@@ -78,10 +78,10 @@ bool Agenda::try_suspects(bool is_idle) {
   if (!is_idle || !is_empty()) return is_suspect_out_;
   is_suspect_out_ = !suspects_.empty();
   if (!is_suspect_out_) return false;
-  const std::size_t row = suspects_.front();
+  const std::size_t member = suspects_.front();
   suspects_.pop_front();
-  note_asked_for(row);
-  scheduler_.submit(row, needs(row));
+  note_asked_for(member);
+  scheduler_.submit(member, needs(member));
   return true;
 }
 
@@ -89,40 +89,40 @@ bool Agenda::try_suspects(bool is_idle) {
 /// what it has heard of. Returns whether any is left.
 bool Agenda::try_failed_again(bool is_idle) {
   if (are_retried_out_ && is_idle && is_empty()) are_retried_out_ = false;
-  for (const std::size_t row : std::exchange(retried_, {})) {
-    note_asked_for(row);
-    scheduler_.submit(row, needs(row));
+  for (const std::size_t member : std::exchange(retried_, {})) {
+    note_asked_for(member);
+    scheduler_.submit(member, needs(member));
     are_retried_out_ = true;
   }
   return are_retried_out_;
 }
 
 /// Answers the tuner at once where there is an answer.
-bool Agenda::take_without_run(std::size_t row) {
-  const PlannedExperiment& planned = search_.board.row(row).planned;
+bool Agenda::take_without_run(std::size_t member) {
+  const PlannedExperiment& planned = search_.scoreboard.row(member).planned;
   if (planned.status != PlanStatus::planned) {
-    search_.tuner.observe(row, {Status::out_of_memory, std::nullopt});
+    search_.tuner.observe(member, {Status::out_of_memory, std::nullopt});
     return true;
   }
-  const std::string& key = search_.keys[row];
+  const std::string& key = search_.keys[member];
   const History& history = search_.history;
   if (const auto known = history.finished.find(key); known != history.finished.end()) {
     Record record = known->second;
     record.experiment = planned.experiment;
-    take_(row, std::move(record), true);
+    take_(member, std::move(record), true);
     return true;
   }
-  if (!is_blamed(row)) return false;
+  if (!is_blamed(member)) return false;
   Record failed;
   failed.experiment = planned.experiment;
   failed.predicted = planned.predicted;
-  failed.attempt = num_deaths(row);
+  failed.attempt = num_deaths(member);
   failed.measurement.status = Status::failed;
   failed.measurement.reason = fmt::format(
       "was running when the job died, {} times, and at the last nothing else was; --retry-failed "
       "runs it again",
-      num_deaths(row));
-  take_(row, std::move(failed), false);
+      num_deaths(member));
+  take_(member, std::move(failed), false);
   return true;
 }
 
@@ -135,16 +135,16 @@ void Agenda::fill(double time_left_s, bool is_idle, bool is_measuring) {
   if (!is_search_over() || (!search_.races && is_measuring)) {
     const auto again = search_.run_again.during_search(time_left_s);
     // A member in whose repeat a job may have died is repeated in the finals only, alone.
-    if (again && !search_.history.interrupted_repeats.contains(search_.keys[again->row]))
+    if (again && !search_.history.interrupted_repeats.contains(search_.keys[again->member]))
       submit(*again);
   }
   while (!search_.is_complete && scheduler_.num_waiting() < max_waiting(is_idle)) {
-    const std::optional<std::size_t> row = search_.tuner.next();
+    const std::optional<std::size_t> member = search_.tuner.next();
     const std::vector<std::string> notes = search_.tuner.notes();
     for (; num_notes_told_ < notes.size(); ++num_notes_told_) log::warning(notes[num_notes_told_]);
-    if (!row) break;
-    note_asked_for(*row);
-    if (!take_without_run(*row)) scheduler_.submit(*row, needs(*row));
+    if (!member) break;
+    note_asked_for(*member);
+    if (!take_without_run(*member)) scheduler_.submit(*member, needs(*member));
   }
   give_up_impossible();
 }
@@ -167,44 +167,44 @@ bool Agenda::fill_again(double time_left_s) {
 
 void Agenda::submit(const RunAgain& again) {
   if (!again.kind) {
-    tries_[again.row] = search_.board.row(again.row).record->attempt;
-    scheduler_.submit(again.row, needs(again.row));
+    tries_[again.member] = search_.scoreboard.row(again.member).record->attempt;
+    scheduler_.submit(again.member, needs(again.member));
     return;
   }
   repeats_.push_back(again);
-  scheduler_.submit(search_.space.members.size() + repeats_.size() - 1, needs(again.row),
+  scheduler_.submit(search_.space.members.size() + repeats_.size() - 1, needs(again.member),
                     again.avoided_ranks);
 }
 
-Needs Agenda::needs(std::size_t row) const {
-  const PlannedExperiment& planned = search_.space.members[row].planned;
+Needs Agenda::needs(std::size_t member) const {
+  const PlannedExperiment& planned = search_.space.members[member].planned;
   return needs_of(planned.experiment, planned.predicted);
 }
 
-/// Members' places in the space are their first runs; repeats go on behind them.
+/// Members' numbers are their first runs; repeats go on behind them.
 Run Agenda::run_of(std::size_t id) const {
   const std::size_t members = search_.space.members.size();
   if (id < members) return {id};
   const RunAgain& again = repeats_[id - members];
-  return {again.row, again.kind, again.round};
+  return {again.member, again.kind, again.round};
 }
 
 std::optional<Agenda::Next> Agenda::next() {
   auto dispatch = scheduler_.next();
   if (!dispatch) return std::nullopt;
   Run run = run_of(dispatch->experiment);
-  if (!run.repeat) run.try_number = ++tries_[run.row];
-  run.try_number += num_deaths(run.row);
+  if (!run.repeat) run.try_number = ++tries_[run.member];
+  run.try_number += num_deaths(run.member);
   // A member that was only raced out beside a neighbour is no risk.
-  run.is_risky = run.try_number > 1 && !search_.run_again.is_rerun(run.row);
-  const auto failed = search_.history.retried.find(search_.keys[run.row]);
+  run.is_risky = run.try_number > 1 && !search_.run_again.is_rerun(run.member);
+  const auto failed = search_.history.retried.find(search_.keys[run.member]);
   if (failed != search_.history.retried.end() && !run.repeat) run.try_number += failed->second;
   return Next{run, std::move(dispatch->reservation)};
 }
 
 bool Agenda::try_again(const Run& run) {
-  if (tries_[run.row] >= tries_after_loss) return false;
-  scheduler_.resubmit(run.row, needs(run.row));
+  if (tries_[run.member] >= tries_after_loss) return false;
+  scheduler_.resubmit(run.member, needs(run.member));
   return true;
 }
 
@@ -212,14 +212,15 @@ void Agenda::give_up_impossible() {
   for (const std::size_t id : scheduler_.take_impossible()) {
     const Run run = run_of(id);
     if (run.repeat) {
-      search_.board.give_up_finals("too many ranks were lost for its group size");
+      search_.scoreboard.give_up_finals("too many ranks were lost for its group size");
       continue;
     }
     is_short_of_ranks_ = true;
-    search_.board.leave_out(run.row,
-                            "too many ranks were lost, or bytes of hosts and disks with them, for "
-                            "what it needs");
-    search_.tuner.observe(run.row, {Status::failed, std::nullopt});
+    search_.scoreboard.leave_out(
+        run.member,
+        "too many ranks were lost, or bytes of hosts and disks with them, for "
+        "what it needs");
+    search_.tuner.observe(run.member, {Status::failed, std::nullopt});
   }
 }
 

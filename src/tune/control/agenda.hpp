@@ -25,7 +25,7 @@ struct Search {
   const PlannedSpace& space;
   const std::vector<std::string>& keys;  ///< the record key of each member of the space
   const History& history;
-  Scoreboard& board;  ///< with what the history knows beside first runs
+  Scoreboard& scoreboard;  ///< with what the history knows beside first runs
   RunAgainPolicy& run_again;
   Tuner& tuner;
   SlotPool& slots;
@@ -37,7 +37,7 @@ struct Search {
 
 /// A run of a member of the space.
 struct Run {
-  std::size_t row = 0;
+  std::size_t member = 0;
   std::optional<RepeatKind> repeat{};  ///< nothing: its first one, or the one in place of that
   int round = 0;                       ///< of the repeat
   int try_number = 1;                  ///< of a first run
@@ -48,7 +48,7 @@ class Agenda {
  public:
   /// Takes in a result that needs no run; `is_known`: the journal has it already, and when it was
   /// measured.
-  using Take = std::function<void(std::size_t row, Record record, bool is_known)>;
+  using Take = std::function<void(std::size_t member, Record record, bool is_known)>;
 
   Agenda(Search search, Take take);
 
@@ -81,29 +81,29 @@ class Agenda {
   [[nodiscard]] bool is_short_of_ranks() const { return is_short_of_ranks_; }
 
  private:
-  bool take_without_run(std::size_t row);
-  void note_asked_for(std::size_t row);
-  [[nodiscard]] int num_deaths(std::size_t row) const;
-  [[nodiscard]] bool is_blamed(std::size_t row) const;
-  [[nodiscard]] bool is_suspect(std::size_t row) const;
+  bool take_without_run(std::size_t member);
+  void note_asked_for(std::size_t member);
+  [[nodiscard]] int num_deaths(std::size_t member) const;
+  [[nodiscard]] bool is_blamed(std::size_t member) const;
+  [[nodiscard]] bool is_suspect(std::size_t member) const;
   bool try_suspects(bool is_idle);
   bool try_failed_again(bool is_idle);
   [[nodiscard]] std::size_t max_waiting(bool is_idle) const;
   void submit(const RunAgain& again);
   void give_up_impossible();
-  [[nodiscard]] Needs needs(std::size_t row) const;
+  [[nodiscard]] Needs needs(std::size_t member) const;
   [[nodiscard]] Run run_of(std::size_t id) const;
 
   Search search_;
   Take take_;
   Scheduler scheduler_;
   std::vector<std::size_t> known_;
-  std::deque<std::size_t> suspects_;  ///< rows that are to run alone, before all others
+  std::deque<std::size_t> suspects_;  ///< members that are to run alone, before all others
   bool is_suspect_out_ = false;       ///< one of them waits or runs
-  std::vector<std::size_t> retried_;  ///< rows of what failed before, next
+  std::vector<std::size_t> retried_;  ///< members that failed before, next
   bool are_retried_out_ = false;      ///< some of them wait or run
   std::vector<RunAgain> repeats_;     ///< that were submitted; their ids go on behind the members'
-  std::map<std::size_t, int> tries_;  ///< begun, by row
+  std::map<std::size_t, int> tries_;  ///< begun, by member
   std::map<GroupShape, std::size_t> num_left_;  ///< members that the tuner may still ask for
   bool is_short_of_ranks_ = false;
   std::size_t num_notes_told_ = 0;  ///< of the tuner's

@@ -62,16 +62,16 @@ std::vector<NodeBytes> bytes_of_nodes(const OpenJob& ready) {
 void leave_out_what_does_not_fit(OpenJob& ready,
                                  const std::optional<std::int64_t>& free_memory_bytes) {
   if (!free_memory_bytes) return;
-  const auto has_run = [&](std::size_t index) {
-    return ready.history.finished.contains(ready.keys[index]);
+  const auto has_run = [&](std::size_t member) {
+    return ready.history.finished.contains(ready.keys[member]);
   };
   const std::vector<std::size_t> dropped =
       drop_what_does_not_fit(ready.space, *free_memory_bytes, has_run);
   if (dropped.empty()) return;
   log::warning(fmt::format("{} of the GPU are left for tensors: {} members do not fit",
                            format_bytes(*free_memory_bytes), dropped.size()));
-  for (const std::size_t index : dropped)
-    ready.journal->add(event::planned(ready.space.members[index].planned));
+  for (const std::size_t member : dropped)
+    ready.journal->add(event::planned(ready.space.members[member].planned));
 }
 
 ProcessMemoryPredictor memory_predictor(const OpenJob& ready,
@@ -145,7 +145,7 @@ SearchEnd run_search(const JobOptions& options, OpenJob& ready,
                            memory.devices_have_own_memory,
                            ready.time.abort_grace_s(),
                            runs_plan ? machine.predictor.get() : nullptr};
-  Scoreboard board = scoreboard_of(ready);
+  Scoreboard scoreboard = scoreboard_of(ready);
   const SearchResult result = search({.options = options,
                                       .job = ready,
                                       .end = end,
@@ -154,7 +154,7 @@ SearchEnd run_search(const JobOptions& options, OpenJob& ready,
                                       .memory = memory,
                                       .slots = slots,
                                       .driver = driver},
-                                     board);
+                                     scoreboard);
   print_answer(options, ready, result);
   return result.end;
 }
@@ -180,25 +180,25 @@ Scoreboard known_scoreboard(const PlannedSpace& space, const std::vector<std::st
   setup.earlier_s = history.spent_s;
   setup.earlier_rank_s = history.spent_rank_s;
   std::vector<Row> rows;
-  for (std::size_t index = 0; index < keys.size(); ++index) {
-    rows.push_back({space.members[index].planned});
-    const auto repeats = history.repeats.find(keys[index]);
+  for (std::size_t member = 0; member < keys.size(); ++member) {
+    rows.push_back({space.members[member].planned});
+    const auto repeats = history.repeats.find(keys[member]);
     if (repeats != history.repeats.end()) rows.back().repeats = repeats->second;
   }
-  Scoreboard board(std::move(setup), std::move(rows));
-  for (std::size_t index = 0; index < keys.size(); ++index) {
-    const auto verified = history.verified.find(keys[index]);
-    if (verified != history.verified.end()) board.verify(index, verified->second);
+  Scoreboard scoreboard(std::move(setup), std::move(rows));
+  for (std::size_t member = 0; member < keys.size(); ++member) {
+    const auto verified = history.verified.find(keys[member]);
+    if (verified != history.verified.end()) scoreboard.verify(member, verified->second);
   }
-  return board;
+  return scoreboard;
 }
 
 std::map<std::size_t, int> deaths_in_repeats(const std::vector<std::string>& keys,
                                              const History& history) {
   std::map<std::size_t, int> deaths;
-  for (std::size_t index = 0; index < keys.size(); ++index) {
-    const auto died = history.repeat_deaths.find(keys[index]);
-    if (died != history.repeat_deaths.end()) deaths[index] = died->second;
+  for (std::size_t member = 0; member < keys.size(); ++member) {
+    const auto died = history.repeat_deaths.find(keys[member]);
+    if (died != history.repeat_deaths.end()) deaths[member] = died->second;
   }
   return deaths;
 }

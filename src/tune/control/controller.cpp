@@ -16,11 +16,11 @@ Controller::Controller(const Search& search, JobPolicy policy, AttemptDriver& dr
       driver_(driver),
       listeners_(std::move(listeners)),
       agenda_(search,
-              [this](std::size_t row, Record result, bool is_known) {
+              [this](std::size_t member, Record result, bool is_known) {
                 // Its files may have been lost with the job that ran it.
-                listeners_.publisher.started(row);
+                listeners_.publisher.started(member);
                 if (!is_known) result.started_at = result.finished_at = driver_.now().wall;
-                record(row, std::move(result), is_known);
+                record(member, std::move(result), is_known);
               }),
       began_(policy_.began) {}
 
@@ -65,8 +65,8 @@ bool Controller::start_next() {
 
 void Controller::start(Agenda::Next next) {
   const Run& run = next.run;
-  const Experiment& experiment = planned(run.row).experiment;
-  const std::string& key = search_.keys[run.row];
+  const Experiment& experiment = planned(run.member).experiment;
+  const std::string& key = search_.keys[run.member];
   const std::vector<int>& world_ranks = next.reservation.world_ranks();
   if (run.repeat) {
     listeners_.journal.add(
@@ -75,10 +75,10 @@ void Controller::start(Agenda::Next next) {
     if (listeners_.times != nullptr) {
       Prediction predicted;
       listeners_.times->predict(experiment, predicted);
-      search_.board.predict(run.row, predicted);
+      search_.scoreboard.predict(run.member, predicted);
     }
     listeners_.journal.add(event::started(key, experiment.name, run.try_number, world_ranks));
-    listeners_.publisher.started(run.row);
+    listeners_.publisher.started(run.member);
   }
   listeners_.progress.started(experiment);
   message::Assign order;
@@ -88,23 +88,24 @@ void Controller::start(Agenda::Next next) {
   order.is_risky = run.is_risky;
   order.instrument = policy_.instrument;
   if (policy_.input) order.input = policy_.input(experiment);
-  const Attempts::Number number =
-      driver_.attempts().begin(std::move(order), policy_.limits(planned(run.row)), driver_.now());
+  const Attempts::Number number = driver_.attempts().begin(
+      std::move(order), policy_.limits(planned(run.member)), driver_.now());
   race(number, run);
   running_.emplace(number, std::move(next));
 }
 
 /// Tells a challenger what the best so far means for it. Repeats and reruns are measured fully.
 void Controller::race(Attempts::Number number, const Run& run) {
-  const Scoreboard& board = search_.board;
-  if (!search_.races || !board.best()) return;
-  if (run.repeat || search_.run_again.is_rerun(run.row)) return;
+  const Scoreboard& scoreboard = search_.scoreboard;
+  if (!search_.races || !scoreboard.best()) return;
+  if (run.repeat || search_.run_again.is_rerun(run.member)) return;
   // The user's own runs have to end, too, or they say nothing of the user's training.
-  if (std::ranges::find(board.setup().user_runs, run.row, &UserRun::row) !=
-      board.setup().user_runs.end())
+  if (std::ranges::find(scoreboard.setup().user_runs, run.member, &UserRun::member) !=
+      scoreboard.setup().user_runs.end())
     return;
-  const Experiment& experiment = planned(run.row).experiment;
-  driver_.attempts().race(number, incumbent_estimate(board, experiment, overheads_of(experiment)));
+  const Experiment& experiment = planned(run.member).experiment;
+  driver_.attempts().race(number,
+                          incumbent_estimate(scoreboard, experiment, overheads_of(experiment)));
 }
 
 Overheads Controller::overheads_of(const Experiment& experiment) const {
@@ -121,7 +122,7 @@ bool Controller::listen() {
   for (Attempts::Event& event : driver_.attempts().take_events()) {
     if (const auto* stepped = std::get_if<Attempts::Stepped>(&event)) {
       const Run& run = running_.at(stepped->attempt).run;
-      listeners_.progress.stepped(planned(run.row).experiment.name, stepped->steps);
+      listeners_.progress.stepped(planned(run.member).experiment.name, stepped->steps);
     } else if (auto* ended = std::get_if<Attempts::Ended>(&event)) {
       take(std::move(*ended));
     }
@@ -147,47 +148,47 @@ void Controller::retire_lost() {
 void Controller::take(Attempts::Ended ended) {
   Agenda::Next running = std::move(running_.extract(ended.attempt).mapped());
   const Run& run = running.run;
-  const std::size_t row = run.row;
-  const Experiment& experiment = planned(row).experiment;
+  const std::size_t member = run.member;
+  const Experiment& experiment = planned(member).experiment;
   if (!ended.is_aborted) commit_in_controller(experiment.name);
   has_abandoned_communicator_ |= ended.is_aborted && experiment.shape.num_nodes > 1;
   retire(running, ended);
   running.reservation.give_back();
-  tell(ended, row);
+  tell(ended, member);
   if (ended.is_cut_short) {  // the same command runs it again
     // A launcher asks the others to stop where a rank has died: the death counts all the same.
     if (!ended.lost.empty() && !run.repeat)
-      listeners_.journal.add(event::lost(search_.keys[row], experiment.name, ended.lost));
+      listeners_.journal.add(event::lost(search_.keys[member], experiment.name, ended.lost));
     return;
   }
   if (run.repeat) {
-    record_repeat(row, {*run.repeat, run.round, std::move(ended.measurement), ended.started_at,
-                        ended.finished_at, ended.is_alone});
+    record_repeat(member, {*run.repeat, run.round, std::move(ended.measurement), ended.started_at,
+                           ended.finished_at, ended.is_alone});
     return;
   }
   // A script that does not give Python back would take the next ranks, too.
   if (!ended.unusable.empty() && !ended.is_of_script && agenda_.try_again(run)) {
-    listeners_.journal.add(event::lost(search_.keys[row], experiment.name, ended.unusable));
+    listeners_.journal.add(event::lost(search_.keys[member], experiment.name, ended.unusable));
     return;
   }
   Record done;
   done.experiment = experiment;
-  done.predicted = search_.board.row(row).planned.predicted;
+  done.predicted = search_.scoreboard.row(member).planned.predicted;
   done.attempt = run.try_number;
   done.measurement = std::move(ended.measurement);
   done.is_alone = ended.is_alone;
   done.started_at = ended.started_at;
   done.finished_at = ended.finished_at;
   if (!ended.is_aborted && listeners_.memory != nullptr) listeners_.memory->predict(done);
-  record(row, std::move(done), false);
+  record(member, std::move(done), false);
 }
 
 /// Reports what Python says beside the measurement; notes that are new stay with the measurement.
-void Controller::tell(Attempts::Ended& ended, std::size_t row) {
-  if (!ended.details.empty()) listeners_.publisher.failed(row, ended.details);
+void Controller::tell(Attempts::Ended& ended, std::size_t member) {
+  if (!ended.details.empty()) listeners_.publisher.failed(member, ended.details);
   for (std::string& note : ended.notes) {
     if (!told_.insert(note).second) continue;
-    log::warning(fmt::format("{}: {}", planned(row).experiment.name, note));
+    log::warning(fmt::format("{}: {}", planned(member).experiment.name, note));
     ended.measurement.notes.push_back(std::move(note));
   }
 }
@@ -198,59 +199,60 @@ void Controller::retire(Agenda::Next& running, const Attempts::Ended& ended) {
   // At the end of the job nobody would use it again.
   if (ended.unusable.empty() || is_stopping_) return;
   const bool is_one_left = ended.unusable.size() > ended.lost.size();
-  log::warning(planned(running.run.row).experiment.name + ": " + ended.measurement.reason +
+  log::warning(planned(running.run.member).experiment.name + ": " + ended.measurement.reason +
                ", not used again" +
                (is_one_left ? "; what is held of a device is left to the end of its process" : ""));
 }
 
-void Controller::record(std::size_t row, Record record, bool is_known) {
-  const Experiment& experiment = planned(row).experiment;
-  if (!is_known) listeners_.journal.add(event::finished(search_.keys[row], record));
+void Controller::record(std::size_t member, Record record, bool is_known) {
+  const Experiment& experiment = planned(member).experiment;
+  if (!is_known) listeners_.journal.add(event::finished(search_.keys[member], record));
   if (listeners_.times != nullptr) listeners_.times->observe(experiment, record.measurement);
-  Scoreboard& board = search_.board;
-  const std::uint64_t revision = board.value_revision();
-  const bool is_best = board.record(row, std::move(record), overheads_of(experiment));
-  const bool is_valued_anew = board.value_revision() != revision;
+  Scoreboard& scoreboard = search_.scoreboard;
+  const std::uint64_t revision = scoreboard.value_revision();
+  const bool is_best = scoreboard.record(member, std::move(record), overheads_of(experiment));
+  const bool is_valued_anew = scoreboard.value_revision() != revision;
   if (is_valued_anew) {
     // The tuner never compares values of two kinds.
-    revise_all_but(row);
-    if (listeners_.times != nullptr && board.setup().target)
-      listeners_.times->calibrate(board.calibration());
+    revise_all_but(member);
+    if (listeners_.times != nullptr && scoreboard.setup().target)
+      listeners_.times->calibrate(scoreboard.calibration());
   }
-  search_.tuner.observe(row, observation_of(row));
-  if (const auto baseline = search_.tuner.baseline()) board.set_baseline(*baseline);
+  search_.tuner.observe(member, observation_of(member));
+  if (const auto baseline = search_.tuner.baseline()) scoreboard.set_baseline(*baseline);
   if (is_best || is_valued_anew) race_all();
-  listeners_.publisher.ended(row);
-  const auto expected = board.calibration() ? board.finite_value(row) : std::nullopt;
-  listeners_.progress.ended(*board.row(row).record, board.metric(), expected, is_known, is_best);
+  listeners_.publisher.ended(member);
+  const auto expected = scoreboard.calibration() ? scoreboard.finite_value(member) : std::nullopt;
+  listeners_.progress.ended(*scoreboard.row(member).record, scoreboard.metric(), expected, is_known,
+                            is_best);
 }
 
-/// Returns what the tuner hears of a row with a record: its value in the time by which members are
-/// ranked.
-Observation Controller::observation_of(std::size_t row) const {
-  const Scoreboard& board = search_.board;
-  const Measurement& measurement = board.row(row).record->measurement;
+/// Returns what the tuner hears of a member with a record: its value in the time by which members
+/// are ranked.
+Observation Controller::observation_of(std::size_t member) const {
+  const Scoreboard& scoreboard = search_.scoreboard;
+  const Measurement& measurement = scoreboard.row(member).record->measurement;
   const PeakMemory& peak = measurement.peak_memory;
-  return {measurement.status, board.observed_value(row),
+  return {measurement.status, scoreboard.observed_value(member),
           std::max<std::int64_t>(0, peak.total_bytes - peak.host_bytes)};
 }
 
-/// Tells the tuner the values of all other rows with a record: what it heard before is worth
+/// Tells the tuner the values of all other members with a record: what it heard before is worth
 /// something else now.
-void Controller::revise_all_but(std::size_t row) {
-  const std::vector<Row>& rows = search_.board.rows();
+void Controller::revise_all_but(std::size_t member) {
+  const std::vector<Row>& rows = search_.scoreboard.rows();
   for (std::size_t other = 0; other < rows.size(); ++other)
-    if (other != row && rows[other].record) search_.tuner.revise(other, observation_of(other));
+    if (other != member && rows[other].record) search_.tuner.revise(other, observation_of(other));
 }
 
-void Controller::record_repeat(std::size_t row, Repeat repeat) {
-  const Experiment& experiment = planned(row).experiment;
-  listeners_.journal.add(event::repeated(search_.keys[row], experiment.name, repeat));
-  listeners_.progress.repeated(experiment, repeat, search_.board.metric());
+void Controller::record_repeat(std::size_t member, Repeat repeat) {
+  const Experiment& experiment = planned(member).experiment;
+  listeners_.journal.add(event::repeated(search_.keys[member], experiment.name, repeat));
+  listeners_.progress.repeated(experiment, repeat, search_.scoreboard.metric());
   const bool has_notes = !repeat.measurement.notes.empty();
-  search_.board.repeat(row, std::move(repeat));
-  if (has_notes && search_.board.row(row).record) listeners_.publisher.ended(row);
-  if (row == search_.board.best()) race_all();
+  search_.scoreboard.repeat(member, std::move(repeat));
+  if (has_notes && search_.scoreboard.row(member).record) listeners_.publisher.ended(member);
+  if (member == search_.scoreboard.best()) race_all();
 }
 
 /// Stops the job where it is to end before it is done, and aborts all where the user is urgent.
@@ -285,22 +287,23 @@ bool Controller::publish() {
 /// Says what became of the members that were not run, and writes all that is known.
 void Controller::finish() {
   listeners_.journal.check();  // what is written now may be another job's
-  Scoreboard& board = search_.board;
+  Scoreboard& scoreboard = search_.scoreboard;
   if (!is_stopping_ || agenda_.is_search_over()) {
-    for (const auto& [row, reason] : search_.tuner.skipped())
-      board.leave_out(row, reason, PlanStatus::pruned);
+    for (const auto& [member, reason] : search_.tuner.skipped())
+      scoreboard.leave_out(member, reason, PlanStatus::pruned);
   }
   if (is_stopping_) {
-    for (std::size_t row = 0; row < board.rows().size(); ++row)
-      if (board.row(row).planned.status == PlanStatus::planned && !board.row(row).record)
-        board.leave_out(row, "the job was stopped before it had run");
-    if (!board.finals().is_done) board.give_up_finals("stopped early");
-    if (board.best()) board.judge();
+    for (std::size_t member = 0; member < scoreboard.rows().size(); ++member)
+      if (scoreboard.row(member).planned.status == PlanStatus::planned &&
+          !scoreboard.row(member).record)
+        scoreboard.leave_out(member, "the job was stopped before it had run");
+    if (!scoreboard.finals().is_done) scoreboard.give_up_finals("stopped early");
+    if (scoreboard.best()) scoreboard.judge();
   }
-  board.conclude(seconds(driver_.now().steady - began_), search_.tuner.chance_of_better(),
-                 policy_.host_load ? policy_.host_load() : std::nullopt);
+  scoreboard.conclude(seconds(driver_.now().steady - began_), search_.tuner.chance_of_better(),
+                      policy_.host_load ? policy_.host_load() : std::nullopt);
   std::set<std::size_t> running;
-  for (const auto& [number, one] : running_) running.insert(one.run.row);
+  for (const auto& [number, one] : running_) running.insert(one.run.member);
   listeners_.publisher.finish(running, driver_.now().steady);
   listeners_.progress.end();
 }
@@ -313,8 +316,8 @@ ExitCode Controller::conclude() {
     reason_ = "too many ranks were lost for some group sizes";
     return ExitCode::stopped_early;
   }
-  if (!search_.board.best()) {
-    const bool has_run = std::ranges::any_of(search_.board.rows(),
+  if (!search_.scoreboard.best()) {
+    const bool has_run = std::ranges::any_of(search_.scoreboard.rows(),
                                              [](const Row& row) { return row.record.has_value(); });
     reason_ = fmt::format("{}; the summary has the reason of each",
                           has_run ? "no experiment succeeded" : "no configuration can run");

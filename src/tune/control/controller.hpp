@@ -90,13 +90,13 @@ class Controller {
   bool listen();
   void retire_lost();
   void take(Attempts::Ended ended);
-  void tell(Attempts::Ended& ended, std::size_t row);
+  void tell(Attempts::Ended& ended, std::size_t member);
   void retire(Agenda::Next& running, const Attempts::Ended& ended);
-  void record(std::size_t row, Record record, bool is_known);
-  [[nodiscard]] Observation observation_of(std::size_t row) const;
-  void revise_all_but(std::size_t row);
+  void record(std::size_t member, Record record, bool is_known);
+  [[nodiscard]] Observation observation_of(std::size_t member) const;
+  void revise_all_but(std::size_t member);
   [[nodiscard]] Overheads overheads_of(const Experiment& experiment) const;
-  void record_repeat(std::size_t row, Repeat repeat);
+  void record_repeat(std::size_t member, Repeat repeat);
   [[nodiscard]] bool is_measuring() const;
   [[nodiscard]] double time_left_s() const { return policy_.end.time_left_s(driver_.now()); }
   // The job's end.
@@ -106,8 +106,8 @@ class Controller {
   void finish();
   ExitCode conclude();
 
-  [[nodiscard]] const PlannedExperiment& planned(std::size_t row) const {
-    return search_.space.members[row].planned;
+  [[nodiscard]] const PlannedExperiment& planned(std::size_t member) const {
+    return search_.space.members[member].planned;
   }
 
   Search search_;
@@ -154,7 +154,7 @@ ExitCode guarded(Work&& work, std::string* reason = nullptr) {
 /// member.
 Scoreboard known_scoreboard(const PlannedSpace& space, const std::vector<std::string>& keys,
                             const History& history, ScoreboardSetup setup);
-/// Counts, by row, the jobs that died while it was run once more.
+/// Counts, by member, the jobs that died while it was run once more.
 std::map<std::size_t, int> deaths_in_repeats(const std::vector<std::string>& keys,
                                              const History& history);
 

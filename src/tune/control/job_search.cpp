@@ -47,38 +47,38 @@ std::vector<ForecastMember> forecast_members(const PlannedSpace& space, JobPredi
 }
 
 /// Returns what is believed of the engine's figures. It follows from these members' runs there,
-/// from the user's runs outside of this job, and, for memory, from the plan. The board predicts
-/// with it from now on.
-std::vector<MemberBelief> beliefs_of(const SearchParts& parts, Scoreboard& board,
+/// from the user's runs outside of this job, and, for memory, from the plan. The scoreboard
+/// predicts with it from now on.
+std::vector<MemberBelief> beliefs_of(const SearchParts& parts, Scoreboard& scoreboard,
                                      const std::vector<std::size_t>& ran) {
   const OpenJob& job = parts.job;
   const std::vector<ForecastMember> members = forecast_members(job.space, *parts.predictor);
   std::vector<EngineRun> runs;
-  for (const std::size_t row : ran)
-    if (const std::optional<Record>& record = board.row(row).record)
-      runs.emplace_back(row, mean_step_s(record->measurement));
-  for (const UserRun& run : job.user_runs) runs.emplace_back(run.row, run.step_s);
-  for (std::size_t row = 0; row < members.size(); ++row)
-    if (const auto known = job.history.verified.find(job.own_keys[row]);
+  for (const std::size_t member : ran)
+    if (const std::optional<Record>& record = scoreboard.row(member).record)
+      runs.emplace_back(member, mean_step_s(record->measurement));
+  for (const UserRun& run : job.user_runs) runs.emplace_back(run.member, run.step_s);
+  for (std::size_t member = 0; member < members.size(); ++member)
+    if (const auto known = job.history.verified.find(job.own_keys[member]);
         known != job.history.verified.end())
-      runs.emplace_back(row, mean_step_s(known->second));
+      runs.emplace_back(member, mean_step_s(known->second));
   std::vector<MemberBelief> beliefs = believed_in_engine(members, runs, job.target);
-  for (std::size_t row = 0; row < beliefs.size(); ++row) {
-    MemberBelief& belief = beliefs[row];
-    Prediction prediction = job.space.members[row].planned.predicted;
+  for (std::size_t member = 0; member < beliefs.size(); ++member) {
+    MemberBelief& belief = beliefs[member];
+    Prediction prediction = job.space.members[member].planned.predicted;
     prediction.throughput = belief.prediction.throughput;
     prediction.target_throughput.reset();
     belief.prediction = std::move(prediction);
-    board.predict(row, belief.prediction);
+    scoreboard.predict(member, belief.prediction);
   }
   return beliefs;
 }
 
-std::unique_ptr<Tuner> tuner_of(const SearchParts& parts, Scoreboard& board) {
+std::unique_ptr<Tuner> tuner_of(const SearchParts& parts, Scoreboard& scoreboard) {
   const OpenJob& job = parts.job;
   if (!is_forecast(job)) return make_tuner(job.job.tuning.tuner_type, job.space, job.job.tuning);
   return make_verifying_tuner(job.space, job.job.tuning, [&](const std::vector<std::size_t>& ran) {
-    return beliefs_of(parts, board, ran);
+    return beliefs_of(parts, scoreboard, ran);
   });
 }
 
@@ -121,7 +121,7 @@ Listeners listeners_of(const SearchParts& parts, Publisher& publisher, Progress&
 Scoreboard scoreboard_of(const OpenJob& job) {
   const InstrumentTraits traits = job.deciding().traits();
   ScoreboardSetup setup{.metric = job.job.tuning.metric,
-                        .baseline_row = job.space.baseline,
+                        .baseline = job.space.baseline,
                         .todays_batch = todays_batch(job),
                         .num_ranks = num_ranks(job.training_ranks),
                         .label = traits.label,
@@ -135,13 +135,13 @@ Scoreboard scoreboard_of(const OpenJob& job) {
   return known_scoreboard(job.space, job.keys, job.history, std::move(setup));
 }
 
-SearchResult search(const SearchParts& parts, Scoreboard& board) {
+SearchResult search(const SearchParts& parts, Scoreboard& scoreboard) {
   const OpenJob& job = parts.job;
   const InstrumentTraits traits = job.deciding().traits();
   job.results->set_instrument(std::string(traits.name), is_forecast(job));
-  const auto tuner = tuner_of(parts, board);
-  RunAgainPolicy run_again(board, run_again_options(job));
-  Publisher publisher(*job.results, board,
+  const auto tuner = tuner_of(parts, scoreboard);
+  RunAgainPolicy run_again(scoreboard, run_again_options(job));
+  Publisher publisher(*job.results, scoreboard,
                       {.training_command = job.job.training_command,
                        .memory_timeline = [&](const Experiment& experiment) {
                          return memory_timeline_of(job, experiment);
@@ -152,7 +152,7 @@ SearchResult search(const SearchParts& parts, Scoreboard& board) {
   Controller controller({.space = job.space,
                          .keys = job.keys,
                          .history = job.history,
-                         .board = board,
+                         .scoreboard = scoreboard,
                          .run_again = run_again,
                          .tuner = *tuner,
                          .slots = parts.slots,

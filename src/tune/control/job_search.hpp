@@ -29,7 +29,7 @@ struct SearchParts {
   AttemptDriver& driver;
 };
 
-/// How it ended, and what it has come to; that points into the board.
+/// How it ended, and what it has come to; that points into the scoreboard.
 struct SearchResult {
   SearchEnd end;
   Answer answer;
@@ -39,6 +39,6 @@ struct SearchResult {
 [[nodiscard]] Scoreboard scoreboard_of(const OpenJob& job);
 
 /// Runs the search to its end, with all that it writes. The workers are idle afterwards or lost.
-SearchResult search(const SearchParts& parts, Scoreboard& board);
+SearchResult search(const SearchParts& parts, Scoreboard& scoreboard);
 
 }  // namespace dstune

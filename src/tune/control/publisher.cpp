@@ -34,7 +34,7 @@ std::string value_text(const Experiment& experiment, const Measurement& measurem
   return fmt::format("{} ±{:.1f} %", text, 50.0 * (value->ci_high - value->ci_low) / value->value);
 }
 
-/// A longer line would wrap, and only its last row would be rewritten.
+/// A longer line would wrap, and only its last member would be rewritten.
 std::size_t terminal_width() {
   winsize size{};
   const bool is_known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
@@ -88,43 +88,43 @@ void BackgroundWriter::run(const std::stop_token& stop) {
 }
 
 void Publisher::publish(SteadyClock::time_point now) {
-  for (const std::size_t row : std::exchange(started_, {})) {
-    const Experiment& experiment = board_.row(row).planned.experiment;
+  for (const std::size_t member : std::exchange(started_, {})) {
+    const Experiment& experiment = scoreboard_.row(member).planned.experiment;
     writer_.add([this, &experiment] { results_.write_experiment(experiment); });
   }
-  for (auto& [row, text] : std::exchange(tracebacks_, {})) {
-    const std::string& name = board_.row(row).planned.experiment.name;
+  for (auto& [member, text] : std::exchange(tracebacks_, {})) {
+    const std::string& name = scoreboard_.row(member).planned.experiment.name;
     writer_.add([this, &name, kept = std::move(text)] { results_.write_traceback(name, kept); });
   }
-  for (const std::size_t row : std::exchange(ended_, {})) {
-    const Record& record = *board_.row(row).record;
+  for (const std::size_t member : std::exchange(ended_, {})) {
+    const Record& record = *scoreboard_.row(member).record;
     if (record.measurement.status == Status::raced_out && !record.is_alone) {
-      held_.insert(row);
+      held_.insert(member);
     } else {
-      write_metrics(row);
+      write_metrics(member);
     }
   }
-  if (board_.answer_revision() != written_revision_ && now - written_at_ > answer_interval)
-    write(recommendation_of(board_), now);
+  if (scoreboard_.answer_revision() != written_revision_ && now - written_at_ > answer_interval)
+    write(recommendation_of(scoreboard_), now);
 }
 
 /// Once for each experiment, and again where a repetition has something to tell.
-void Publisher::write_metrics(std::size_t row) {
-  held_.erase(row);
-  Record record = *board_.row(row).record;
-  for (const Repeat& repeat : board_.row(row).repeats)
+void Publisher::write_metrics(std::size_t member) {
+  held_.erase(member);
+  Record record = *scoreboard_.row(member).record;
+  for (const Repeat& repeat : scoreboard_.row(member).repeats)
     std::ranges::copy(repeat.measurement.notes, std::back_inserter(record.measurement.notes));
-  const auto target = board_.target_time_of_first_run(row);
-  auto target_value = value_so_far(record.measurement, board_.metric(), record.experiment);
-  if (target_value) target_value = board_.in_target(row, *target_value);
+  const auto target = scoreboard_.target_time_of_first_run(member);
+  auto target_value = value_so_far(record.measurement, scoreboard_.metric(), record.experiment);
+  if (target_value) target_value = scoreboard_.in_target(member, *target_value);
   writer_.add([this, record = std::move(record), target, target_value] {
-    results_.write_metrics(record, board_.metric(), target, target_value);
+    results_.write_metrics(record, scoreboard_.metric(), target, target_value);
   });
 }
 
 void Publisher::write(const std::optional<Recommendation>& recommendation,
                       SteadyClock::time_point now) {
-  written_revision_ = board_.answer_revision();
+  written_revision_ = scoreboard_.answer_revision();
   if (!recommendation) return;
   results_.write_optimal(*recommendation, options_.training_command);
   results_.write_verification(*recommendation, options_.training_command);
@@ -134,12 +134,12 @@ void Publisher::write(const std::optional<Recommendation>& recommendation,
 void Publisher::finish(const std::set<std::size_t>& running, SteadyClock::time_point now) {
   std::vector<std::size_t> settled;
   std::ranges::set_difference(held_, running, std::back_inserter(settled));
-  for (const std::size_t row : settled) write_metrics(row);
-  answer_ = answer_of(board_);
+  for (const std::size_t member : settled) write_metrics(member);
+  answer_ = answer_of(scoreboard_);
   write(answer_.recommendation, now);  // how sure it is is known only now
   if (answer_.best) results_.write_validation(answer_);
   if (answer_.best && options_.memory_timeline) {
-    const Experiment& best = board_.row(*answer_.best).record->experiment;
+    const Experiment& best = scoreboard_.row(*answer_.best).record->experiment;
     // Behind the experiment's other files, whose folder it needs.
     writer_.add([this, &best] {
       if (const auto timeline = options_.memory_timeline(best))

@@ -57,19 +57,19 @@ class Publisher {
     std::function<std::optional<MemoryTimeline>(const Experiment&)> memory_timeline{};
   };
   /// The references outlive it.
-  Publisher(ResultsFolder& results, const Scoreboard& board, Options options)
-      : results_(results), board_(board), options_(std::move(options)) {}
+  Publisher(ResultsFolder& results, const Scoreboard& scoreboard, Options options)
+      : results_(results), scoreboard_(scoreboard), options_(std::move(options)) {}
 
-  // Rows whose files are to be written with the next publish().
-  void started(std::size_t row) { started_.push_back(row); }
-  void ended(std::size_t row) { ended_.push_back(row); }
+  // Members whose files are to be written with the next publish().
+  void started(std::size_t member) { started_.push_back(member); }
+  void ended(std::size_t member) { ended_.push_back(member); }
   /// Notes what Python said of it, where it failed there.
-  void failed(std::size_t row, std::string traceback) {
-    tracebacks_.emplace_back(row, std::move(traceback));
+  void failed(std::size_t member, std::string traceback) {
+    tracebacks_.emplace_back(member, std::move(traceback));
   }
   /// After the journal is durable. Throws IoError, also of what was written in the background.
   void publish(SteadyClock::time_point now);
-  /// Everything that is known at the end. `running`: rows whose record may still change.
+  /// Everything that is known at the end. `running`: members whose record may still change.
   void finish(const std::set<std::size_t>& running, SteadyClock::time_point now);
   void write_exit_status(ExitCode code, const std::string& reason) {
     results_.write_exit_status(code, reason);
@@ -80,11 +80,11 @@ class Publisher {
   void drain() { writer_.drain(); }
 
  private:
-  void write_metrics(std::size_t row);
+  void write_metrics(std::size_t member);
   void write(const std::optional<Recommendation>& recommendation, SteadyClock::time_point now);
 
   ResultsFolder& results_;
-  const Scoreboard& board_;
+  const Scoreboard& scoreboard_;
   Options options_;
   std::vector<std::size_t> started_, ended_;
   std::vector<std::pair<std::size_t, std::string>> tracebacks_;

@@ -25,9 +25,9 @@
 #include "dstune/comm/environment.hpp"
 #include "dstune/report/folder_lock.hpp"
 #include "dstune/report/results.hpp"
-#include "watch/board.hpp"
 #include "watch/launch.hpp"
 #include "watch/liveness.hpp"
+#include "watch/node_board.hpp"
 
 namespace dstune {
 namespace {
@@ -46,7 +46,7 @@ constexpr std::chrono::seconds before_abort{1};
 constexpr int stopped_early_code = static_cast<int>(ExitCode::stopped_early);
 
 /// This rank's line, for a handler that can ask nobody.
-std::atomic<Board::Line*> own_line = nullptr;
+std::atomic<NodeBoard::Line*> own_line = nullptr;
 
 const char* environment_variable(const char* name) {
   return std::getenv(name);
@@ -56,7 +56,7 @@ const char* environment_variable(const char* name) {
 
 struct Watchdog::State {
   const Launch launch = find_launch(environment_variable);
-  const std::unique_ptr<Board> board = Board::attach(launch);
+  const std::unique_ptr<NodeBoard> node_board = NodeBoard::attach(launch);
   std::atomic<int> world_rank = launch.world_rank;
   std::atomic<int> num_hosts = 1;
   std::atomic<bool> have_all_come = launch.ranks_here == 0;
@@ -68,7 +68,7 @@ struct Watchdog::State {
   JobPhase phase = JobPhase::starting;
   int exit_code = stopped_early_code;  ///< while it ends
   WatchClock::time_point end_by{};
-  std::string exit_status_path;  ///< where there is no board
+  std::string exit_status_path;  ///< where there is no node board
   std::function<void(int, const std::string&)> early_end;
   std::map<int, LostRank> lost;
 };
@@ -76,17 +76,17 @@ struct Watchdog::State {
 Watchdog::Watchdog() {
   block_stop_signals();
   state_ = std::make_unique<State>();
-  if (state_->board) own_line = &state_->board->own();
+  if (state_->node_board) own_line = &state_->node_board->own();
   crash::set_last_note([](int exit_code) {
-    if (Board::Line* const line = own_line)
+    if (NodeBoard::Line* const line = own_line)
       line->end.store(1 + exit_code, std::memory_order_release);
   });
-  Board::remove_stale();
+  NodeBoard::remove_stale();
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
 Watchdog::~Watchdog() {
-  if (state_->board && !state_->board->own().exit_code()) note_end(0);
+  if (state_->node_board && !state_->node_board->own().exit_code()) note_end(0);
   thread_.request_stop();
   own_line = nullptr;
   // It waits for a signal.
@@ -101,19 +101,19 @@ void Watchdog::note_world_rank(int world_rank) {
   state_->world_rank = world_rank;
   crash::answer_for_job(world_rank == 0);
   state_->have_all_come = true;
-  if (state_->board) state_->board->close();
+  if (state_->node_board) state_->node_board->close();
 }
 
 std::set<int> Watchdog::ranks_here() const {
   std::set<int> ranks{state_->world_rank};
-  if (!state_->board) return ranks;
-  for (const Board::Line& line : state_->board->lines())
+  if (!state_->node_board) return ranks;
+  for (const NodeBoard::Line& line : state_->node_board->lines())
     if (line.is_filled.load(std::memory_order_acquire) != 0) ranks.insert(line.world_rank);
   return ranks;
 }
 
 void Watchdog::set_exit_status_path(const std::string& path) {
-  if (state_->board) state_->board->set_exit_status_path(path);
+  if (state_->node_board) state_->node_board->set_exit_status_path(path);
   crash::set_exit_status_path(path);
   const std::lock_guard lock(state_->mutex);
   state_->exit_status_path = path;
@@ -164,7 +164,8 @@ void Watchdog::begin_end(int exit_code) {
 }
 
 void Watchdog::note_end(int exit_code) {
-  if (state_->board) state_->board->own().end.store(1 + exit_code, std::memory_order_release);
+  if (state_->node_board)
+    state_->node_board->own().end.store(1 + exit_code, std::memory_order_release);
 }
 
 void Watchdog::leave(int exit_code) {
@@ -246,7 +247,7 @@ void Watchdog::run(const std::stop_token& stop) {
                 "rank is lost");
       }
       // A launcher stops the others where a rank has died: the cause is known first.
-      if (state_->board) look_at_peers();
+      if (state_->node_board) look_at_peers();
       ++num_stop_signals_;
     }
     // Signals wake it, too, and looks are counted.
@@ -258,22 +259,22 @@ void Watchdog::run(const std::stop_token& stop) {
 
 void Watchdog::look() {
   ++state_->num_looks;
-  if (state_->board) look_at_peers();
+  if (state_->node_board) look_at_peers();
   decide();
 }
 
 void Watchdog::look_at_peers() {
-  const std::span<Board::Line> lines = state_->board->lines();
+  const std::span<NodeBoard::Line> lines = state_->node_board->lines();
   const std::lock_guard lock(state_->mutex);
   state_->peers.resize(lines.size());
-  Board::Line& own = state_->board->own();
+  NodeBoard::Line& own = state_->node_board->own();
   own.beats.fetch_add(1, std::memory_order_relaxed);
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    const Board::Line& line = lines[i];
+    const NodeBoard::Line& line = lines[i];
     if (&line == &own || line.is_filled.load(std::memory_order_acquire) == 0) continue;
     const Liveness::Finding found = state_->peers[i].look(
         line.beats.load(std::memory_order_relaxed),
-        [&] { return state_->board->sees_process(line) && is_gone(line.process()); });
+        [&] { return state_->node_board->sees_process(line) && is_gone(line.process()); });
     if (found == Liveness::Finding::lives) continue;
     LostRank& lost = state_->lost[line.world_rank];
     ++lost.num_looks;
@@ -286,10 +287,11 @@ void Watchdog::look_at_peers() {
 
 /// "rank 1 died", without waiting for its beats; empty where nobody of this node is lost.
 std::string Watchdog::loss_here() const {
-  if (!state_->board) return "";
-  for (const Board::Line& line : state_->board->lines()) {
-    if (&line == &state_->board->own() || line.is_filled.load(std::memory_order_acquire) == 0 ||
-        !state_->board->sees_process(line) || !is_gone(line.process()))
+  if (!state_->node_board) return "";
+  for (const NodeBoard::Line& line : state_->node_board->lines()) {
+    if (&line == &state_->node_board->own() ||
+        line.is_filled.load(std::memory_order_acquire) == 0 ||
+        !state_->node_board->sees_process(line) || !is_gone(line.process()))
       continue;
     const std::optional<int> code = line.exit_code();
     // Others are stopped by signals, too.
@@ -333,12 +335,12 @@ void Watchdog::decide() {
 /// Kills stopped ranks of this node; a launcher that lets others live would wait for them. The job
 /// may be over before a rank that was stopped counts as lost.
 void Watchdog::kill_stopped() {
-  if (!state_->board || !state_->launch.outlives_ranks) return;
-  const std::span<Board::Line> lines = state_->board->lines();
+  if (!state_->node_board || !state_->launch.outlives_ranks) return;
+  const std::span<NodeBoard::Line> lines = state_->node_board->lines();
   const std::lock_guard lock(state_->mutex);
   for (std::size_t i = 0; i < std::min(lines.size(), state_->peers.size()); ++i) {
-    const Board::Line& line = lines[i];
-    if (!state_->peers[i].is_suspect() || !state_->board->sees_process(line)) continue;
+    const NodeBoard::Line& line = lines[i];
+    if (!state_->peers[i].is_suspect() || !state_->node_board->sees_process(line)) continue;
     if (is_gone(line.process())) continue;
     ::kill(line.process_number, SIGKILL);
     const auto lost = state_->lost.find(line.world_rank);
@@ -357,7 +359,7 @@ void Watchdog::give_up(int exit_code, const std::string& reason) {
   }
   const auto last_words = [&] {
     kill_stopped();
-    std::string path = state_->board ? state_->board->exit_status_path() : "";
+    std::string path = state_->node_board ? state_->node_board->exit_status_path() : "";
     std::set<int> here = ranks_here();
     bool is_own_to_write = state_->world_rank == 0;
     std::function<void(int, const std::string&)> early_end;

@@ -1,4 +1,4 @@
-#include "watch/board.hpp"
+#include "watch/node_board.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -18,7 +18,7 @@
 namespace dstune {
 
 /// All zero at first, as files in memory are.
-struct Board::Memory {
+struct NodeBoard::Memory {
   std::atomic<std::uint32_t> num_taken;
   std::atomic<std::uint32_t> has_path;
   std::array<char, 4096> path;
@@ -33,7 +33,7 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
                   std::atomic<std::uint32_t>::is_always_lock_free,
               "or processes could not share them");
 
-/// A board that nobody has a line on may be one that is just being made.
+/// A node board that nobody has a line on may be one that is just being made.
 constexpr std::chrono::seconds empty_for{60};
 
 std::string prefix() {
@@ -68,33 +68,33 @@ bool is_old(const fs::directory_entry& file) {
 
 }  // namespace
 
-Board::Board(Memory* memory, std::string path) : memory_(memory), path_(std::move(path)) {}
+NodeBoard::NodeBoard(Memory* memory, std::string path) : memory_(memory), path_(std::move(path)) {}
 
-Board::~Board() {
+NodeBoard::~NodeBoard() {
   ::munmap(memory_, sizeof(Memory));
 }
 
-std::unique_ptr<Board> Board::attach(const Launch& launch, const std::string& folder) {
+std::unique_ptr<NodeBoard> NodeBoard::attach(const Launch& launch, const std::string& folder) {
   if (launch.key.empty()) return nullptr;
   const std::string path = fmt::format("{}/{}{}", folder, prefix(), launch.key);
   auto* const memory = static_cast<Memory*>(map_file(path, O_CREAT, sizeof(Memory)));
   if (memory == nullptr) return nullptr;
-  std::unique_ptr<Board> board(new Board(memory, path));
+  std::unique_ptr<NodeBoard> node_board(new NodeBoard(memory, path));
   const std::size_t number = memory->num_taken.fetch_add(1);
   if (number >= max_lines) return nullptr;
-  board->own_line_ = number;
-  Line& own = board->own();
+  node_board->own_line_ = number;
+  Line& own = node_board->own();
   const ProcessId process = process_of(::getpid());
   own.world_rank = launch.world_rank;
   own.process_number = process.number;
   own.process_started_at = process.started_at;
   own.process_numbering = process_numbering();
   own.is_filled.store(1, std::memory_order_release);
-  if (static_cast<int>(number) + 1 == launch.ranks_here) board->close();
-  return board;
+  if (static_cast<int>(number) + 1 == launch.ranks_here) node_board->close();
+  return node_board;
 }
 
-void Board::remove_stale(const std::string& folder) {
+void NodeBoard::remove_stale(const std::string& folder) {
   std::error_code cause;
   const std::uint64_t numbering = process_numbering();
   for (fs::directory_iterator file(folder, cause), end; !cause && file != end;
@@ -117,30 +117,30 @@ void Board::remove_stale(const std::string& folder) {
   }
 }
 
-Board::Line& Board::own() const {
+NodeBoard::Line& NodeBoard::own() const {
   return memory_->lines[own_line_];
 }
 
-std::span<Board::Line> Board::lines() const {
+std::span<NodeBoard::Line> NodeBoard::lines() const {
   return std::span(memory_->lines)
       .first(std::min<std::size_t>(memory_->num_taken.load(), max_lines));
 }
 
-bool Board::sees_process(const Line& line) const {
+bool NodeBoard::sees_process(const Line& line) const {
   return line.process_numbering != 0 && line.process_numbering == own().process_numbering;
 }
 
-void Board::close() const noexcept {
+void NodeBoard::close() const noexcept {
   ::unlink(path_.c_str());
 }
 
-void Board::set_exit_status_path(const std::string& path) {
+void NodeBoard::set_exit_status_path(const std::string& path) {
   if (path.size() >= memory_->path.size()) return;
   std::memcpy(memory_->path.data(), path.c_str(), path.size() + 1);
   memory_->has_path.store(1, std::memory_order_release);
 }
 
-std::string Board::exit_status_path() const {
+std::string NodeBoard::exit_status_path() const {
   return memory_->has_path.load(std::memory_order_acquire) != 0 ? memory_->path.data() : "";
 }
 

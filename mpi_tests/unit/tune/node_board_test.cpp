@@ -1,4 +1,4 @@
-#include "watch/board.hpp"
+#include "watch/node_board.hpp"
 
 #include <cstdlib>
 #include <filesystem>
@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class BoardTest : public testing::Test {
+class NodeBoardTest : public testing::Test {
  protected:
   void SetUp() override {
     std::string pattern = testing::TempDir() + "dstune_board_XXXXXX";
@@ -40,11 +40,11 @@ class BoardTest : public testing::Test {
   std::string folder_;
 };
 
-TEST_F(BoardTest, RanksOfAJobSeeEachOther) {
-  const auto first = Board::attach({.world_rank = 4, .key = "a", .ranks_here = 2}, folder_);
+TEST_F(NodeBoardTest, RanksOfAJobSeeEachOther) {
+  const auto first = NodeBoard::attach({.world_rank = 4, .key = "a", .ranks_here = 2}, folder_);
   ASSERT_TRUE(first);
   EXPECT_EQ(num_files(), 1);
-  const auto second = Board::attach({.world_rank = 7, .key = "a", .ranks_here = 2}, folder_);
+  const auto second = NodeBoard::attach({.world_rank = 7, .key = "a", .ranks_here = 2}, folder_);
   ASSERT_TRUE(second);
   EXPECT_EQ(num_files(), 0) << "nobody else comes";
   ASSERT_EQ(first->lines().size(), 2);
@@ -60,9 +60,9 @@ TEST_F(BoardTest, RanksOfAJobSeeEachOther) {
   EXPECT_EQ(second->exit_status_path(), "/results/exit_status.json");
 }
 
-TEST_F(BoardTest, JobsHaveBoardsOfTheirOwn) {
-  const auto one = Board::attach({.key = "a", .ranks_here = 2}, folder_);
-  const auto other = Board::attach({.key = "b", .ranks_here = 2}, folder_);
+TEST_F(NodeBoardTest, JobsHaveBoardsOfTheirOwn) {
+  const auto one = NodeBoard::attach({.key = "a", .ranks_here = 2}, folder_);
+  const auto other = NodeBoard::attach({.key = "b", .ranks_here = 2}, folder_);
   EXPECT_EQ(one->lines().size(), 1);
   EXPECT_EQ(other->lines().size(), 1);
   EXPECT_EQ(num_files(), 2);
@@ -71,31 +71,31 @@ TEST_F(BoardTest, JobsHaveBoardsOfTheirOwn) {
   EXPECT_EQ(num_files(), 0);
 }
 
-TEST_F(BoardTest, WithoutAJobOrAFolderThereIsNone) {
-  EXPECT_FALSE(Board::attach({}, folder_));
-  EXPECT_FALSE(Board::attach({.key = "a"}, folder_ + "/nowhere"));
+TEST_F(NodeBoardTest, WithoutAJobOrAFolderThereIsNone) {
+  EXPECT_FALSE(NodeBoard::attach({}, folder_));
+  EXPECT_FALSE(NodeBoard::attach({.key = "a"}, folder_ + "/nowhere"));
 }
 
-TEST_F(BoardTest, WhatAKilledJobLeftGoesAtTheNextStart) {
-  run_and_die([&] { Board::attach({.key = "a", .ranks_here = 2}, folder_).release(); });
+TEST_F(NodeBoardTest, WhatAKilledJobLeftGoesAtTheNextStart) {
+  run_and_die([&] { NodeBoard::attach({.key = "a", .ranks_here = 2}, folder_).release(); });
   ASSERT_EQ(num_files(), 1);
-  const auto alive = Board::attach({.key = "b", .ranks_here = 2}, folder_);
-  run_and_die([&] { Board::attach({.key = "b", .ranks_here = 3}, folder_).release(); });
+  const auto alive = NodeBoard::attach({.key = "b", .ranks_here = 2}, folder_);
+  run_and_die([&] { NodeBoard::attach({.key = "b", .ranks_here = 3}, folder_).release(); });
   std::ofstream(folder_ + "/somebody's") << "else";
-  Board::remove_stale(folder_);
+  NodeBoard::remove_stale(folder_);
   EXPECT_EQ(num_files(), 2) << "one rank of the other job lives";
   alive->close();
   EXPECT_EQ(num_files(), 1);
 }
 
-TEST_F(BoardTest, WhatIsJustBeingMadeStays) {
-  const auto made = Board::attach({.key = "a", .ranks_here = 2}, folder_);
+TEST_F(NodeBoardTest, WhatIsJustBeingMadeStays) {
+  const auto made = NodeBoard::attach({.key = "a", .ranks_here = 2}, folder_);
   const fs::path path = fs::directory_iterator(folder_)->path();
   fs::resize_file(path, 0);
-  Board::remove_stale(folder_);
+  NodeBoard::remove_stale(folder_);
   EXPECT_EQ(num_files(), 1);
   fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(1));
-  Board::remove_stale(folder_);
+  NodeBoard::remove_stale(folder_);
   EXPECT_EQ(num_files(), 0);
 }
 

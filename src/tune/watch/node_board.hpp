@@ -1,6 +1,6 @@
 #pragma once
-/// The ranks of a node know of each other without MPI by a board in shared memory. Each has a line
-/// of its own on it that no other writes. Local; every function but attach() by any thread.
+/// The ranks of a node know of each other without MPI by a node board in shared memory. Each has a
+/// line of its own on it that no other writes. Local; every function but attach() by any thread.
 
 #include <array>
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace dstune {
 
-class Board {
+class NodeBoard {
  public:
   /// One rank's line.
   struct alignas(64) Line {
@@ -36,17 +36,17 @@ class Board {
   };
   static constexpr std::size_t max_lines = 1024;
 
-  /// Makes the board of the job on this node, or finds it, and takes a line. Null where the launch
-  /// has no key, or the system no shared memory. The board's file is gone once all ranks have come.
-  /// `folder`: of a file system in memory.
-  static std::unique_ptr<Board> attach(const Launch& launch,
-                                       const std::string& folder = "/dev/shm");
+  /// Makes the node board of the job on this node, or finds it, and takes a line. Null where the
+  /// launch has no key, or the system no shared memory. The node board's file is gone once all
+  /// ranks have come. `folder`: of a file system in memory.
+  static std::unique_ptr<NodeBoard> attach(const Launch& launch,
+                                           const std::string& folder = "/dev/shm");
   /// Removes the boards of this user whose ranks have all ended before the last one came.
   static void remove_stale(const std::string& folder = "/dev/shm");
 
-  ~Board();
-  Board(const Board&) = delete;
-  Board& operator=(const Board&) = delete;
+  ~NodeBoard();
+  NodeBoard(const NodeBoard&) = delete;
+  NodeBoard& operator=(const NodeBoard&) = delete;
 
   [[nodiscard]] Line& own() const;
   /// Those that were taken, in the order of their coming; the newest may not be filled yet.
@@ -64,7 +64,7 @@ class Board {
 
  private:
   struct Memory;
-  Board(Memory* memory, std::string path);
+  NodeBoard(Memory* memory, std::string path);
 
   Memory* memory_;
   std::string path_;
