@@ -14,6 +14,7 @@ namespace {
 using test::build;
 using test::copied;
 using test::count_of;
+using test::every;
 
 std::int64_t activations_at_peak(std::int64_t layers, ModelFamily family, Recompute recompute) {
   ModelSpec model = family == ModelFamily::gpt2 ? test::tiny_gpt2() : test::tiny_model(family);
@@ -33,44 +34,29 @@ std::int64_t activations_at_peak(std::int64_t layers, ModelFamily family, Recomp
 }
 
 TEST(ActivationsTest, ALayerKeepsThePublishedBytes) {
-  const std::int64_t tokens = 2 * 128;
-  const std::int64_t h = 256;
-  const std::int64_t a = 4;
-  const auto of_a_layer = [](ModelFamily family, Recompute recompute) {
-    return activations_at_peak(6, family, recompute) - activations_at_peak(5, family, recompute);
-  };
-  EXPECT_EQ(of_a_layer(ModelFamily::gpt2, Recompute::none), tokens * (32 * h + 4 * a + 16));
-  // 12h + 4gh + 6f + 4a + 8 with g = kv heads / heads = 1/2 and f = 1024.
-  EXPECT_EQ(of_a_layer(ModelFamily::llama, Recompute::none),
-            tokens * (12 * h + 2 * h + 6 * 1024 + 4 * a + 8));
-  EXPECT_EQ(of_a_layer(ModelFamily::opt, Recompute::none), tokens * (32 * h + 4 * a + 16));
-  EXPECT_EQ(of_a_layer(ModelFamily::bert, Recompute::none), tokens * (32 * h + 4 * a + 16));
-  EXPECT_EQ(of_a_layer(ModelFamily::gpt_neox, Recompute::none), tokens * (30 * h + 4 * a + 16));
-  // 2h(1 + g) + 4a(1 + g) more.
-  EXPECT_EQ(of_a_layer(ModelFamily::qwen3, Recompute::none),
-            tokens * (12 * h + 2 * h + 6 * 1024 + 4 * a + 8 + 3 * h + 6 * a));
   using enum ModelFamily;
-  for (const ModelFamily family : {gpt2, llama, opt, bert, gpt_neox, qwen3})
-    EXPECT_EQ(of_a_layer(family, Recompute::block), tokens * 2 * h) << to_text(family);
-}
-
-TEST(ActivationsTest, SelectiveRecomputeKeepsProductsAndAttention) {
-  using enum ModelFamily;
-  const std::int64_t tokens = 2 * 128;
-  const std::int64_t h = 256;
-  const std::int64_t a = 4;
-  const auto of_a_layer = [](ModelFamily family) {
-    return activations_at_peak(6, family, Recompute::selective) -
-           activations_at_peak(5, family, Recompute::selective);
+  // Key heads are half of the heads in LLaMA and Qwen3.
+  constexpr std::int64_t tokens = 2 * 128, h = 256, a = 4, f = 1024;
+  struct Kept {
+    ModelFamily family;
+    std::int64_t none, selective;  ///< bytes of a token
   };
-  EXPECT_EQ(of_a_layer(gpt2), tokens * (20 * h + 4 * a));
-  EXPECT_EQ(of_a_layer(opt), tokens * (20 * h + 4 * a));
-  EXPECT_EQ(of_a_layer(gpt_neox), tokens * (18 * h + 4 * a));
-  // The sum before the last norm stays, and its statistics.
-  EXPECT_EQ(of_a_layer(bert), tokens * (22 * h + 4 * a + 8));
-  // 8h + 4gh + 4f + 4a; the raw product in the place of q and k, whose norms are made again.
-  EXPECT_EQ(of_a_layer(llama), tokens * (8 * h + 2 * h + 4 * 1024 + 4 * a));
-  EXPECT_EQ(of_a_layer(qwen3), of_a_layer(llama));
+  // Selective recompute keeps products and attention; of BERT the sum before the last norm and its
+  // statistics, too; of Qwen3 the raw product in the place of q and k.
+  for (const auto& [family, none, selective] :
+       {Kept{gpt2, 32 * h + 4 * a + 16, 20 * h + 4 * a},
+        Kept{opt, 32 * h + 4 * a + 16, 20 * h + 4 * a},
+        Kept{bert, 32 * h + 4 * a + 16, 22 * h + 4 * a + 8},
+        Kept{gpt_neox, 30 * h + 4 * a + 16, 18 * h + 4 * a},
+        Kept{llama, 14 * h + 6 * f + 4 * a + 8, 10 * h + 4 * f + 4 * a},
+        Kept{qwen3, 17 * h + 6 * f + 10 * a + 8, 10 * h + 4 * f + 4 * a}}) {
+    const auto of_a_layer = [family = family](Recompute recompute) {
+      return activations_at_peak(6, family, recompute) - activations_at_peak(5, family, recompute);
+    };
+    EXPECT_EQ(of_a_layer(Recompute::none), tokens * none) << to_text(family);
+    EXPECT_EQ(of_a_layer(Recompute::selective), tokens * selective) << to_text(family);
+    EXPECT_EQ(of_a_layer(Recompute::block), tokens * 2 * h) << to_text(family);
+  }
 }
 
 TEST(ActivationsTest, LayersHaveTheirWindows) {
@@ -99,16 +85,14 @@ TEST(ActivationsTest, LogitsComeInChunksOfBoundedSize) {
   config.sequence_length = 1024;
   const StepPlan plan = build(preset("gpt2"), config, 1);
   std::int64_t rows = 0;
-  for (const Step& step : plan.cycle.front().steps) {
-    if (const auto* loss = std::get_if<op::CrossEntropy>(&step.operation)) {
-      EXPECT_EQ(loss->first_row, rows);
-      // Rows begin at multiples of 128 bytes.
-      EXPECT_EQ(loss->stride, 50272);
-      EXPECT_LE(loss->rows * loss->stride * 4, std::int64_t{256} << 20);
-      EXPECT_EQ(loss->rows % 128, 0);
-      EXPECT_FLOAT_EQ(loss->scale, 1.0F / 2048.0F);
-      rows += loss->rows;
-    }
+  for (const auto& loss : every<op::CrossEntropy>(plan.cycle.front().steps)) {
+    EXPECT_EQ(loss.first_row, rows);
+    // Rows begin at multiples of 128 bytes.
+    EXPECT_EQ(loss.stride, 50272);
+    EXPECT_LE(loss.rows * loss.stride * 4, std::int64_t{256} << 20);
+    EXPECT_EQ(loss.rows % 128, 0);
+    EXPECT_FLOAT_EQ(loss.scale, 1.0F / 2048.0F);
+    rows += loss.rows;
   }
   EXPECT_EQ(rows, 2048);
 }
@@ -116,10 +100,9 @@ TEST(ActivationsTest, LogitsComeInChunksOfBoundedSize) {
 // Where a library can do both: in the same order and memory on every backend.
 TEST(ActivationsTest, GeluIsPartOfTheProductsBesideIt) {
   const auto count = [](const std::vector<Step>& steps, View op::Matmul::*view) {
-    return std::count_if(steps.begin(), steps.end(), [&](const Step& step) {
-      const auto* product = std::get_if<op::Matmul>(&step.operation);
-      return product != nullptr && product->*view;
-    });
+    const auto products = every<op::Matmul>(steps);
+    return std::count_if(products.begin(), products.end(),
+                         [&](const op::Matmul& product) { return product.*view; });
   };
   using enum ModelFamily;
   for (const ModelFamily family : {gpt2, opt, gpt_neox, llama}) {
@@ -151,17 +134,14 @@ TEST(ActivationsTest, GradientsOfBiasesArePartOfTheProductsBesideThem) {
     for (const bool is_first : {true, false}) {
       const std::vector<Step>& steps = plan.cycle[is_first ? 0 : 1].steps;
       std::int64_t gradients = 0;
-      for (const Step& step : steps) {
-        const auto* product = std::get_if<op::Matmul>(&step.operation);
-        if (product == nullptr || !product->d_bias) continue;
+      for (const auto& product : every<op::Matmul>(steps)) {
+        if (!product.d_bias) continue;
         ++gradients;
-        EXPECT_TRUE(product->transpose_a);
-        EXPECT_TRUE(is_first || product->accumulate);
-        const PlannedTensor& scratch =
-            plan.tensors[static_cast<std::size_t>(product->workspace.tensor)];
-        EXPECT_EQ(scratch.elements * 4,
-                  std::max(workspaces.matmul(*product, DType::f32, DType::f32),
-                           workspaces.norm(product->m)));
+        EXPECT_TRUE(product.transpose_a);
+        EXPECT_TRUE(is_first || product.accumulate);
+        EXPECT_EQ(test::tensor_of(plan, product.workspace).elements * 4,
+                  std::max(workspaces.matmul(product, DType::f32, DType::f32),
+                           workspaces.norm(product.m)));
       }
       // BERT's head has two more, and the tokens' type is added to the embedding alone.
       const std::int64_t of_head = family == bert ? 2 : 0;

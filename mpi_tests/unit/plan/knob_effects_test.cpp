@@ -23,7 +23,7 @@ enum What : unsigned {
   nothing = 0,
   volume = 1,   ///< elements that a kind of collective is handed
   calls = 2,    ///< how many there are
-  memory = 4,   ///< bytes of what is acquired
+  memory = 4,   ///< bytes of what is acquired, or of the arena
   streams = 8,  ///< what runs beside compute
   program = 16  ///< anything else
 };
@@ -87,7 +87,7 @@ std::vector<Statement> statements() {
       {"sub_group_size", stage_3, program, std::int64_t{600}},
       {"offload_optimizer/device", stages_1_2_3, memory | streams, std::string("cpu")},
       {"cpu_offload", stages_1_2_3, memory | streams, true},
-      {"offload_optimizer/ratio", stage_3, program, 0.5,
+      {"offload_optimizer/ratio", stage_3, memory, 0.5,
        [](auto& config) {
          config.offload_optimizer = OffloadDevice::cpu;
          config.sub_group_size = 600;
@@ -165,6 +165,7 @@ unsigned differences(const TrainingConfig& before, const TrainingConfig& after) 
       what |= volume;
     if (left.calls != right.calls) what |= calls;
     if (acquired_bytes(one) != acquired_bytes(other)) what |= memory;
+    if (what == nothing && one.memory.arena_bytes != other.memory.arena_bytes) what = memory;
     bool same_steps = one.cycle.size() == other.cycle.size();
     std::map<Stream, std::size_t> beside_one, beside_other;
     for (std::size_t i = 0; same_steps && i < one.cycle.size(); ++i)

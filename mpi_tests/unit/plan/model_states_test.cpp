@@ -24,19 +24,14 @@ TEST(ModelStatesTest, ModelStatesAreThoseOfThePublishedFormulas) {
   const auto persistent = [&](int stage) {
     TrainingConfig config = test::tiny_config(stage);
     config.precision = Precision::bf16;
-    std::int64_t bytes = 0;
-    for (const PlannedTensor& tensor : build(model, config, 4).tensors)
-      if (tensor.persistent) bytes += tensor.elements * size_bytes(tensor.dtype);
-    return bytes;
+    return test::held_bytes(build(model, config, 4), Memory::device);
   };
   const std::int64_t part = round_up(p, 8) / 4;
   EXPECT_EQ(persistent(0), 16 * p);
   EXPECT_EQ(persistent(1), 2 * round_up(p, 8) + 2 * p + 14 * part);
   EXPECT_EQ(persistent(2), 2 * round_up(p, 8) + 14 * part);
   const ParameterTable table(model);
-  std::int64_t shards = 0;
-  for (int unit = 0; unit < table.num_units(); ++unit)
-    shards += padded_elements(table, unit, 4) / 4;
+  const std::int64_t shards = padded_elements(table, 4) / 4;
   // Norms and biases stay whole: those of a block of 10 · 6 + 30 + 37 elements, the final norm's.
   std::int64_t kept = 0;
   for (const Parameter& parameter : table.all())
@@ -58,16 +53,10 @@ TEST(ModelStatesTest, OffloadedStatesAreThoseOfDeepSpeed) {
     config.accumulation_steps = accumulation;
     config.offload_optimizer = OffloadDevice::cpu;
     config.stage3_param_persistence_threshold = 0;
-    std::int64_t bytes = 0;
-    for (const PlannedTensor& tensor : build(model, config, 4).tensors)
-      if (tensor.persistent && tensor.memory == memory)
-        bytes += tensor.elements * size_bytes(tensor.dtype);
-    return bytes;
+    return test::held_bytes(build(model, config, 4), memory);
   };
   const std::int64_t part = round_up(p, 8) / 4;
-  std::int64_t shards = 0;
-  for (int unit = 0; unit < table.num_units(); ++unit)
-    shards += padded_elements(table, unit, 4) / 4;
+  const std::int64_t shards = padded_elements(table, 4) / 4;
   for (const std::int64_t accumulation : {1, 3}) {
     EXPECT_EQ(persistent(1, accumulation, Memory::host), 18 * part + 2 * largest);
     EXPECT_EQ(persistent(1, accumulation, Memory::device),
@@ -166,32 +155,20 @@ TEST(ModelStatesTest, GradientsHaveTheTypesOfDeepSpeedsOptimizer) {
     config.fp32_gradient_accumulation = row.fp32_sums;
     config.accumulation_steps = 2;
     const StepPlan plan = build(test::tiny_gpt2(), config, 4);
-    const auto type_of = [&](View view) {
-      return plan.tensors[static_cast<std::size_t>(view.tensor)].dtype;
-    };
+    const auto type_of = [&](View view) { return test::tensor_of(plan, view).dtype; };
     SCOPED_TRACE("stage " + std::to_string(row.stage) + " " + std::string(to_text(row.precision)) +
                  (row.fp32_sums ? " with sums in fp32" : ""));
     // But for padding.
     EXPECT_NEAR(static_cast<double>(held(config, 4, Category::gradients).device),
                 row.whole * static_cast<double>(p) + row.own * static_cast<double>(p) / 4, 300);
-    int reductions = 0;
-    for (const Segment& segment : plan.cycle) {
-      for (const Step& step : segment.steps) {
-        const auto check = [&](View data) {
-          ++reductions;
-          EXPECT_EQ(type_of(data), element_type(row.averaged));
-        };
-        if (const auto* whole = std::get_if<op::AllReduceAverage>(&step.operation))
-          check(whole->data);
-        if (const auto* part = std::get_if<op::ReduceScatterAverage>(&step.operation))
-          check(part->in);
-        if (const auto* update = std::get_if<op::UpdateParameters>(&step.operation)) {
-          EXPECT_EQ(type_of(update->gradient), element_type(row.updated_by));
-        }
-      }
-    }
-    EXPECT_EQ(reductions > 1, row.buckets == 1);
-    EXPECT_GT(reductions, 0);
+    std::vector<View> reduced;
+    for (const auto& whole : test::every<op::AllReduceAverage>(plan)) reduced.push_back(whole.data);
+    for (const auto& part : test::every<op::ReduceScatterAverage>(plan)) reduced.push_back(part.in);
+    for (const View& data : reduced) EXPECT_EQ(type_of(data), element_type(row.averaged));
+    for (const auto& update : test::every<op::UpdateParameters>(plan))
+      EXPECT_EQ(type_of(update.gradient), element_type(row.updated_by));
+    EXPECT_EQ(reduced.size() > 1, row.buckets == 1);
+    EXPECT_GT(reduced.size(), 0U);
   }
 }
 
@@ -216,9 +193,7 @@ TEST(ModelStatesTest, OffloadedParametersAreThoseOfDeepSpeed) {
   const ModelSpec model = test::tiny_gpt2();
   const ParameterTable table(model);
   for (const int group_size : {1, 4}) {
-    std::int64_t shards = 0;
-    for (int unit = 0; unit < table.num_units(); ++unit)
-      shards += padded_elements(table, unit, group_size) / group_size;
+    const std::int64_t shards = padded_elements(table, group_size) / group_size;
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
       const std::int64_t e = size_bytes(element_type(precision));
       const auto persistent = [&](OffloadDevice optimizer, double ratio, Memory memory) {
@@ -228,11 +203,7 @@ TEST(ModelStatesTest, OffloadedParametersAreThoseOfDeepSpeed) {
         config.offload_optimizer = optimizer;
         config.offload_ratio = ratio;
         config.stage3_param_persistence_threshold = 0;
-        std::int64_t bytes = 0;
-        for (const PlannedTensor& tensor : build(model, config, group_size).tensors)
-          if (tensor.persistent && tensor.memory == memory)
-            bytes += tensor.elements * size_bytes(tensor.dtype);
-        return bytes;
+        return test::held_bytes(build(model, config, group_size), memory);
       };
       using enum OffloadDevice;
       EXPECT_EQ(persistent(none, 1, Memory::host), e * shards);

@@ -25,14 +25,8 @@ struct DiskTraffic {
 
 DiskTraffic disk_traffic(const StepPlan& plan) {
   DiskTraffic traffic;
-  for (const Segment& segment : plan.cycle) {
-    for (const Step& step : segment.steps) {
-      if (const auto* read = std::get_if<op::ReadDisk>(&step.operation))
-        traffic.read += read->count;
-      if (const auto* write = std::get_if<op::WriteDisk>(&step.operation))
-        traffic.written += write->count;
-    }
-  }
+  for (const auto& read : test::every<op::ReadDisk>(plan)) traffic.read += read.count;
+  for (const auto& write : test::every<op::WriteDisk>(plan)) traffic.written += write.count;
   for (const PlannedTensor& tensor : plan.tensors)
     if (std::string_view(tensor.name) == "held gradients") traffic.held = tensor.elements;
   return traffic;
@@ -184,9 +178,8 @@ TEST(OffloadPlanTest, OffloadedParametersTravelAsInDeepSpeed) {
     const auto gathered = [&](const StepPlan& plan) {
       std::int64_t elements = 0;
       for (const Segment& segment : plan.cycle)
-        for (const Step& step : segment.steps)
-          if (const auto* gather = std::get_if<op::AllGather>(&step.operation))
-            elements += gather->count_per_rank * segment.repeat;
+        for (const auto& gather : test::every<op::AllGather>(segment.steps))
+          elements += gather.count_per_rank * segment.repeat;
       return elements;
     };
     TrainingConfig config = test::tiny_config(3);

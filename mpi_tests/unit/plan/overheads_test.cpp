@@ -20,6 +20,12 @@ double count(const ModelSpec& model, const TrainingConfig& config, Overhead over
   Overheads all = count(model, config, group_size);
   return of(all, overhead);
 }
+double in_gpt2(const TrainingConfig& config, Overhead overhead, int group_size = 2) {
+  return count(test::tiny_gpt2(), config, overhead, group_size);
+}
+double in_llama(const TrainingConfig& config, Overhead overhead, int group_size = 2) {
+  return count(test::tiny_llama(), config, overhead, group_size);
+}
 
 /// Calls that forward hooks of transformers 5.23 saw in a forward, and again in backward with
 /// gradient checkpointing: of GPT-2 7 and 12 a block, of LLaMA and Qwen2 6 and 13 a block.
@@ -28,25 +34,25 @@ TEST(OverheadsTest, ModulesAreCalledAsInTransformers) {
   for (int stage = 0; stage <= 3; ++stage) {
     SCOPED_TRACE(stage);
     TrainingConfig config = test::tiny_config(stage);
-    EXPECT_EQ(count(test::tiny_gpt2(), config, Overhead::module_call), 7 + 3 * 12);
-    EXPECT_EQ(count(test::tiny_llama(), config, Overhead::module_call), 6 + 3 * 13);
+    EXPECT_EQ(in_gpt2(config, Overhead::module_call), 7 + 3 * 12);
+    EXPECT_EQ(in_llama(config, Overhead::module_call), 6 + 3 * 13);
     EXPECT_EQ(count(qwen2, config, Overhead::module_call), 6 + 3 * 13);
     config.recompute = Recompute::block;
-    EXPECT_EQ(count(test::tiny_gpt2(), config, Overhead::module_call), 7 + 3 * (12 + 10));
-    EXPECT_EQ(count(test::tiny_llama(), config, Overhead::module_call), 6 + 3 * (13 + 12));
+    EXPECT_EQ(in_gpt2(config, Overhead::module_call), 7 + 3 * (12 + 10));
+    EXPECT_EQ(in_llama(config, Overhead::module_call), 6 + 3 * (13 + 12));
     EXPECT_EQ(count(qwen2, config, Overhead::module_call), 6 + 3 * (13 + 12));
     config.accumulation_steps = 5;
-    EXPECT_EQ(count(test::tiny_llama(), config, Overhead::module_call), 5 * (6 + 3 * (13 + 12)));
+    EXPECT_EQ(in_llama(config, Overhead::module_call), 5 * (6 + 3 * (13 + 12)));
   }
 }
 
 TEST(OverheadsTest, LeavesCallTheirModulesWithoutHooks) {
   TrainingConfig config = test::tiny_config(3);
-  const double calls = count(test::tiny_llama(), config, Overhead::module_call);
-  const double hooks = count(test::tiny_llama(), config, Overhead::gathering_hook);
+  const double calls = in_llama(config, Overhead::module_call);
+  const double hooks = in_llama(config, Overhead::gathering_hook);
   config.stage3_module_granularity_threshold = 1'000'000;
-  EXPECT_EQ(count(test::tiny_llama(), config, Overhead::module_call), calls);
-  EXPECT_LT(count(test::tiny_llama(), config, Overhead::gathering_hook), hooks);
+  EXPECT_EQ(in_llama(config, Overhead::module_call), calls);
+  EXPECT_LT(in_llama(config, Overhead::gathering_hook), hooks);
 }
 
 /// A block of LLaMA has 9 parameters; the ends have 3.
@@ -56,7 +62,7 @@ TEST(OverheadsTest, GradientsGoToBucketsAsOftenAsTheStageReduces) {
     const auto hooks = [&](int stage) {
       TrainingConfig config = test::tiny_config(stage);
       config.accumulation_steps = steps;
-      return count(test::tiny_llama(), config, Overhead::gradient_hook);
+      return in_llama(config, Overhead::gradient_hook);
     };
     const auto times = static_cast<double>(steps);
     EXPECT_EQ(hooks(0), 0);
@@ -71,16 +77,16 @@ TEST(OverheadsTest, GradientsGoToBucketsAsOftenAsTheStageReduces) {
 TEST(OverheadsTest, ModulesGatherAtStageThreeAlone) {
   TrainingConfig config = test::tiny_config(3);
   const double modules = 3 + 3 * 9;
-  const double plain = count(test::tiny_llama(), config, Overhead::gathering_hook);
+  const double plain = in_llama(config, Overhead::gathering_hook);
   EXPECT_EQ(plain, 4 * modules);
   EXPECT_EQ(count(test::tiny_model(ModelFamily::qwen2), config, Overhead::gathering_hook), plain)
       << "its biases belong to the modules that LLaMA has, too";
   config.recompute = Recompute::block;
-  EXPECT_GT(count(test::tiny_llama(), config, Overhead::gathering_hook), plain);
-  EXPECT_EQ(count(test::tiny_llama(), config, Overhead::gathering_hook, 1),
-            count(test::tiny_llama(), config, Overhead::gathering_hook, 2));
+  EXPECT_GT(in_llama(config, Overhead::gathering_hook), plain);
+  EXPECT_EQ(in_llama(config, Overhead::gathering_hook, 1),
+            in_llama(config, Overhead::gathering_hook, 2));
   config.zero_stage = 2;
-  EXPECT_EQ(count(test::tiny_llama(), config, Overhead::gathering_hook), 0);
+  EXPECT_EQ(in_llama(config, Overhead::gathering_hook), 0);
 }
 
 TEST(OverheadsTest, SmallBucketsAreMoreCallsOfAsManyBytes) {
@@ -88,65 +94,64 @@ TEST(OverheadsTest, SmallBucketsAreMoreCallsOfAsManyBytes) {
   config.gradient_clipping = 0;
   config.computes_gradient_norm = false;
   config.reduce_bucket_size = 1'000'000;
-  const double calls = count(test::tiny_gpt2(), config, Overhead::all_reduce_call);
-  const double bytes = count(test::tiny_gpt2(), config, Overhead::communicated_byte);
+  const double calls = in_gpt2(config, Overhead::all_reduce_call);
+  const double bytes = in_gpt2(config, Overhead::communicated_byte);
   EXPECT_EQ(calls, 1);
   // Gradients are all-reduced, parameters are gathered: fp32, half of each on two ranks.
   const double elements = static_cast<double>(ParameterTable(test::tiny_gpt2()).total_elements());
   EXPECT_NEAR(bytes, 4 * (elements + elements / 2), 4 * 8);
   config.reduce_bucket_size = 1000;
-  EXPECT_GT(count(test::tiny_gpt2(), config, Overhead::all_reduce_call), 3 * calls);
-  EXPECT_NEAR(count(test::tiny_gpt2(), config, Overhead::communicated_byte), bytes, 1e-6 * bytes);
+  EXPECT_GT(in_gpt2(config, Overhead::all_reduce_call), 3 * calls);
+  EXPECT_NEAR(in_gpt2(config, Overhead::communicated_byte), bytes, 1e-6 * bytes);
 }
 
 /// What stays whole is gathered all at once behind the update: norms and biases here.
 TEST(OverheadsTest, WithoutPrefetchingOnlyKeptParametersAreAhead) {
   TrainingConfig config = test::tiny_config(3);
   const double kept = 3 * 8 + 2;
-  const double ahead = count(test::tiny_gpt2(), config, Overhead::all_gather_ahead);
-  const double now = count(test::tiny_gpt2(), config, Overhead::all_gather_call);
+  const double ahead = in_gpt2(config, Overhead::all_gather_ahead);
+  const double now = in_gpt2(config, Overhead::all_gather_call);
   EXPECT_GT(ahead, kept);
   config.stage3_prefetch_bucket_size = 0;
-  EXPECT_EQ(count(test::tiny_gpt2(), config, Overhead::all_gather_ahead), kept);
-  EXPECT_GT(count(test::tiny_gpt2(), config, Overhead::all_gather_call), now);
+  EXPECT_EQ(in_gpt2(config, Overhead::all_gather_ahead), kept);
+  EXPECT_GT(in_gpt2(config, Overhead::all_gather_call), now);
 }
 
 TEST(OverheadsTest, TheNormAsksTheGroupAndTheLossIsOursAlone) {
   TrainingConfig config = test::tiny_config(2);
   config.reduce_bucket_size = 1'000'000;
   config.gradient_clipping = 0;
-  EXPECT_EQ(count(test::tiny_gpt2(), config, Overhead::all_reduce_call), 2);
+  EXPECT_EQ(in_gpt2(config, Overhead::all_reduce_call), 2);
   config.computes_gradient_norm = false;
-  EXPECT_EQ(count(test::tiny_gpt2(), config, Overhead::all_reduce_call), 1);  // of gradients
+  EXPECT_EQ(in_gpt2(config, Overhead::all_reduce_call), 1);  // of gradients
   // Stage 3 has no way without it.
   config = test::tiny_config(3);
   config.gradient_clipping = 0;
   config.computes_gradient_norm = false;
-  EXPECT_EQ(count(test::tiny_gpt2(), config, Overhead::all_reduce_call), 1);
+  EXPECT_EQ(in_gpt2(config, Overhead::all_reduce_call), 1);
   config.gradient_clipping = 1;
-  EXPECT_EQ(count(test::tiny_gpt2(), config, Overhead::all_reduce_call), 1);
+  EXPECT_EQ(in_gpt2(config, Overhead::all_reduce_call), 1);
   config.precision = Precision::fp16;  // the search for overflow tells the norm, too
-  EXPECT_EQ(count(test::tiny_gpt2(), config, Overhead::all_reduce_call), 1);
+  EXPECT_EQ(in_gpt2(config, Overhead::all_reduce_call), 1);
 }
 
 TEST(OverheadsTest, OffloadCopiesAndSubGroupsAreCounted) {
   TrainingConfig config = test::tiny_config(3);
-  EXPECT_EQ(count(test::tiny_gpt2(), config, Overhead::offload_copy), 0);
-  EXPECT_EQ(count(test::tiny_gpt2(), config, Overhead::sub_group), 1);
+  EXPECT_EQ(in_gpt2(config, Overhead::offload_copy), 0);
+  EXPECT_EQ(in_gpt2(config, Overhead::sub_group), 1);
   config.sub_group_size = 500;
-  const double groups = count(test::tiny_gpt2(), config, Overhead::sub_group);
+  const double groups = in_gpt2(config, Overhead::sub_group);
   EXPECT_GT(groups, 2);
   config.offload_optimizer = OffloadDevice::cpu;
-  EXPECT_EQ(count(test::tiny_gpt2(), config, Overhead::sub_group), groups);
+  EXPECT_EQ(in_gpt2(config, Overhead::sub_group), groups);
   // At least the updated parameters of each come back.
-  EXPECT_GE(count(test::tiny_gpt2(), config, Overhead::offload_copy), groups);
+  EXPECT_GE(in_gpt2(config, Overhead::offload_copy), groups);
 }
 
 TEST(OverheadsTest, AStepIsOneStep) {
   for (int stage = 0; stage <= 3; ++stage)
     for (const int ranks : {1, 2, 3})
-      EXPECT_EQ(count(test::tiny_gpt2(), test::tiny_config(stage), Overhead::optimizer_step, ranks),
-                1);
+      EXPECT_EQ(in_gpt2(test::tiny_config(stage), Overhead::optimizer_step, ranks), 1);
 }
 
 /// A group of one calls nobody, but its modules and hooks run.

@@ -9,6 +9,7 @@ namespace {
 
 using plan::Partition;
 using plan::partition_of;
+using test::every;
 
 TrainingConfig hpz(int size) {
   TrainingConfig config = test::tiny_config(3);
@@ -30,14 +31,6 @@ TrainingConfig plain(TrainingConfig config) {
   config.stage3_prefetch_bucket_size = 0;
   config.stage3_max_reuse_distance = 0;
   return config;
-}
-
-template <class Op>
-std::vector<Op> every(const std::vector<Step>& steps) {
-  std::vector<Op> found;
-  for (const Step& step : steps)
-    if (const auto* o = std::get_if<Op>(&step.operation)) found.push_back(*o);
-  return found;
 }
 
 TEST(PartitionTest, WithoutBlocksAllRanksShareOneCopy) {
@@ -117,10 +110,7 @@ TEST(PartitionTest, HpzGathersOverAllRanksOnceAStep) {
   config.accumulation_steps = 3;
   const ModelSpec model = test::tiny_llama();
   const StepPlan plan = test::build(model, config, 4, 3);
-  const ParameterTable table(model);
-  std::int64_t once = 0;
-  for (int unit = 0; unit < table.num_units(); ++unit)
-    once += test::padded_elements(table, unit, 4);
+  const std::int64_t once = test::padded_elements(ParameterTable(model), 4);
   for (const Segment& segment : plan.cycle) {
     std::int64_t over_all = 0, over_block = 0;
     for (const op::AllGather& gather : every<op::AllGather>(segment.steps)) {

@@ -98,11 +98,38 @@ inline StepPlan build(const ModelSpec& model, const TrainingConfig& config, int 
   return build_step_plan(model, config, group_size, group_rank, SomeWorkspaces());
 }
 
-/// Operations of a kind.
+/// Operations of a kind, in their order.
+template <class Op>
+std::vector<Op> every(const std::vector<Step>& steps) {
+  std::vector<Op> found;
+  for (const Step& step : steps)
+    if (const auto* o = std::get_if<Op>(&step.operation)) found.push_back(*o);
+  return found;
+}
+/// Those of all segments, each of which stands once.
+template <class Op>
+std::vector<Op> every(const StepPlan& plan) {
+  std::vector<Op> found;
+  for (const Segment& segment : plan.cycle)
+    for (const Op& o : every<Op>(segment.steps)) found.push_back(o);
+  return found;
+}
 template <class Op>
 std::int64_t count_of(const std::vector<Step>& steps) {
-  return std::count_if(steps.begin(), steps.end(),
-                       [](const Step& step) { return std::holds_alternative<Op>(step.operation); });
+  return static_cast<std::int64_t>(every<Op>(steps).size());
+}
+
+inline const PlannedTensor& tensor_of(const StepPlan& plan, View view) {
+  return plan.tensors[static_cast<std::size_t>(view.tensor)];
+}
+
+/// Bytes of all that is always there in a memory, without padding.
+inline std::int64_t held_bytes(const StepPlan& plan, Memory memory) {
+  std::int64_t bytes = 0;
+  for (const PlannedTensor& tensor : plan.tensors)
+    if (tensor.persistent && tensor.memory == memory)
+      bytes += tensor.elements * size_bytes(tensor.dtype);
+  return bytes;
 }
 
 /// Mixed precision in bf16.
@@ -124,14 +151,9 @@ inline TargetMemory target_memory_of(const ModelSpec& model, const TrainingConfi
 /// Elements that a step copies from one memory to the other.
 inline std::int64_t copied(const StepPlan& plan, Memory to) {
   std::int64_t elements = 0;
-  for (const Segment& segment : plan.cycle) {
-    for (const Step& step : segment.steps) {
-      const auto* copy = std::get_if<op::Copy>(&step.operation);
-      if (copy == nullptr) continue;
-      const auto tensor = static_cast<std::size_t>(copy->y.tensor);
-      if (plan.tensors[tensor].memory == to) elements += copy->count * segment.repeat;
-    }
-  }
+  for (const Segment& segment : plan.cycle)
+    for (const op::Copy& copy : every<op::Copy>(segment.steps))
+      if (tensor_of(plan, copy.y).memory == to) elements += copy.count * segment.repeat;
   return elements;
 }
 

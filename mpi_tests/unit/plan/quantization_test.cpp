@@ -9,6 +9,8 @@
 namespace dstune {
 namespace {
 
+using test::every;
+
 TrainingConfig quantized_weights() {
   TrainingConfig config = test::tiny_config(3);
   config.zero_quantized_weights = true;
@@ -21,19 +23,6 @@ TrainingConfig quantized_gradients(GroupShape shape) {
   config.communication_data_type = CommunicationType::fp16;
   place_on(shape, config);
   return config;
-}
-
-template <class Op>
-std::vector<Op> every(const StepPlan& plan) {
-  std::vector<Op> found;
-  for (const Segment& segment : plan.cycle)
-    for (const Step& step : segment.steps)
-      if (const auto* o = std::get_if<Op>(&step.operation)) found.push_back(*o);
-  return found;
-}
-
-DType type_of(const StepPlan& plan, View view) {
-  return plan.tensors[static_cast<std::size_t>(view.tensor)].dtype;
 }
 
 // DeepSpeed counts up from as many scales as runs of 8000 would have.
@@ -56,7 +45,7 @@ TEST(QuantizationTest, WeightsTravelAsCodesAndScales) {
   const StepPlan plain = test::build(test::even_gpt2(4), config, 4, 1);
   std::int64_t codes = 0, scales = 0, others = 0;
   for (const op::AllGather& gather : every<op::AllGather>(plan)) {
-    const DType type = type_of(plan, gather.in);
+    const DType type = test::tensor_of(plan, gather.in).dtype;
     (type == DType::i8 ? codes : type == DType::f32 ? scales : others) += gather.count_per_rank;
   }
   EXPECT_EQ(4 * codes, test::traffic_of(plain).all_gather);
@@ -111,9 +100,9 @@ TEST(QuantizationTest, GradientsGoToTheRanksOfTheNodeThenAcross) {
     EXPECT_EQ(exchanges[i + 2].among, (RankRange{1, 2, 2}));
     EXPECT_EQ(exchanges[i + 3].among, (RankRange{1, 2, 2}));
     // Two codes a byte; half of them are left after the sum over the node.
-    EXPECT_EQ(type_of(plan, exchanges[i].in), DType::i8);
+    EXPECT_EQ(test::tensor_of(plan, exchanges[i].in).dtype, DType::i8);
     EXPECT_EQ(exchanges[i].count_per_rank, 2 * exchanges[i + 2].count_per_rank);
-    EXPECT_EQ(type_of(plan, exchanges[i + 1].in), DType::f32);
+    EXPECT_EQ(test::tensor_of(plan, exchanges[i + 1].in).dtype, DType::f32);
   }
   // Biases and norms are reduced as they are, one by one.
   const ParameterTable table(test::even_gpt2(4));

@@ -1,7 +1,9 @@
 #include <array>
+#include <functional>
 #include <set>
 #include <string>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "plan_fixtures.hpp"
@@ -19,7 +21,13 @@ void expect_same_memory(const MemoryPlan& plan, const MemoryPlan& other) {
   EXPECT_LE(plan.peak_live_bytes, plan.arena_bytes);
 }
 
-void expect_sound(const ModelSpec& model, const TrainingConfig& config, int group_size) {
+/// Sound on every rank, and alike on all. After a failure nothing more is looked at.
+void expect_sound(const ModelSpec& model, const TrainingConfig& config, int group_size, int bits) {
+  if (testing::Test::HasFailure()) return;
+  SCOPED_TRACE(fmt::format(
+      "{}, stage {}, bits {}, bucket {}, group of {}, {} micro-steps, hpZ of {}, MiCS of {}",
+      to_text(model.family), config.zero_stage, bits, config.reduce_bucket_size, group_size,
+      config.accumulation_steps, config.zero_hpz_partition_size, config.mics_shard_size));
   StepPlan first;
   for (int rank = 0; rank < group_size; ++rank) {
     const StepPlan plan = test::build(model, config, group_size, rank);
@@ -61,6 +69,26 @@ void vary_gathers(TrainingConfig& config, int number) {
   config.leaf_modules.name_suffixes = leaves[static_cast<std::size_t>(number / 3 % 4)];
 }
 
+/// Models that take turns.
+ModelSpec model_of(int number, int period) {
+  return number % period == 0 ? test::tiny_gpt2() : test::tiny_llama();
+}
+
+/// In groups of one to four ranks, each with other numbers of micro-steps.
+void expect_sound_groups(const ModelSpec& model, TrainingConfig config, int bits,
+                         const std::function<void(TrainingConfig&, int)>& vary = {}) {
+  for (int group_size = 1; group_size <= 4; ++group_size) {
+    config.accumulation_steps = 1 + (bits + group_size) % 4;
+    if (vary) vary(config, group_size);
+    expect_sound(model, config, group_size, bits);
+  }
+}
+
+void vary_reductions(TrainingConfig& config, int bits, int group_size) {
+  config.communication_data_type = static_cast<CommunicationType>((bits / 2 + group_size) % 4);
+  config.round_robin_gradients = (bits / 3 + group_size) % 2 == 0;
+}
+
 class StepPlanReplayTest : public testing::TestWithParam<int> {
  protected:
   /// Every `stride`-th of the combinations of switches, from 0 on.
@@ -77,18 +105,10 @@ class StepPlanReplayTest : public testing::TestWithParam<int> {
       config.precision = static_cast<Precision>(bits % 3);
       for (const std::int64_t bucket : buckets) {
         config.reduce_bucket_size = bucket;
-        for (int group_size = 1; group_size <= 4; ++group_size) {
-          config.accumulation_steps = 1 + (bits + group_size) % 4;
-          vary_gathers(config, bits + 3 * group_size + static_cast<int>(bucket % 7));
-          config.communication_data_type =
-              static_cast<CommunicationType>((bits / 2 + group_size) % 4);
-          config.round_robin_gradients = (bits / 3 + group_size) % 2 == 0;
-          expect_sound(model, config, group_size);
-          ASSERT_FALSE(HasFailure())
-              << "stage " << GetParam() << ", bits " << bits << ", bucket " << bucket
-              << ", group of " << group_size << ", " << config.accumulation_steps
-              << " micro-steps, " << to_text(model.family);
-        }
+        expect_sound_groups(model, config, bits, [&](TrainingConfig& one, int group_size) {
+          vary_gathers(one, bits + 3 * group_size + static_cast<int>(bucket % 7));
+          vary_reductions(one, bits, group_size);
+        });
       }
     }
   }
@@ -119,16 +139,8 @@ TEST_P(StepPlanReplayTest, IsSoundWithAnOffloadedOptimizer) {
     config.gradient_clipping = bits % 3 == 0 ? 0 : 1;
     for (const std::int64_t bucket : {1, 600, 500'000'000}) {
       config.reduce_bucket_size = bucket;
-      for (int group_size = 1; group_size <= 4; ++group_size) {
-        config.accumulation_steps = 1 + (bits + group_size) % 4;
-        config.communication_data_type =
-            static_cast<CommunicationType>((bits / 2 + group_size) % 4);
-        config.round_robin_gradients = (bits / 3 + group_size) % 2 == 0;
-        expect_sound(bits % 2 == 0 ? test::tiny_gpt2() : test::tiny_llama(), config, group_size);
-        ASSERT_FALSE(HasFailure())
-            << "stage " << GetParam() << ", bits " << bits << ", bucket " << bucket << ", group of "
-            << group_size << ", " << config.accumulation_steps << " micro-steps";
-      }
+      expect_sound_groups(model_of(bits, 2), config, bits,
+                          [&](auto& one, int ranks) { vary_reductions(one, bits, ranks); });
     }
   }
 }
@@ -148,13 +160,7 @@ TEST_P(StepPlanReplayTest, IsSoundWithOtherTypesOfStates) {
     config.communication_data_type = static_cast<CommunicationType>(bits / 4 % 4);
     if (bits % 3 == 0) config.offload_param = OffloadDevice::cpu;
     if (sums) config.optimizer.kind = std::array{adam, lion, sgd, adagrad}[bits / 2 % 4];
-    for (int group_size = 1; group_size <= 4; ++group_size) {
-      config.accumulation_steps = 1 + (bits + group_size) % 4;
-      expect_sound(test::tiny_gpt2(), config, group_size);
-      ASSERT_FALSE(HasFailure()) << "stage " << GetParam() << ", bits " << bits << ", group of "
-                                 << group_size << ", " << config.accumulation_steps
-                                 << " micro-steps";
-    }
+    expect_sound_groups(test::tiny_gpt2(), config, bits);
   }
 }
 
@@ -171,13 +177,8 @@ TEST_P(StepPlanReplayTest, IsSoundWithOffloadedParametersAndPartsOfTheOptimizer)
     config.reduce_scatter = (bits & 16) != 0;
     config.sub_group_size = (bits & 32) != 0 ? 300 : 1'000'000'000;
     config.reduce_bucket_size = 600;
-    for (int group_size = 1; group_size <= 4; ++group_size) {
-      config.accumulation_steps = 1 + (bits + group_size) % 4;
-      vary_gathers(config, bits + 3 * group_size);
-      expect_sound(bits % 5 == 0 ? test::tiny_gpt2() : test::tiny_llama(), config, group_size);
-      ASSERT_FALSE(HasFailure()) << "bits " << bits << ", group of " << group_size << ", "
-                                 << config.accumulation_steps << " micro-steps";
-    }
+    expect_sound_groups(model_of(bits, 5), config, bits,
+                        [&](auto& one, int ranks) { vary_gathers(one, bits + 3 * ranks); });
   }
 }
 
@@ -200,9 +201,7 @@ TEST_P(StepPlanReplayTest, IsSoundWithTheOptimizerOnADisk) {
     config.reduce_scatter = bits % 7 != 0;
     const int group_size = 1 + bits % 4;
     config.accumulation_steps = 1 + bits / 4 % 3;
-    expect_sound(test::wide_gpt2(), config, group_size);
-    ASSERT_FALSE(HasFailure()) << "bits " << bits << ", group of " << group_size << ", "
-                               << config.accumulation_steps << " micro-steps";
+    expect_sound(test::wide_gpt2(), config, group_size, bits);
   }
 }
 
@@ -237,11 +236,9 @@ TEST_P(StepPlanReplayTest, IsSoundWithParametersOnADisk) {
       violations.insert(violation.substr(0, 30));
       continue;
     }
-    expect_sound(test::wide_gpt2(), config, group_size);
+    expect_sound(test::wide_gpt2(), config, group_size, bits);
     on_disk +=
         static_cast<int>(test::build(test::wide_gpt2(), config, group_size).disk.arena_bytes > 0);
-    ASSERT_FALSE(HasFailure()) << "bits " << bits << ", group of " << group_size << ", "
-                               << config.accumulation_steps << " micro-steps";
   }
   EXPECT_GT(on_disk, 60);
   EXPECT_EQ(violations, std::set<std::string>{"DeepSpeed runs out of buffers "});
@@ -283,11 +280,8 @@ TEST_P(StepPlanReplayTest, IsSoundOverPartsOfAGroup) {
     for (const int group_size : {2, 3, 4, 6}) {
       vary_gathers(config, bits + group_size);
       for (const TrainingConfig& each : over_parts(config, group_size)) {
-        expect_sound(bits % 5 == 0 ? test::tiny_llama() : test::tiny_gpt2(), each, group_size);
-        ASSERT_FALSE(HasFailure())
-            << "bits " << bits << ", group of " << group_size << ", hpZ of "
-            << each.zero_hpz_partition_size << ", MiCS of " << each.mics_shard_size << ", "
-            << each.ranks_per_node << " ranks a node";
+        expect_sound(bits % 5 == 0 ? test::tiny_llama() : test::tiny_gpt2(), each, group_size,
+                     bits);
       }
     }
   }

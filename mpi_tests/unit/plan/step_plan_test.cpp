@@ -160,10 +160,8 @@ TEST(StepPlanTest, EveryInitialWeightIsDrawnOnceInTheGroup) {
   for (int stage = 0; stage <= 3; ++stage) {
     std::int64_t drawn = 0;
     for (int rank = 0; rank < 4; ++rank) {
-      for (const Step& step :
-           build(test::tiny_gpt2(), test::tiny_config(stage), 4, rank).initialize) {
-        if (const auto* fill = std::get_if<op::FillNormal>(&step.operation)) drawn += fill->count;
-      }
+      const StepPlan plan = build(test::tiny_gpt2(), test::tiny_config(stage), 4, rank);
+      for (const auto& fill : test::every<op::FillNormal>(plan.initialize)) drawn += fill.count;
     }
     std::int64_t normal = 0;
     const ParameterTable table(test::tiny_gpt2());

@@ -96,11 +96,7 @@ std::int64_t operations(const StepPlan& plan) {
   return number;
 }
 void expect_same_traffic(const StepPlan& one, const StepPlan& other) {
-  const test::Traffic left = test::traffic_of(one), right = test::traffic_of(other);
-  EXPECT_EQ(left.all_reduce, right.all_reduce);
-  EXPECT_EQ(left.reduce, right.reduce);
-  EXPECT_EQ(left.all_gather, right.all_gather);
-  EXPECT_EQ(left.calls, right.calls);
+  EXPECT_EQ(test::traffic_of(one), test::traffic_of(other));
 }
 
 TargetMemory target(const TrainingConfig& config, int group_size = ranks) {
@@ -149,13 +145,8 @@ TEST(SwitchedPlanTest, Stage1AveragesFp32SumsInFp32Buckets) {
     EXPECT_GT(number_of(on, "sent gradients"), 0);
     expect_same_traffic(on, off);
     // What is sent has 16 bits all the same.
-    for (const Segment& segment : on.cycle) {
-      for (const Step& step : segment.steps) {
-        const auto* reduce = std::get_if<op::AllReduceAverage>(&step.operation);
-        if (reduce == nullptr) continue;
-        EXPECT_EQ(on.tensors[static_cast<std::size_t>(reduce->data.tensor)].dtype, DType::f16);
-      }
-    }
+    for (const auto& reduce : test::every<op::AllReduceAverage>(on))
+      EXPECT_EQ(test::tensor_of(on, reduce.data).dtype, DType::f16);
     const std::int64_t bucket = config.reduce_bucket_size * (overlap ? 2 : 1);
     EXPECT_EQ(more(pair, "loss"), 2 * bucket);
     EXPECT_EQ(more(pair, "layers"), 2 * bucket);
@@ -302,9 +293,8 @@ Examined examined(const TrainingConfig& config) {
   for (const Segment& segment : plan.cycle) {
     Overheads counted = segment.overheads;
     all.calls += static_cast<double>(segment.repeat) * of(counted, Overhead::all_reduce_call);
-    for (const Step& step : segment.steps)
-      if (std::holds_alternative<op::AllReduceAverage>(step.operation))
-        all.calls -= static_cast<double>(segment.repeat);
+    all.calls -=
+        static_cast<double>(segment.repeat * test::count_of<op::AllReduceAverage>(segment.steps));
   }
   return all;
 }

@@ -127,26 +127,15 @@ TEST(TargetDataTest, StepsUnderDeepSpeed) {
     if (row.contains("bf16"))
       config.immediate_grad_update = row.at("bf16").value("immediate_grad_update", false);
     const json::Value& zero = row.at("zero_optimization");
+    config.zero_stage = zero.at("stage");
+    config.overlap_comm = config.zero_stage == 3;
+    for_each_member(config, [&](const char* name, auto& member) {
+      if (zero.contains(name) && !zero.at(name).is_object()) zero.at(name).get_to(member);
+    });
     config.aligns_parameters = zero.value("parameter_alignment", false);
-    config.zero_hpz_partition_size = zero.value("zero_hpz_partition_size", 1);
-    config.mics_shard_size = zero.value("mics_shard_size", 0);
-    config.memory_efficient_linear = zero.value("memory_efficient_linear", true);
-    config.zero_quantized_weights = zero.value("zero_quantized_weights", false);
-    config.zero_quantized_gradients = zero.value("zero_quantized_gradients", false);
     config.ranks_per_node = row.value("ranks_per_node", 0);
     if (row.contains("communication_data_type"))
       config.communication_data_type = CommunicationType::fp16;
-    config.stage3_max_reuse_distance =
-        zero.value("stage3_max_reuse_distance", config.stage3_max_reuse_distance);
-    if (zero.contains("offload_param")) config.offload_param = OffloadDevice::cpu;
-    config.zero_stage = zero.at("stage");
-    config.reduce_bucket_size = zero.value("reduce_bucket_size", config.reduce_bucket_size);
-    config.overlap_comm = zero.value("overlap_comm", config.zero_stage == 3);
-    config.contiguous_gradients = zero.value("contiguous_gradients", true);
-    config.stage3_prefetch_bucket_size =
-        zero.value("stage3_prefetch_bucket_size", config.stage3_prefetch_bucket_size);
-    config.stage3_param_persistence_threshold =
-        zero.value("stage3_param_persistence_threshold", config.stage3_param_persistence_threshold);
     if (zero.contains("offload_optimizer")) config.offload_optimizer = OffloadDevice::cpu;
     const TargetMemory memory = formula(model, config, row.at("ranks"), "sdpa");
     // On CPUs the two memories are one.

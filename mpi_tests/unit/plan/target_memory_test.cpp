@@ -15,6 +15,22 @@ constexpr std::int64_t gibibyte = std::int64_t{1} << 30;
 using test::mixed;
 using test::target_memory_of;
 
+class TargetMemoryTest : public testing::Test {
+ protected:
+  /// GPT-2's parameters, a rank's part of four, and the largest, the table of tokens.
+  static constexpr std::int64_t p = 124'439'808, own = p / 4, largest = 50257 * 768;
+
+  static TargetMemory of_gpt2(const TrainingConfig& config, int ranks = 4,
+                              TargetAttention attention = TargetAttention::eager) {
+    return target_memory_of(preset("gpt2"), config, ranks, attention);
+  }
+  static std::int64_t host_bytes(const TrainingConfig& config, int ranks = 4, bool on_gpu = false,
+                                 const ModelSpec& model = preset("gpt2")) {
+    const TargetSpec target{TargetFramework::huggingface, TargetAttention::sdpa, on_gpu};
+    return target_memory(model, config, ranks, target).host_bytes;
+  }
+};
+
 std::int64_t largest_micro_batch(const ModelSpec& model, TrainingConfig config, int group_size,
                                  TargetAttention attention, std::int64_t budget_bytes) {
   config.micro_batch = 1;
@@ -23,16 +39,16 @@ std::int64_t largest_micro_batch(const ModelSpec& model, TrainingConfig config, 
   return config.micro_batch - 1;
 }
 
-TEST(TargetMemoryTest, IsNothingForOurselves) {
+TEST_F(TargetMemoryTest, IsNothingForOurselves) {
   const TargetMemory memory =
       target_memory(preset("gpt2"), mixed(1), 4, {TargetFramework::self, TargetAttention::sdpa});
   EXPECT_EQ(memory.total_bytes, 0);
   for (const auto& [part, bytes] : memory.parts) EXPECT_EQ(bytes, 0) << part;
 }
 
-TEST(TargetMemoryTest, PartsAddUpToTheTotal) {
+TEST_F(TargetMemoryTest, PartsAddUpToTheTotal) {
   for (int stage = 0; stage <= 3; ++stage) {
-    const TargetMemory memory = target_memory_of(preset("gpt2"), mixed(stage), 4);
+    const TargetMemory memory = of_gpt2(mixed(stage));
     EXPECT_EQ(
         memory.total_bytes,
         std::accumulate(memory.parts.begin(), memory.parts.end(), std::int64_t{0},
@@ -40,16 +56,14 @@ TEST(TargetMemoryTest, PartsAddUpToTheTotal) {
   }
 }
 
-TEST(TargetMemoryTest, AnOffloadedOptimizerLeavesStagingOnly) {
+TEST_F(TargetMemoryTest, AnOffloadedOptimizerLeavesStagingOnly) {
   // Of the largest parameter, the table of tokens, as backward begins.
-  const std::int64_t largest = 50257 * 768;
-  const std::int64_t own = 124'439'808 / 4;
   for (const int stage : {1, 2, 3}) {
     TrainingConfig config = mixed(stage);
     config.overlap_comm = true;
-    const TargetMemory on_device = target_memory_of(preset("gpt2"), config, 4);
+    const TargetMemory on_device = of_gpt2(config);
     config.offload_optimizer = OffloadDevice::cpu;
-    const TargetMemory offloaded = target_memory_of(preset("gpt2"), config, 4);
+    const TargetMemory offloaded = of_gpt2(config);
 
     EXPECT_EQ(offloaded.parts.at("optimizer"), 0);
     EXPECT_EQ(offloaded.parts.at("parameters"), on_device.parts.at("parameters"));
@@ -58,7 +72,7 @@ TEST(TargetMemoryTest, AnOffloadedOptimizerLeavesStagingOnly) {
   }
 }
 
-TEST(TargetMemoryTest, HpzOfAnEighthTakesMoreWhereBytesTimesParametersPass64Bits) {
+TEST_F(TargetMemoryTest, HpzOfAnEighthTakesMoreWhereBytesTimesParametersPass64Bits) {
   // 2·P/8 bytes of a second copy, as far as forward has released parameters: some 1.6 GiB.
   const auto total = [](std::int64_t partition, std::int64_t accumulation_steps) {
     TrainingConfig config = mixed(3);
@@ -75,7 +89,7 @@ TEST(TargetMemoryTest, HpzOfAnEighthTakesMoreWhereBytesTimesParametersPass64Bits
   EXPECT_GE(total(8, 2) - total(1, 2), more);
 }
 
-TEST(TargetMemoryTest, WhatIsMoreThanAnyMachineHasIsSaid) {
+TEST_F(TargetMemoryTest, WhatIsMoreThanAnyMachineHasIsSaid) {
   TrainingConfig config = mixed(1, std::int64_t{1} << 24);
   config.sequence_length = 1'000'000;
   EXPECT_THROW((void)target_memory_of(preset("llama-3-70b"), config, 1), OverflowError);
@@ -84,15 +98,12 @@ TEST(TargetMemoryTest, WhatIsMoreThanAnyMachineHasIsSaid) {
   EXPECT_THROW((void)target_memory_of(preset("llama-3-70b"), config, 2), OverflowError);
 }
 
-TEST(TargetMemoryTest, AnOffloadedOptimizerIsOnTheHost) {
-  const std::int64_t own = 124'439'808 / 4;
-  const std::int64_t largest = 50257 * 768;
+TEST_F(TargetMemoryTest, AnOffloadedOptimizerIsOnTheHost) {
   const auto host = [](int stage, std::int64_t accumulation_steps, bool on_gpu) {
     TrainingConfig config = mixed(stage);
     config.accumulation_steps = accumulation_steps;
     config.offload_optimizer = OffloadDevice::cpu;
-    const TargetSpec target{TargetFramework::huggingface, TargetAttention::sdpa, on_gpu};
-    return target_memory(preset("gpt2"), config, 4, target).host_bytes;
+    return host_bytes(config, 4, on_gpu);
   };
   EXPECT_EQ(host(0, 1, false), 0);
   EXPECT_EQ(host(1, 2, false), 18 * own + 2 * largest);
@@ -104,16 +115,13 @@ TEST(TargetMemoryTest, AnOffloadedOptimizerIsOnTheHost) {
   EXPECT_EQ(host(3, 1, true), (std::int64_t{1} << 27) * 2 + 8 * own + (std::int64_t{1} << 26) * 2);
 }
 
-TEST(TargetMemoryTest, OffloadedParametersLeaveWhatStaysWholeAndWhatTravels) {
-  const std::int64_t p = parameter_count(preset("gpt2"));
-  const std::int64_t largest = 50257 * 768;
+TEST_F(TargetMemoryTest, OffloadedParametersLeaveWhatStaysWholeAndWhatTravels) {
   TrainingConfig config = mixed(3);
   config.stage3_max_reuse_distance = 0;  // or backward gathers nothing
   TrainingConfig offloaded = config;
   offloaded.offload_param = OffloadDevice::cpu;
-  const TargetMemory here = target_memory_of(preset("gpt2"), config, 4);
-  const TargetMemory there = target_memory_of(preset("gpt2"), offloaded, 4);
-  const std::int64_t own = (p + 3) / 4;
+  const TargetMemory here = of_gpt2(config);
+  const TargetMemory there = of_gpt2(offloaded);
   EXPECT_EQ(there.parts.at("parameters"), here.parts.at("parameters") - 2 * own);
   EXPECT_EQ(there.parts.at("optimizer"), here.parts.at("optimizer"));
   // The own shards of what is gathered in one call: 50 million elements, and what the last
@@ -122,56 +130,46 @@ TEST(TargetMemoryTest, OffloadedParametersLeaveWhatStaysWholeAndWhatTravels) {
   EXPECT_GE(more, 2 * 50'000'000 / 4);
   EXPECT_LT(more, 2 * (50'000'000 + largest) / 4);
   // A group of one fetches whole parameters and puts nothing together.
-  EXPECT_EQ(target_memory_of(preset("gpt2"), offloaded, 1).parts.at("parameters"),
-            there.parts.at("parameters"));
+  EXPECT_EQ(of_gpt2(offloaded, 1).parts.at("parameters"), there.parts.at("parameters"));
   // Twin-Flow: half of the sub-groups, of one parameter and more.
   offloaded.offload_optimizer = OffloadDevice::cpu;
   offloaded.sub_group_size = 1'000'000;
-  EXPECT_EQ(target_memory_of(preset("gpt2"), offloaded, 4).parts.at("optimizer"), 0);
+  EXPECT_EQ(of_gpt2(offloaded).parts.at("optimizer"), 0);
   offloaded.offload_ratio = 0;
-  const std::int64_t all = target_memory_of(preset("gpt2"), offloaded, 4).parts.at("optimizer");
+  const std::int64_t all = of_gpt2(offloaded).parts.at("optimizer");
   EXPECT_NEAR(static_cast<double>(all), 12.0 * static_cast<double>(own), 12.0 * 200);
   offloaded.offload_ratio = 0.5;
-  const std::int64_t half = target_memory_of(preset("gpt2"), offloaded, 4).parts.at("optimizer");
+  const std::int64_t half = of_gpt2(offloaded).parts.at("optimizer");
   EXPECT_GT(half, all / 3);
   EXPECT_LT(half, all);
-  EXPECT_EQ(target_memory_of(preset("gpt2"), offloaded, 4).parts.at("gradients"), half / 3);
+  EXPECT_EQ(of_gpt2(offloaded).parts.at("gradients"), half / 3);
 }
 
-TEST(TargetMemoryTest, ParametersOnADiskLeaveBuffersOnTheHost) {
-  const auto host = [](const TrainingConfig& config, bool on_gpu = false) {
-    const TargetSpec target{TargetFramework::huggingface, TargetAttention::sdpa, on_gpu};
-    return target_memory(preset("gpt2"), config, 4, target).host_bytes;
-  };
-  const std::int64_t own = 124'439'808 / 4;
+TEST_F(TargetMemoryTest, ParametersOnADiskLeaveBuffersOnTheHost) {
   TrainingConfig config = mixed(3);
   config.offload_param = OffloadDevice::nvme;
   config.disk.parameter_buffers = 3;
   config.disk.parameter_buffer_size = 10'000'000;
   // With DeepSpeed's max_in_cpu they stay there; buffers are of 512 elements and more.
   const std::int64_t buffers = 2 * 3 * 10'000'384;
-  EXPECT_EQ(host(config), 2 * own + buffers);
-  EXPECT_EQ(host(config, true), (1 << 26) + buffers);
+  EXPECT_EQ(host_bytes(config), 2 * own + buffers);
+  EXPECT_EQ(host_bytes(config, 4, true), (1 << 26) + buffers);
   // The large ones are on their way, norms, biases, and 0.6 million elements of products stay.
   config.disk.parameters_in_memory = 0;
-  const std::int64_t swapped = host(config);
+  const std::int64_t swapped = host_bytes(config);
   EXPECT_GT(swapped, buffers + 2 * own);
   EXPECT_LT(swapped, buffers + 2 * (own + 10'000'000));
   // In smaller sub-groups fewer are on their way at once.
   config.sub_group_size = 1'000'000;
-  EXPECT_LT(host(config), swapped - own);
+  EXPECT_LT(host_bytes(config), swapped - own);
   // What backward and update take of the device is that of parameters on the host.
   TrainingConfig on_host = config;
   on_host.offload_param = OffloadDevice::cpu;
-  EXPECT_EQ(target_memory_of(preset("gpt2"), config, 4).parts,
-            target_memory_of(preset("gpt2"), on_host, 4).parts);
+  EXPECT_EQ(of_gpt2(config).parts, of_gpt2(on_host).parts);
 }
 
-TEST(TargetMemoryTest, FilesOnTheDisk) {
-  const auto disk = [](const TrainingConfig& config) {
-    return target_memory_of(preset("gpt2"), config, 4).disk_bytes;
-  };
-  const std::int64_t own = 124'439'808 / 4;
+TEST_F(TargetMemoryTest, FilesOnTheDisk) {
+  const auto disk = [](const TrainingConfig& config) { return of_gpt2(config).disk_bytes; };
   TrainingConfig config = mixed(3);
   config.offload_optimizer = OffloadDevice::cpu;
   EXPECT_EQ(disk(config), 0);
@@ -181,25 +179,23 @@ TEST(TargetMemoryTest, FilesOnTheDisk) {
     return (elements + transfer - 1) / transfer * transfer;
   };
   EXPECT_EQ(disk(config), 16 * in_transfers(own));
-  config.optimizer.kind = OptimizerKind::lion;
-  EXPECT_EQ(disk(config), 16 * in_transfers(own));
-  config.optimizer.kind = OptimizerKind::adagrad;
-  EXPECT_EQ(disk(config), 12 * in_transfers(own));
-  config.optimizer.kind = OptimizerKind::sgd;
-  EXPECT_EQ(disk(config), 8 * in_transfers(own));
+  using enum OptimizerKind;
+  for (const auto& [kind, bytes] : {std::pair(lion, 16), {adagrad, 12}, {sgd, 8}}) {
+    config.optimizer.kind = kind;
+    EXPECT_EQ(disk(config), bytes * in_transfers(own)) << to_text(kind);
+  }
   // Parameters: the table's shard, and 48 matrices' but for the 12 below 1 MiB; positions neither.
   config.offload_optimizer = OffloadDevice::none;
   config.offload_param = OffloadDevice::nvme;
   const std::int64_t width = 768;
-  EXPECT_EQ(disk(config),
-            2 * in_transfers(50257 * width / 4, 512) + 12 * 2 * (2 * 4 * width * width / 4));
+  const std::int64_t files = 2 * in_transfers(largest / 4, 512) + 12 * 2 * (2 * width * width);
+  EXPECT_EQ(disk(config), files);
   // Files of what stays in memory are made, too.
   config.disk.parameters_in_memory = 0;
-  EXPECT_EQ(disk(config),
-            2 * in_transfers(50257 * width / 4, 512) + 12 * 2 * (2 * 4 * width * width / 4));
+  EXPECT_EQ(disk(config), files);
 }
 
-TEST(TargetMemoryTest, LinearLayersHoldWhatForwardGathered) {
+TEST_F(TargetMemoryTest, LinearLayersHoldWhatForwardGathered) {
   TrainingConfig config = mixed(3);
   const auto buckets = [&](const char* name, const char* instant, bool efficient) {
     config.memory_efficient_linear = efficient;
@@ -209,9 +205,9 @@ TEST(TargetMemoryTest, LinearLayersHoldWhatForwardGathered) {
     return buckets(name, instant, false) - buckets(name, instant, true);
   };
   // Of LLaMA-7B's parameters all but 10⁹ elements are released.
-  const std::int64_t p = parameter_count(preset("llama-7b"));
-  EXPECT_LT(more("llama-7b", "loss"), 2 * (p - 1'000'000'000));
-  EXPECT_GT(more("llama-7b", "loss"), 2 * (p - 1'140'000'000));
+  const std::int64_t of_llama = parameter_count(preset("llama-7b"));
+  EXPECT_LT(more("llama-7b", "loss"), 2 * (of_llama - 1'000'000'000));
+  EXPECT_GT(more("llama-7b", "loss"), 2 * (of_llama - 1'140'000'000));
   EXPECT_EQ(more("llama-7b", "reduction"), 0);
   config.recompute = Recompute::block;
   const std::int64_t layer = 4 * 4096 * 4096 + 3 * 4096 * 11008;
@@ -219,26 +215,23 @@ TEST(TargetMemoryTest, LinearLayersHoldWhatForwardGathered) {
   EXPECT_EQ(more("llama-7b", "layers"), 2 * layer);
   EXPECT_EQ(more("gpt2", "loss"), 0);  // all of it stays gathered
   config.stage3_max_reuse_distance = 0;
-  EXPECT_EQ(more("gpt2", "loss"), 2 * 50257 * 768);  // the head alone
+  EXPECT_EQ(more("gpt2", "loss"), 2 * largest);  // the head alone
 }
 
-TEST(TargetMemoryTest, OffloadingTakesWhatDeepSpeedsOwnEstimateLeavesRoomFor) {
+TEST_F(TargetMemoryTest, OffloadingTakesWhatDeepSpeedsOwnEstimateLeavesRoomFor) {
   // estimate_zero3_model_states_mem_needs of DeepSpeed 0.19.6 for all states and parameters on the
   // host: 18 bytes a parameter over the node's ranks, times 1.5 for buffers.
   for (const char* name : {"gpt2", "gpt2-xl", "llama-7b"}) {
     TrainingConfig config = mixed(3);
     config.offload_optimizer = config.offload_param = OffloadDevice::cpu;
-    const TargetSpec target{TargetFramework::huggingface, TargetAttention::sdpa, false};
-    const auto p = static_cast<double>(parameter_count(preset(name)));
-    const double ours =
-        4 * static_cast<double>(target_memory(preset(name), config, 4, target).host_bytes);
-    EXPECT_GT(ours, 18 * p) << name;
-    EXPECT_LT(ours, 1.5 * 18 * p) << name;
+    const auto elements = static_cast<double>(parameter_count(preset(name)));
+    const double ours = 4 * static_cast<double>(host_bytes(config, 4, false, preset(name)));
+    EXPECT_GT(ours, 18 * elements) << name;
+    EXPECT_LT(ours, 1.5 * 18 * elements) << name;
   }
 }
 
-TEST(TargetMemoryTest, BlocksOfAGroupHoldMore) {
-  const std::int64_t p = parameter_count(preset("gpt2"));
+TEST_F(TargetMemoryTest, BlocksOfAGroupHoldMore) {
   const TrainingConfig plain = mixed(3);
   TrainingConfig hpz = plain;
   hpz.zero_hpz_partition_size = 4;
@@ -246,8 +239,7 @@ TEST(TargetMemoryTest, BlocksOfAGroupHoldMore) {
   const auto more = [&](const char* instant) {
     TrainingConfig without = hpz;
     without.zero_hpz_partition_size = 1;
-    return target_memory_of(preset("gpt2"), hpz, 8).instants.at(instant) -
-           target_memory_of(preset("gpt2"), without, 8).instants.at(instant);
+    return of_gpt2(hpz, 8).instants.at(instant) - of_gpt2(without, 8).instants.at(instant);
   };
   EXPECT_EQ(more("update"), 2 * (p / 4));
   EXPECT_EQ(more("loss"), 0);  // all of it stays gathered
@@ -256,17 +248,16 @@ TEST(TargetMemoryTest, BlocksOfAGroupHoldMore) {
   // On the host where the parameters are.
   TrainingConfig offloaded = plain;
   offloaded.offload_param = OffloadDevice::cpu;
-  const TargetSpec on_cpus{TargetFramework::huggingface, TargetAttention::sdpa, false};
-  const std::int64_t on_host = target_memory(preset("gpt2"), offloaded, 8, on_cpus).host_bytes;
+  const std::int64_t on_host = host_bytes(offloaded, 8);
   offloaded.zero_hpz_partition_size = 4;
-  EXPECT_EQ(target_memory(preset("gpt2"), offloaded, 8, on_cpus).host_bytes, on_host + 2 * (p / 4));
+  EXPECT_EQ(host_bytes(offloaded, 8), on_host + 2 * (p / 4));
   hpz.zero_hpz_partition_size = 32;  // no more than there are
   EXPECT_EQ(more("loss"), 2 * (p / 8));
   // A copy of the states in each block: as many bytes as a group of its size has.
   TrainingConfig mics = plain;
   mics.mics_shard_size = 2;
-  const TargetMemory copies = target_memory_of(preset("gpt2"), mics, 8);
-  const TargetMemory two_ranks = target_memory_of(preset("gpt2"), plain, 2);
+  const TargetMemory copies = of_gpt2(mics, 8);
+  const TargetMemory two_ranks = of_gpt2(plain, 2);
   EXPECT_EQ(copies.parts.at("optimizer"), two_ranks.parts.at("optimizer"));
   EXPECT_EQ(copies.parts.at("gradients"), two_ranks.parts.at("gradients"));
   EXPECT_EQ(copies.parts.at("parameters"), two_ranks.parts.at("parameters"));
@@ -274,31 +265,29 @@ TEST(TargetMemoryTest, BlocksOfAGroupHoldMore) {
   mics.stage3_max_reuse_distance = 0;
   TrainingConfig together = plain;
   together.stage3_max_reuse_distance = 0;
-  EXPECT_LT(target_memory_of(preset("gpt2"), mics, 2).instants.at("layers"),
-            target_memory_of(preset("gpt2"), together, 2).instants.at("layers"));
+  EXPECT_LT(of_gpt2(mics, 2).instants.at("layers"), of_gpt2(together, 2).instants.at("layers"));
 }
 
-TEST(TargetMemoryTest, WhatTravelsQuantizedIsThereInCodesToo) {
+TEST_F(TargetMemoryTest, WhatTravelsQuantizedIsThereInCodesToo) {
   TrainingConfig config = mixed(3);
   config.stage3_max_reuse_distance = 0;
-  const auto instants = [&] { return target_memory_of(preset("gpt2"), config, 8).instants; };
+  const auto instants = [&] { return of_gpt2(config, 8).instants; };
   const auto plain = instants();
   // 50 million and more gathered ahead in 2 bytes, and one for its code.
   config.zero_quantized_weights = true;
   const std::int64_t more = instants().at("layers") - plain.at("layers");
   EXPECT_GE(more, 50'000'000);
-  EXPECT_LT(more, 50'000'000 + 50257 * 768);
+  EXPECT_LT(more, 50'000'000 + largest);
   EXPECT_EQ(instants().at("loss"), plain.at("loss"));
   EXPECT_EQ(instants().at("update"), plain.at("update"));
-  EXPECT_EQ(target_memory_of(preset("gpt2"), config, 1).total_bytes,
-            target_memory_of(preset("gpt2"), mixed(3), 1).total_bytes);
+  EXPECT_EQ(of_gpt2(config, 1).total_bytes, of_gpt2(mixed(3), 1).total_bytes);
   config.zero_quantized_weights = false;
   // The table's gradient in codes, a byte for those sent and received, on nodes of 4 ranks; beside
   // it sums of the node. Without it the whole bucket is flattened.
   config.zero_quantized_gradients = true;
   config.ranks_per_node = 4;
   config.reduce_bucket_size = 100'000'000;
-  const std::int64_t table = 50257 * 768, scales = 50257;
+  const std::int64_t table = largest, scales = 50257;
   const std::int64_t codes = table + 8 * scales;
   const std::int64_t quantized = codes + (codes + 2 * table) / 4 + 2 * 100'000'000 / 8;
   const auto found = instants();
@@ -306,32 +295,31 @@ TEST(TargetMemoryTest, WhatTravelsQuantizedIsThereInCodesToo) {
   EXPECT_EQ(instants().at("layers") - found.at("layers"), 2 * 100'000'000 - quantized);
 }
 
-TEST(TargetMemoryTest, OnlyAGpuHasAContext) {
+TEST_F(TargetMemoryTest, OnlyAGpuHasAContext) {
   const TargetSpec on_cpu{TargetFramework::huggingface, TargetAttention::sdpa, false};
 
   const TargetMemory memory = target_memory(preset("gpt2"), mixed(1), 4, on_cpu);
 
   EXPECT_EQ(memory.parts.at("framework"), 0);
-  EXPECT_LT(memory.total_bytes,
-            target_memory_of(preset("gpt2"), mixed(1), 4, TargetAttention::sdpa).total_bytes);
+  EXPECT_LT(memory.total_bytes, of_gpt2(mixed(1), 4, TargetAttention::sdpa).total_bytes);
 }
 
-TEST(TargetMemoryTest, Fp16IsHeldLikeBf16) {
+TEST_F(TargetMemoryTest, Fp16IsHeldLikeBf16) {
   // One token: so little in backward that the update is the fullest instant at stage 0.
   for (int stage = 0; stage <= 3; ++stage) {
     TrainingConfig config = mixed(stage);
     config.sequence_length = 1;
-    const TargetMemory bf16 = target_memory_of(preset("gpt2"), config, 1);
+    const TargetMemory bf16 = of_gpt2(config, 1);
     config.precision = Precision::fp16;
-    EXPECT_EQ(target_memory_of(preset("gpt2"), config, 1).parts, bf16.parts);
-    EXPECT_EQ(bf16.parts.at("optimizer"), 12 * parameter_count(preset("gpt2")));
+    EXPECT_EQ(of_gpt2(config, 1).parts, bf16.parts);
+    EXPECT_EQ(bf16.parts.at("optimizer"), 12 * p);
     if (stage == 0) {
-      EXPECT_EQ(bf16.parts.at("step"), 8 * parameter_count(preset("gpt2")));
+      EXPECT_EQ(bf16.parts.at("step"), 8 * p);
     }
   }
 }
 
-TEST(TargetMemoryTest, EachOptimizerHasItsMomentsAndTemporaries) {
+TEST_F(TargetMemoryTest, EachOptimizerHasItsMomentsAndTemporaries) {
   struct Expected {
     OptimizerConfig optimizer;
     std::int64_t states, step;
@@ -346,46 +334,43 @@ TEST(TargetMemoryTest, EachOptimizerHasItsMomentsAndTemporaries) {
       {{.kind = sgd, .weight_decay = 0.1, .momentum = 0.9}, 8, 4 + 4},
       {{.kind = adagrad}, 8, 4 + 8},
   };
-  const std::int64_t p = parameter_count(preset("gpt2"));
   for (const Expected& each : expected) {
     TrainingConfig config = mixed(0);
     config.sequence_length = 1;
     config.optimizer = each.optimizer;
-    const auto parts = target_memory_of(preset("gpt2"), config, 1).parts;
+    const auto parts = of_gpt2(config, 1).parts;
     EXPECT_EQ(parts.at("optimizer"), each.states * p) << to_text(each.optimizer.kind);
     EXPECT_EQ(parts.at("step"), each.step * p) << to_text(each.optimizer.kind);
   }
 }
 
-TEST(TargetMemoryTest, StatesHaveTheirTypes) {
-  const std::int64_t p = parameter_count(preset("gpt2"));
+TEST_F(TargetMemoryTest, StatesHaveTheirTypes) {
   TrainingConfig config = mixed(1);
   config.fp32_gradient_accumulation = true;
   config.accumulation_steps = 2;  // gradients are there at every instant
-  auto parts = target_memory_of(preset("gpt2"), config, 4).parts;
+  auto parts = of_gpt2(config).parts;
   EXPECT_EQ(parts.at("gradients"), 6 * p);
   // Without BF16_Optimizer a gradient goes as it is added to its sum.
   config.precision = Precision::fp16;
   TrainingConfig in_16_bits = mixed(1);
   in_16_bits.accumulation_steps = 2;
-  EXPECT_EQ(target_memory_of(preset("gpt2"), config, 4).instants.at("loss"),
-            target_memory_of(preset("gpt2"), in_16_bits, 4).instants.at("loss") + (4 - 2) * p);
+  EXPECT_EQ(of_gpt2(config).instants.at("loss"),
+            of_gpt2(in_16_bits).instants.at("loss") + (4 - 2) * p);
   config = mixed(3);
   config.fp32_gradient_accumulation = true;
-  EXPECT_EQ(target_memory_of(preset("gpt2"), config, 4).parts.at("gradients"), 4 * p / 4);
+  EXPECT_EQ(of_gpt2(config).parts.at("gradients"), 4 * p / 4);
   config.offload_optimizer = OffloadDevice::cpu;
-  const TargetSpec on_cpus{TargetFramework::huggingface, TargetAttention::sdpa, false};
-  EXPECT_EQ(target_memory(preset("gpt2"), config, 4, on_cpus).host_bytes, 20 * p / 4);
+  EXPECT_EQ(host_bytes(config), 20 * p / 4);
   config = mixed(2);
-  const std::int64_t gradients = target_memory_of(preset("gpt2"), config, 4).parts.at("gradients");
+  const std::int64_t gradients = of_gpt2(config).parts.at("gradients");
   config.low_precision_master = true;
   config.low_precision_moments = true;
-  parts = target_memory_of(preset("gpt2"), config, 4).parts;
+  parts = of_gpt2(config).parts;
   EXPECT_EQ(parts.at("gradients"), gradients);
   EXPECT_EQ(parts.at("optimizer"), 6 * p / 4);
 }
 
-TEST(TargetMemoryTest, HoldsWhatWasPublishedOf32GiBWithinOneStep) {
+TEST_F(TargetMemoryTest, HoldsWhatWasPublishedOf32GiBWithinOneStep) {
   // DeepSpeed's autotuning tutorial: fp16 on 16 V100s of 32 GB, its fastest micro-batches.
   TrainingConfig config = mixed(1);
   config.precision = Precision::fp16;
@@ -400,18 +385,16 @@ TEST(TargetMemoryTest, HoldsWhatWasPublishedOf32GiBWithinOneStep) {
       10);
 }
 
-TEST(TargetMemoryTest, StatesAreThePublishedOnes) {
-  const ModelSpec model = preset("gpt2");
-  const std::int64_t p = 124'439'808;
+TEST_F(TargetMemoryTest, StatesAreThePublishedOnes) {
   TrainingConfig config = mixed(0);
-  auto parts = target_memory_of(model, config, 4).parts;
+  auto parts = of_gpt2(config).parts;
   EXPECT_EQ(parts["parameters"], 2 * p);
   EXPECT_EQ(parts["gradients"], 0);  // none yet as the first backward begins
   EXPECT_EQ(parts["optimizer"], 12 * p);
   config.accumulation_steps = 2;
-  EXPECT_EQ(target_memory_of(model, config, 4).parts["gradients"], 2 * p);
+  EXPECT_EQ(of_gpt2(config).parts["gradients"], 2 * p);
   config.zero_stage = 2;
-  parts = target_memory_of(model, config, 4).parts;
+  parts = of_gpt2(config).parts;
   EXPECT_EQ(parts["parameters"], 2 * p);
   EXPECT_GT(parts["gradients"], 2 * p / 4);  // parameters as a whole
   EXPECT_LT(parts["gradients"], 2 * p);
@@ -419,20 +402,19 @@ TEST(TargetMemoryTest, StatesAreThePublishedOnes) {
   // fp32: stage 0 has no wrapper and no master copy, the others keep one.
   TrainingConfig single = mixed(0);
   single.precision = Precision::fp32;
-  EXPECT_EQ(target_memory_of(model, single, 4).parts["optimizer"], 8 * p);
+  EXPECT_EQ(of_gpt2(single).parts["optimizer"], 8 * p);
   single.zero_stage = 1;
-  EXPECT_EQ(target_memory_of(model, single, 4).parts["optimizer"], 12 * p / 4);
+  EXPECT_EQ(of_gpt2(single).parts["optimizer"], 12 * p / 4);
 }
 
-TEST(TargetMemoryTest, BucketsOfStage2AreWholeAndDoubledByOverlap) {
-  const ModelSpec model = preset("gpt2");
+TEST_F(TargetMemoryTest, BucketsOfStage2AreWholeAndDoubledByOverlap) {
   TrainingConfig config = mixed(2, 8);
   // What a bucket of 100 million elements more takes.
   const auto more = [&](const char* instant, int ranks) {
     TrainingConfig larger = config;
     larger.reduce_bucket_size += 100'000'000;
-    return target_memory_of(model, larger, ranks).instants.at(instant) -
-           target_memory_of(model, config, ranks).instants.at(instant);
+    return of_gpt2(larger, ranks).instants.at(instant) -
+           of_gpt2(config, ranks).instants.at(instant);
   };
   EXPECT_EQ(more("layers", 4), 2 * 100'000'000);
   EXPECT_EQ(more("layers", 1), 2 * 100'000'000);  // a group of one, too
@@ -443,22 +425,21 @@ TEST(TargetMemoryTest, BucketsOfStage2AreWholeAndDoubledByOverlap) {
   EXPECT_EQ(more("layers", 4), 0);
 }
 
-TEST(TargetMemoryTest, ABucketOfTheWholeModelIsFlattenedAsBackwardEnds) {
-  const std::int64_t p = 124'439'808;
+TEST_F(TargetMemoryTest, ABucketOfTheWholeModelIsFlattenedAsBackwardEnds) {
   TrainingConfig config = mixed(2);
   config.sequence_length = 1;
-  EXPECT_EQ(target_memory_of(preset("gpt2"), config, 4).parts["buckets"], 2 * (500'000'000 + p));
+  EXPECT_EQ(of_gpt2(config).parts["buckets"], 2 * (500'000'000 + p));
 }
 
-TEST(TargetMemoryTest, TheUpdateIsTheFullestInstantOfTinyBatches) {
+TEST_F(TargetMemoryTest, TheUpdateIsTheFullestInstantOfTinyBatches) {
   TrainingConfig config = mixed(0);
   config.sequence_length = 8;
-  auto parts = target_memory_of(preset("gpt2"), config, 1).parts;
+  auto parts = of_gpt2(config, 1).parts;
   EXPECT_EQ(parts["step"], std::int64_t{8} * 124'439'808);
   EXPECT_EQ(parts["activations"], 0);
 }
 
-TEST(TargetMemoryTest, IsMoreThanOurs) {
+TEST_F(TargetMemoryTest, IsMoreThanOurs) {
   for (int stage = 0; stage <= 3; ++stage) {
     const ModelSpec model = preset("gpt2-medium");
     const TrainingConfig config = mixed(stage, 4);

@@ -70,4 +70,11 @@ std::int64_t padded_elements(const ParameterTable& table, int unit, int group_si
   return sum;
 }
 
+std::int64_t padded_elements(const ParameterTable& table, int group_size) {
+  std::int64_t sum = 0;
+  for (int unit = 0; unit < table.num_units(); ++unit)
+    sum += padded_elements(table, unit, group_size);
+  return sum;
+}
+
 }  // namespace dstune::test

@@ -122,14 +122,6 @@ TEST_F(CommandValuesTest, AFileOfArgumentsIsReadBesideTheSpace) {
   EXPECT_THAT(broken.warnings, Contains(HasSubstr("sft.yaml are not read")));
 }
 
-TEST_F(CommandValuesTest, KeepingTheBatchNeedsOne) {
-  const auto found =
-      problems(R"({"dstune": {"training_command": "t.py $CONFIG", "global_batch": "keep"}})");
-  ASSERT_EQ(found.size(), 1U);
-  EXPECT_EQ(found.front().pointer, "/dstune/global_batch");
-  EXPECT_THAT(found.front().message, HasSubstr("train_batch_size"));
-}
-
 /// Random commands and spaces: whatever is searched, members that can run have today's batch.
 TEST_F(CommandValuesTest, EveryMemberKeepsTheGlobalBatch) {
   std::mt19937 random(20);

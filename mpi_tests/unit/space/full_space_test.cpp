@@ -89,14 +89,5 @@ TEST_F(FullSpaceTest, TemplatesMayComeFromFiles) {
   }
 }
 
-TEST_F(FullSpaceTest, TheSectionIsOneObject) {
-  EXPECT_THAT(places(R"({"zero_optimization": [{"stage": 1}, {"stage": 2}]})"),
-              ElementsAre("1 /zero_optimization"));
-  EXPECT_THAT(places(R"({"zero_optimization": {"stage": [1, 7]}})"),
-              ElementsAre("1 /zero_optimization/stage/1"));
-  EXPECT_EQ(
-      members(R"({"zero_optimization": false, "train_micro_batch_size_per_gpu": [1]})").size(), 1U);
-}
-
 }  // namespace
 }  // namespace dstune
