@@ -66,8 +66,7 @@ class AnswerTest : public BackendTest {
       space["dstune"]["trial_budget_s"] = 2;
       limit_s_ = 1800;
     }
-    job_.write("config.json", tiny_gpt2_config());
-    job_.write("space.json", space);
+    write_transformer(job_, space);
   }
 };
 
@@ -93,7 +92,7 @@ TEST_P(AnswerTest, IsFoundAndTheMemoryIsThePlans) {
     const bool is_told = std::getenv("DSTUNE_EMULATED_GPUS") != nullptr;
     EXPECT_GE(gpu, is_told ? 1 : 0) << name;
   }
-  const std::string winner = job_.read_json(results + "optimal.json")["name"];
+  const std::string winner = optimal_of(job_)["name"];
   EXPECT_TRUE(metrics.contains(winner));
   EXPECT_TRUE(job_.exists(results + "ds_config_optimal.json"));
 }
@@ -131,7 +130,7 @@ class OutOfMemoryTest : public BackendTest {
     }
     EXPECT_LT(metrics[names_[number]]["finished_at"].get<std::string>(),
               metrics[names_[number + 1]]["started_at"].get<std::string>());
-    EXPECT_NE(job_.read_json(results + "optimal.json")["name"], names_[number]);
+    EXPECT_NE(optimal_of(job_)["name"], names_[number]);
   }
 
   /// The plan takes so much of the device, and another so much less than is left.

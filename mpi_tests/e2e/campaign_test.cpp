@@ -26,7 +26,6 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr int stopped_early = 75, not_writable = 7;
 constexpr int num_experiments = 6;
 const std::string journal_name = results + "journal.jsonl";
 
@@ -87,23 +86,16 @@ void expect_resumed(Job& job, const Command& command, const std::vector<Json>& b
 class CampaignTest : public testing::TestWithParam<int> {
  protected:
   void write_space() {
-    std::vector<int> micro_batches;
     Json table;
     for (int size = 1; size <= num_experiments; ++size) {
-      micro_batches.push_back(size);
       const double samples_per_s = size == best_ ? 200 : 190 - size;
       table[short_name(0, size)] = {{"step_time_s", 2 * size / samples_per_s}};
     }
-    Json space = synthetic_space({2}, micro_batches);
-    space["dstune"]["workload"] = {{"type", "replay"}, {"table", "table.json"}, {"time_scale", 1}};
+    Json space = replay_space({2}, sizes_up_to(num_experiments));
+    space["dstune"]["workload"]["time_scale"] = 1;
     space["dstune"]["trial_budget_s"] = 0.2;
     job_.write("table.json", table);
     job_.write("space.json", space);
-  }
-  /// Waits for it, as long as the job runs.
-  template <class Has>
-  static void wait_until(Process& process, Has&& has) {
-    while (process.is_running() && !has()) std::this_thread::sleep_for(2ms);
   }
   /// The first event of this kind, or nothing where the job ends before.
   std::optional<Json> wait_for(Process& process, const std::string& kind) {
@@ -115,9 +107,7 @@ class CampaignTest : public testing::TestWithParam<int> {
     });
     return found;
   }
-  void expect_best_found() {
-    EXPECT_EQ(job_.read_json(results + "optimal.json")["name"], short_name(0, best_));
-  }
+  void expect_best_found() { EXPECT_EQ(optimal_of(job_)["name"], short_name(0, best_)); }
 
   const int seed_ = GetParam();
   Dice dice_{seed_};
@@ -286,7 +276,7 @@ class RandomFaultTest : public CampaignTest {
       EXPECT_TRUE(names_of(events_so_far(job_), "started").empty()) << ended;
       return;
     }
-    const int code = job_.read_json(results + "exit_status.json").value("exit_code", -1);
+    const int code = exit_status_of(job_).value("exit_code", -1);
     const std::size_t num_finished = names_of(events_so_far(job_), "finished").size();
     if (loss.state == State::starting || loss.state == State::ending) {
       // It may have been lost after the search had begun, or before it was over.
@@ -375,7 +365,7 @@ TEST_P(RandomStopTest, EndsInOrderAndResumes) {
   process.signal(signal);
   const Ended ended = process.wait();
   EXPECT_FALSE(ended.is_late) << ended;
-  const int code = job_.read_json(results + "exit_status.json").value("exit_code", -1);
+  const int code = exit_status_of(job_).value("exit_code", -1);
   EXPECT_TRUE(code == stopped_early || (!is_in_time && code == 0) ||
               (code == 0 && names_of(journal(job_), "finished").size() == num_experiments))
       << code << ended;

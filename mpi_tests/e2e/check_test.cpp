@@ -6,14 +6,12 @@
 
 #include <gtest/gtest.h>
 
-#include "job.hpp"
+#include "results.hpp"
 
 namespace dstune::e2e {
 namespace {
 
-constexpr int usage = 2, no_device = 6, stopped_early = 75;
-
-class CheckTest : public testing::Test {
+class CheckTest : public JobTest {
  protected:
   Ended check(int ranks, std::vector<std::string> more_args = {},
               std::map<std::string, std::string> environment = {}) {
@@ -34,8 +32,7 @@ class CheckTest : public testing::Test {
 
   /// Expects what is known of both ranks, and why there is no more.
   static void expect_unfinished(const Ended& ended, int code, const std::string& reason) {
-    const Json found = Json::parse(ended.out, nullptr, false);
-    ASSERT_TRUE(found.is_object()) << ended;
+    const Json found = printed(ended);
     EXPECT_EQ(found["exit_code"], code) << ended;
     ASSERT_EQ(found["ranks"].size(), 2U) << ended;
     EXPECT_EQ(found["ranks"].at(1)["rank"], 1) << ended;
@@ -43,8 +40,6 @@ class CheckTest : public testing::Test {
     ASSERT_FALSE(found["failures"].empty()) << ended;
     EXPECT_EQ(count_of(found["failures"].at(0), reason), 1) << ended;
   }
-
-  Job job_;
 };
 
 TEST_F(CheckTest, SaysWhatEachRankHasAndWritesNoFile) {
@@ -61,7 +56,7 @@ TEST_F(CheckTest, SaysWhatEachRankHasAndWritesNoFile) {
 TEST_F(CheckTest, TellsItAsJson) {
   const Ended ended = check(3, {"--format", "json"}, {{"DSTUNE_PRETEND_HOSTS", "one:2,two:1"}});
   EXPECT_EQ(ended.exit_code, 0) << ended;
-  const Json found = Json::parse(ended.out);
+  const Json found = printed(ended);
   EXPECT_EQ(found["exit_code"], 0);
   EXPECT_TRUE(found["failures"].empty()) << found;
   ASSERT_EQ(found["ranks"].size(), 3U);

@@ -12,7 +12,7 @@
 namespace dstune::e2e {
 namespace {
 
-class LaunchersTest : public testing::Test {
+class LaunchersTest : public JobTest {
  protected:
   /// Groups have one or two ranks; two are twice as fast.
   void write_space(const std::string& command) {
@@ -23,15 +23,10 @@ class LaunchersTest : public testing::Test {
   /// The line in cmd_optimal.txt, and the ranks of the answer.
   std::pair<std::string, int> tuned(const std::string& command) {
     write_space(command);
-    const Ended ended =
-        job_.run({.ranks = 2,
-                  .args = {"space.json"},
-                  .environment = {{"HF_HOME", job_.folder().string()}}});  // nobody's own file
-    EXPECT_EQ(ended.exit_code, 0) << ended;
-    return {job_.read(results + "cmd_optimal.txt"),
-            job_.read_json(results + "optimal.json")["num_gpus"].get<int>()};
+    const Ended ended = run_with({{"HF_HOME", job_.folder().string()}});  // nobody's own file
+    EXPECT_EQ(ended.exit_code, done) << ended;
+    return {job_.read(results + "cmd_optimal.txt"), optimal_of(job_)["num_gpus"].get<int>()};
   }
-  Job job_;
 };
 
 TEST_F(LaunchersTest, TheLineStartsTheAnswersRanks) {
@@ -48,8 +43,7 @@ TEST_F(LaunchersTest, AcceleratesFileIsBesideTheSpace) {
   const std::string begin =
       "accelerate launch --zero3_init_flag false --num_processes " + std::to_string(ranks) + " ";
   EXPECT_TRUE(line.starts_with(begin)) << line;
-  EXPECT_NE(line.find("ds_config_optimal.json --use_deepspeed train.py\n"), std::string::npos)
-      << line;
+  EXPECT_THAT(line, HasSubstr("ds_config_optimal.json --use_deepspeed train.py\n"));
 }
 
 TEST_F(LaunchersTest, RefusesCountsThatOnlyTheShellKnows) {
@@ -58,16 +52,15 @@ TEST_F(LaunchersTest, RefusesCountsThatOnlyTheShellKnows) {
        {std::vector<std::string>{"space.json"}, {"plan", "space.json"}}) {
     const Ended ended = job_.run({.ranks = 2, .args = args});
     EXPECT_EQ(ended.exit_code, 3) << ended;
-    EXPECT_NE(ended.err.find("/dstune/training_command"), std::string::npos) << ended;
-    EXPECT_NE(ended.err.find("--nproc_per_node is $GPUS, which only the shell knows"),
-              std::string::npos)
+    EXPECT_THAT(ended.err, HasSubstr("/dstune/training_command")) << ended;
+    EXPECT_THAT(ended.err, HasSubstr("--nproc_per_node is $GPUS, which only the shell knows"))
         << ended;
   }
   EXPECT_FALSE(std::filesystem::exists(job_.folder() / results / "journal.jsonl"));
 }
 
 /// Flags say what today's training is.
-class CommandTest : public testing::Test {
+class CommandTest : public JobTest {
  protected:
   static Json space_of(const std::string& command) {
     Json space = synthetic_space({2}, {1}, 0.001);
@@ -79,9 +72,8 @@ class CommandTest : public testing::Test {
   }
   Ended run(const Json& space) {
     job_.write("space.json", space);
-    return job_.run({.ranks = 2, .args = {"space.json"}});
+    return JobTest::run();
   }
-  Job job_;
 };
 
 constexpr const char* trainers_command =
@@ -91,7 +83,7 @@ constexpr const char* trainers_command =
 TEST_F(CommandTest, FlagsAreTheBaselineAndAChangeOfTheBatchIsSaid) {
   const Ended ended = run(space_of(trainers_command));
   ASSERT_EQ(ended.exit_code, 0) << ended;
-  const Json optimal = job_.read_json(results + "optimal.json");
+  const Json optimal = optimal_of(job_);
   EXPECT_EQ(optimal["baseline"]["name"], "z0_gas4_tmbspg8");
   const Json config = job_.read_json(results + "ds_config_optimal.json");
   EXPECT_EQ(config["gradient_accumulation_steps"], 4);
@@ -101,22 +93,21 @@ TEST_F(CommandTest, FlagsAreTheBaselineAndAChangeOfTheBatchIsSaid) {
   EXPECT_EQ(optimal["global_batch"]["today"], 64);
   EXPECT_EQ(optimal["global_batch"]["answer"], config["train_batch_size"]);
   const std::string summary = job_.read(results + "summary.txt");
-  EXPECT_NE(summary.find("Global batch: 64 samples today, " +
-                         std::to_string(config["train_batch_size"].get<int>()) + " in the answer"),
-            std::string::npos)
-      << summary;
+  EXPECT_THAT(summary,
+              HasSubstr("Global batch: 64 samples today, " +
+                        std::to_string(config["train_batch_size"].get<int>()) + " in the answer"));
   const std::string line = job_.read(results + "cmd_optimal.txt");
   for (const std::string& words :
        {"--per_device_train_batch_size " + std::to_string(micro_batch) + " ",
         std::string("--gradient_accumulation_steps 4"),
         std::string("--gradient_checkpointing False")})
-    EXPECT_NE(line.find(words), std::string::npos) << line;
+    EXPECT_THAT(line, HasSubstr(words));
   const Json arguments = job_.read_json(results + "training_arguments.json");
   EXPECT_EQ(arguments["per_device_train_batch_size"], micro_batch);
   EXPECT_EQ(arguments["gradient_checkpointing"], false);
   EXPECT_FALSE(arguments.contains("use_cpu")) << "the step is not DeepSpeed's";
-  EXPECT_NE(ended.err.find("Read from the training command: train_micro_batch_size_per_gpu 8"),
-            std::string::npos)
+  EXPECT_THAT(ended.err,
+              HasSubstr("Read from the training command: train_micro_batch_size_per_gpu 8"))
       << ended;
 }
 
@@ -126,7 +117,7 @@ TEST_F(CommandTest, TheBatchIsKeptWhereItIsAskedFor) {
   const Ended ended = run(space);
   ASSERT_EQ(ended.exit_code, 0) << ended;
   EXPECT_EQ(job_.read_json(results + "ds_config_optimal.json")["train_batch_size"], 64);
-  EXPECT_FALSE(job_.read_json(results + "optimal.json").contains("global_batch"));
+  EXPECT_FALSE(optimal_of(job_).contains("global_batch"));
   for (const auto& [name, metrics] : all_metrics(job_)) {
     const Json config = job_.read_json(results + name + "/ds_config.json");
     EXPECT_EQ(config["train_batch_size"], 64) << name;
@@ -139,16 +130,15 @@ TEST_F(CommandTest, APlanSaysWhatWasRead) {
       std::string(trainers_command) + " --bf16 --block_size 16 --gradient_checkpointing true";
   space["dstune"].erase("sequence_length");
   space["bf16"] = {{"enabled", "auto"}};
-  job_.write("config.json", tiny_gpt2_config());
-  job_.write("space.json", space);
+  write_transformer(job_, space);
   const Ended ended = job_.run({.args = {"plan", "--format", "json", "space.json"}});
   ASSERT_EQ(ended.exit_code, 0) << ended;
-  const Json plan = Json::parse(ended.out);
+  const Json plan = printed(ended);
   const std::string read = plan["from_command"][0].get<std::string>();
   for (const char* words :
        {"bf16.enabled True (--bf16)", "dstune.sequence_length 16 (--block_size)",
         "dstune.activation_recompute true (--gradient_checkpointing)"})
-    EXPECT_NE(read.find(words), std::string::npos) << read;
+    EXPECT_THAT(read, HasSubstr(words));
 }
 
 TEST_F(CommandTest, AnIntegerThatDoesNotRunGivesWayToSmallerSizes) {
@@ -164,9 +154,9 @@ TEST_F(CommandTest, AnIntegerThatDoesNotRunGivesWayToSmallerSizes) {
   space["train_micro_batch_size_per_gpu"] = 8;
   const Ended ended = run(space);
   ASSERT_EQ(ended.exit_code, 0) << ended;
-  EXPECT_EQ(job_.read_json(results + "optimal.json")["name"], short_name(0, 3));
-  EXPECT_NE(ended.err.find("the micro-batch that the config asks for does not run at stage 0"),
-            std::string::npos)
+  EXPECT_EQ(optimal_of(job_)["name"], short_name(0, 3));
+  EXPECT_THAT(ended.err,
+              HasSubstr("the micro-batch that the config asks for does not run at stage 0"))
       << ended;
   EXPECT_TRUE(all_metrics(job_).contains(short_name(0, 8))) << "it runs first";
 }

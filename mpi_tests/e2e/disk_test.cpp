@@ -10,10 +10,8 @@
 namespace dstune::e2e {
 namespace {
 
-constexpr int nothing_feasible = 4;
-
 /// A model of a few large matrices, and states on the host and on a disk in the job's folder.
-class DiskTest : public testing::Test {
+class DiskTest : public JobTest {
  protected:
   DiskTest() {
     Json model = tiny_gpt2_config();
@@ -36,7 +34,17 @@ class DiskTest : public testing::Test {
   }
   Ended run(const std::map<std::string, std::string>& environment = {}) {
     job_.write("space.json", space_);
-    return job_.run({.ranks = 2, .args = {"space.json"}, .environment = environment});
+    return run_with(environment);
+  }
+  /// Two experiments of the same training, which leave nothing.
+  std::map<std::string, Json> train() {
+    auto metrics = expect_all_ok(job_, run(), 2);
+    for (const auto& [name, measured] : metrics) {
+      EXPECT_EQ(measured["peak_memory_bytes"]["host"], measured["predicted"]["host_memory_bytes"]);
+      expect_same_losses(measured, metrics.begin()->second);
+    }
+    EXPECT_TRUE(is_disk_empty());
+    return metrics;
   }
   [[nodiscard]] bool is_disk_empty() const {
     return std::filesystem::is_empty(job_.folder() / "disk");
@@ -44,34 +52,22 @@ class DiskTest : public testing::Test {
   /// The member with its states on the disk.
   [[nodiscard]] std::string name_on_disk() {
     job_.write("space.json", space_);
-    const Ended ended =
-        job_.run({.ranks = 2, .args = {"--dry-run", "--format", "json", "space.json"}});
-    const Json plan = Json::parse(ended.out, nullptr, false);
-    for (const Json& one : plan["experiments"])
+    const Json planned = plan();
+    for (const Json& one : planned["experiments"])
       if (one["predicted"]["disk_bytes"] != 0) return one["name"];
-    ADD_FAILURE() << ended;
+    ADD_FAILURE() << "no member has its states there";
     return "";
   }
 
   Json space_;
-  Job job_;
 };
 
 TEST_F(DiskTest, IsTheSameTrainingAndLeavesNothing) {
   const std::string on_disk = name_on_disk();
-  expect_exit(job_, run(), 0);
-  const auto metrics = all_metrics(job_);
-  ASSERT_EQ(metrics.size(), 2);
-  const Json& losses = metrics.at(on_disk)["losses"];
-  for (const auto& [name, measured] : metrics) {
-    EXPECT_EQ(measured["status"], "ok") << measured["reason"];
-    EXPECT_EQ(measured["peak_memory_bytes"]["host"], measured["predicted"]["host_memory_bytes"]);
+  for (const auto& [name, measured] : train()) {
     EXPECT_EQ(measured["predicted"]["disk_bytes"] != 0, name == on_disk);
     EXPECT_TRUE(measured["predicted"]["throughput"].is_number()) << name;
-    for (std::size_t step = 0; step < std::min(losses.size(), measured["losses"].size()); ++step)
-      EXPECT_EQ(measured["losses"][step], losses[step]) << name << ", step " << step;
   }
-  EXPECT_TRUE(is_disk_empty());
 }
 
 TEST_F(DiskTest, ParametersThereAreTheSameTrainingAndLeaveNothing) {
@@ -88,22 +84,11 @@ TEST_F(DiskTest, ParametersThereAreTheSameTrainingAndLeaveNothing) {
          {"buffer_count", 2},
          {"buffer_size", 1'100'000},
          {"max_in_cpu", 0}}}}};
-  expect_exit(job_, run(), 0);
-  const auto metrics = all_metrics(job_);
-  ASSERT_EQ(metrics.size(), 2);
-  const auto& [first, expected] = *metrics.begin();
   std::set<std::int64_t> disk_bytes;
-  for (const auto& [name, measured] : metrics) {
-    EXPECT_EQ(measured["status"], "ok") << measured["reason"];
-    EXPECT_EQ(measured["peak_memory_bytes"]["host"], measured["predicted"]["host_memory_bytes"]);
+  for (const auto& [name, measured] : train())
     disk_bytes.insert(measured["predicted"]["disk_bytes"].get<std::int64_t>());
-    const Json& losses = expected["losses"];
-    for (std::size_t step = 0; step < std::min(losses.size(), measured["losses"].size()); ++step)
-      EXPECT_EQ(measured["losses"][step], losses[step]) << name << ", step " << step;
-  }
   // One has its shards there, too.
   EXPECT_EQ(disk_bytes.size(), 2U);
-  EXPECT_TRUE(is_disk_empty());
 }
 
 TEST_F(DiskTest, AFullDiskIsRecorded) {
@@ -112,7 +97,7 @@ TEST_F(DiskTest, AFullDiskIsRecorded) {
   auto metrics = all_metrics(job_);
   ASSERT_EQ(metrics.size(), 2);
   EXPECT_EQ(metrics[on_disk]["status"], "out_of_memory");
-  EXPECT_NE(metrics[on_disk]["reason"].get<std::string>().find("disk"), std::string::npos)
+  EXPECT_THAT(metrics[on_disk]["reason"].get<std::string>(), HasSubstr("disk"))
       << metrics[on_disk]["reason"];
   EXPECT_TRUE(is_disk_empty());
 }
@@ -129,7 +114,7 @@ TEST_F(DiskTest, WithoutEnoughBuffersItIsInfeasible) {
   members = {{{"device", "nvme"}, {"nvme_path", "disk"}, {"pipeline_read", true}}};
   const Ended ended = run();
   expect_exit(job_, ended, nothing_feasible);
-  EXPECT_NE((ended.out + ended.err).find("runs out of swap buffers"), std::string::npos) << ended;
+  EXPECT_THAT((ended.out + ended.err), HasSubstr("runs out of swap buffers")) << ended;
   EXPECT_TRUE(is_disk_empty());
 }
 

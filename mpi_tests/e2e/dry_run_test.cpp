@@ -9,7 +9,7 @@
 namespace dstune::e2e {
 namespace {
 
-class DryRunTest : public testing::Test {
+class DryRunTest : public JobTest {
  protected:
   /// Stages 0 and 3, micro-batches 1, 1 and 2, groups of 2 and 8: twelve members, four of them
   /// written twice.
@@ -17,20 +17,27 @@ class DryRunTest : public testing::Test {
     Json space = transformer_space({2, 8});
     space["zero_optimization"]["stage"] = {0, 3};
     space["train_micro_batch_size_per_gpu"] = {1, 1, 2};
-    job_.write("config.json", tiny_gpt2_config());
-    job_.write("space.json", space);
+    write_transformer(job_, space);
   }
-  Ended plan(const std::vector<std::string>& options, int ranks = 2) {
-    std::vector<std::string> args{"--dry-run"};
-    args.insert(args.end(), options.begin(), options.end());
-    args.emplace_back("space.json");
+  Ended plan(std::vector<std::string> options = {}) {
+    options.insert(options.begin(), "--dry-run");
     const auto before = job_.contents();
-    Ended ended = job_.run({.ranks = ranks, .args = args});
+    Ended ended = run(std::move(options));
     EXPECT_EQ(job_.contents(), before) << "a dry run writes nothing";
     return ended;
   }
-
-  Job job_;
+  Json plan_json(std::vector<std::string> options = {}, int exit_code = done) {
+    options.insert(options.end(), {"--format", "json"});
+    const Ended ended = plan(std::move(options));
+    EXPECT_EQ(ended.exit_code, exit_code) << ended;
+    return printed(ended);
+  }
+  /// Of so many micro-batches, and as many numbers of micro-steps.
+  void write_huge_space(int sizes) {
+    Json space = synthetic_space({1}, sizes_up_to(sizes));
+    space["gradient_accumulation_steps"] = sizes_up_to(sizes);
+    job_.write("space.json", space);
+  }
 };
 
 TEST_F(DryRunTest, SaysWhatIsAssumed) {
@@ -38,7 +45,7 @@ TEST_F(DryRunTest, SaysWhatIsAssumed) {
   space["bf16"] = {{"enabled", "auto"}};
   job_.write("space.json", space);
   const Ended refused = plan({});
-  EXPECT_EQ(refused.exit_code, 3) << refused;
+  EXPECT_EQ(refused.exit_code, bad_input) << refused;
   EXPECT_EQ(count_of(refused.err, "/bf16/enabled"), 1) << refused;
   EXPECT_EQ(count_of(refused.err, "add \"precision\": \"bf16\""), 1) << refused;
 
@@ -48,22 +55,15 @@ TEST_F(DryRunTest, SaysWhatIsAssumed) {
                            "Assumed: \"auto\" precision is bf16, by --precision.\n"),
             0)
       << shown;
-  const Json listed =
-      Json::parse(plan({"--precision", "bf16", "--format", "json"}).out, nullptr, false);
-  ASSERT_TRUE(listed.is_object());
+  const Json listed = plan_json({"--precision", "bf16"});
   EXPECT_EQ(listed["assumptions"][0], "\"auto\" precision is bf16, by --precision");
   EXPECT_EQ(listed["experiments"][0]["ds_config"]["bf16"]["enabled"], "auto");
 }
 
 TEST_F(DryRunTest, IsForTheDeepSpeedThatIsNamedOrInstalled) {
-  const auto shown = [&](const std::vector<std::string>& options) {
-    std::vector<std::string> all = {"--format", "json"};
-    all.insert(all.end(), options.begin(), options.end());
-    return Json::parse(plan(all).out, nullptr, false);
-  };
-  EXPECT_EQ(shown({})["deepspeed_version"], "0.19.8");
-  EXPECT_EQ(shown({})["experiments"][0]["ds_config"]["gradient_clipping"], 1.0);
-  const Json old = shown({"--deepspeed-version", "0.18.9"});
+  EXPECT_EQ(plan_json()["deepspeed_version"], "0.19.8");
+  EXPECT_EQ(plan_json()["experiments"][0]["ds_config"]["gradient_clipping"], 1.0);
+  const Json old = plan_json({"--deepspeed-version", "0.18.9"});
   EXPECT_EQ(old["deepspeed_version"], "0.18.9");
   EXPECT_EQ(old["experiments"][0]["ds_config"]["gradient_clipping"], 0.0);
 
@@ -71,8 +71,7 @@ TEST_F(DryRunTest, IsForTheDeepSpeedThatIsNamedOrInstalled) {
   job_.write_text("venv/pyvenv.cfg", "version = 3.11.2\n");
   job_.write_text("venv/lib/python3.11/site-packages/deepspeed-0.16.9.dist-info/METADATA", "");
   const auto line_with = [&](std::vector<std::string> args) {
-    args.emplace_back("space.json");
-    const Ended ended = job_.run({.args = args, .environment = {{"VIRTUAL_ENV", venv}}});
+    const Ended ended = run_with({{"VIRTUAL_ENV", venv}}, std::move(args));
     return ended.out.substr(0, ended.out.find('\n'));
   };
   EXPECT_EQ(line_with({"plan"}),
@@ -83,10 +82,7 @@ TEST_F(DryRunTest, IsForTheDeepSpeedThatIsNamedOrInstalled) {
 }
 
 TEST_F(DryRunTest, ListsMembersInTheirOrder) {
-  const Ended ended = plan({"--format", "json"});
-  EXPECT_EQ(ended.exit_code, 0) << ended;
-  const Json shown = Json::parse(ended.out, nullptr, false);
-  ASSERT_TRUE(shown.is_object()) << ended;
+  const Json shown = plan_json();
   EXPECT_EQ(shown["counts"], Json({{"planned", 8}, {"infeasible", 0}, {"pruned", 4}}));
 
   std::vector<std::string> names;
@@ -110,25 +106,22 @@ TEST_F(DryRunTest, ListsMembersInTheirOrder) {
   // Document order, the last key fastest; group size, which DeepSpeed lacks, slowest.
   std::vector<std::string> expected;
   for (const char* group : {"_ng2", "_ng8"}) {
-    for (const int micro_batch : {1, 2}) {
+    for (const int micro_batch : {1, 2})
       for (const int stage : {0, 3}) expected.push_back(short_name(stage, micro_batch) + group);
-    }
   }
   EXPECT_EQ(names, expected);
 }
 
 TEST_F(DryRunTest, AllowsGroupsLargerThanTheJob) {
-  const Ended ended = plan({}, 1);
-  EXPECT_EQ(ended.exit_code, 0) << ended;
-  for (const char* part : {"z0_gas1_tmbspg1_ng8", "z3_gas1_tmbspg2_ng2", "8 planned", "4 pruned"}) {
-    EXPECT_NE(ended.out.find(part), std::string::npos) << part << '\n' << ended;
-  }
+  ranks_ = 1;
+  const Ended ended = plan();
+  EXPECT_EQ(ended.exit_code, done) << ended;
+  for (const char* part : {"z0_gas1_tmbspg1_ng8", "z3_gas1_tmbspg2_ng2", "8 planned", "4 pruned"})
+    EXPECT_THAT(ended.out, HasSubstr(part));
 }
 
 TEST_F(DryRunTest, PredictsEveryRankAndCategory) {
-  const Ended ended = plan({"--format", "json"});
-  const Json shown = Json::parse(ended.out, nullptr, false);
-  ASSERT_TRUE(shown.is_object()) << ended;
+  const Json shown = plan_json();
   const auto sum_of = [](const Json& categories) {
     std::int64_t sum = 0;
     for (const auto& [name, bytes] : categories.items()) sum += bytes.get<std::int64_t>();
@@ -162,13 +155,9 @@ TEST_F(DryRunTest, PredictsWhatARunThenNeeds) {
   space["train_micro_batch_size_per_gpu"] = {1, 3};
   space["zero_optimization"]["reduce_bucket_size"] = 3000;
   job_.write("space.json", space);
-  const Ended ended = plan({"--format", "json"}, 3);
-  const Json shown = Json::parse(ended.out, nullptr, false);
-  ASSERT_TRUE(shown.is_object()) << ended;
-  const Ended run = job_.run({.ranks = 3, .args = {"--quiet", "space.json"}});
-  expect_exit(job_, run, 0);
-  const auto metrics = all_metrics(job_);
-  int num_compared = 0;
+  ranks_ = 3;
+  const Json shown = plan_json();
+  const auto metrics = expect_all_ok(job_, run({"--quiet"}), 8);
   for (const Json& one : shown["experiments"]) {
     const std::string name = one["name"];
     ASSERT_TRUE(metrics.contains(name)) << name;
@@ -176,38 +165,33 @@ TEST_F(DryRunTest, PredictsWhatARunThenNeeds) {
     const Json& predicted = one["predicted"];
     EXPECT_EQ(measured["total"], predicted["peak_memory_bytes"]) << name;
     for (const auto& [category, bytes] : predicted["categories"].items()) {
-      if (category != "gaps") {
-        EXPECT_EQ(measured[category], bytes) << name << ' ' << category;
-      }
+      if (category == "gaps") continue;
+      EXPECT_EQ(measured[category], bytes) << name << ' ' << category;
     }
-    ++num_compared;
   }
-  EXPECT_EQ(num_compared, 8);
+  EXPECT_EQ(shown["experiments"].size(), 8U);
 }
 
 TEST_F(DryRunTest, ShowsTheMemoryOverAStepWhereAsked) {
-  EXPECT_EQ(plan({}).out.find("activations"), std::string::npos);
-  EXPECT_EQ(plan({}).out.find("at once"), std::string::npos);
+  EXPECT_THAT(plan({}).out, Not(HasSubstr("activations")));
+  EXPECT_THAT(plan({}).out, Not(HasSubstr("at once")));
   const Ended ended = plan({"--verbose"});
-  EXPECT_NE(ended.out.find("every rank: "), std::string::npos) << ended;
-  EXPECT_NE(ended.out.find("activations"), std::string::npos) << ended;
-  EXPECT_NE(ended.out.find("device, at most "), std::string::npos) << ended;
+  EXPECT_THAT(ended.out, HasSubstr("every rank: ")) << ended;
+  EXPECT_THAT(ended.out, HasSubstr("activations")) << ended;
+  EXPECT_THAT(ended.out, HasSubstr("device, at most ")) << ended;
 }
 
 TEST_F(DryRunTest, SaysWhatWasUnderstoodWhereAsked) {
-  EXPECT_EQ(plan({"--time-limit", "10m"}).err.find("debug"), std::string::npos);
+  EXPECT_THAT(plan({"--time-limit", "10m"}).err, Not(HasSubstr("debug")));
   const Ended ended = plan({"--verbose", "--time-limit", "10m"});
-  EXPECT_NE(ended.err.find("debug: option --time-limit 10m (600 s)"), std::string::npos) << ended;
-  EXPECT_NE(ended.err.find("debug: MPI: "), std::string::npos) << ended;
-  EXPECT_NE(ended.err.find("debug: rank 0: host "), std::string::npos) << ended;
+  EXPECT_THAT(ended.err, HasSubstr("debug: option --time-limit 10m (600 s)")) << ended;
+  EXPECT_THAT(ended.err, HasSubstr("debug: MPI: ")) << ended;
+  EXPECT_THAT(ended.err, HasSubstr("debug: rank 0: host ")) << ended;
 }
 
 TEST_F(DryRunTest, CountsTheTrialsPastTheCapAsPruned) {
-  const Ended ended = plan({"--format", "json", "--num-trials", "3"});
-  EXPECT_EQ(ended.exit_code, 0) << ended;
-  const Json shown = Json::parse(ended.out, nullptr, false);
-  ASSERT_TRUE(shown.is_object()) << ended;
-  EXPECT_EQ(shown["counts"], Json({{"planned", 3}, {"infeasible", 0}, {"pruned", 9}}));
+  EXPECT_EQ(plan_json({"--num-trials", "3"})["counts"],
+            Json({{"planned", 3}, {"infeasible", 0}, {"pruned", 9}}));
 }
 
 TEST_F(DryRunTest, AFullDiskUnderItsOutputIsSaid) {
@@ -215,7 +199,7 @@ TEST_F(DryRunTest, AFullDiskUnderItsOutputIsSaid) {
        {std::vector<std::string>{"plan", "--format", "json", "space.json"}, {"--help"}}) {
     const Ended ended = job_.run(
         {.ranks = 0, .args = words, .launcher = {"sh", "-c", "exec \"$0\" \"$@\" > /dev/full"}});
-    EXPECT_EQ(ended.exit_code, 7) << ended;
+    EXPECT_EQ(ended.exit_code, not_writable) << ended;
     EXPECT_EQ(count_of(ended.err, "stdout can not be written"), 1) << ended;
   }
 }
@@ -224,18 +208,16 @@ TEST_F(DryRunTest, NeedsNoMpi) {
   // Open MPI finds none of its parts there: whoever starts it fails.
   const std::map<std::string, std::string> no_mpi{{"OPAL_PREFIX", "/nowhere"},
                                                   {"OMPI_MCA_mca_base_component_path", "/nowhere"}};
-  const Ended run = job_.run({.ranks = 0, .args = {"space.json"}, .environment = no_mpi});
-  EXPECT_NE(run.exit_code, 0) << "MPI starts here all the same\n" << run;
-  for (const std::vector<std::string>& words :
-       {std::vector<std::string>{"plan", "space.json"}, {"--dry-run", "space.json"}}) {
-    const Ended ended = job_.run({.ranks = 0, .args = words, .environment = no_mpi});
-    EXPECT_EQ(ended.exit_code, 0) << ended;
-    EXPECT_NE(ended.out.find("8 planned"), std::string::npos) << ended;
-  }
-  for (const char* option : {"--help", "--version"}) {
-    const Ended ended = job_.run({.ranks = 0, .args = {option}, .environment = no_mpi});
-    EXPECT_EQ(ended.exit_code, 0) << ended;
-    EXPECT_NE(ended.out.find("dstune-mpi"), std::string::npos) << ended;
+  ranks_ = 0;
+  EXPECT_NE(run_with(no_mpi).exit_code, done) << "MPI starts here all the same";
+  for (const auto& [word, said] :
+       {std::pair("plan", "8 planned"), std::pair("--dry-run", "8 planned"),
+        std::pair("--help", "dstune-mpi"), std::pair("--version", "dstune-mpi")}) {
+    Command command{.ranks = 0, .args = {word}, .environment = no_mpi};
+    if (said == std::string("8 planned")) command.args.emplace_back("space.json");
+    const Ended ended = job_.run(command);
+    EXPECT_EQ(ended.exit_code, done) << ended;
+    EXPECT_THAT(ended.out, HasSubstr(said)) << ended;
   }
 }
 
@@ -243,42 +225,26 @@ TEST_F(DryRunTest, IsOneUnderMpirunAndKnowsItsRanks) {
   Json space = transformer_space({});
   space["dstune"].erase("resources");
   job_.write("space.json", space);
-  const Ended ended = plan({"--format", "json"}, 3);
-  EXPECT_EQ(ended.exit_code, 0) << ended;
-  const Json shown = Json::parse(ended.out, nullptr, false);
-  ASSERT_TRUE(shown.is_object()) << "one process speaks\n" << ended;
-  EXPECT_EQ(shown["experiments"].at(0)["num_gpus"], 3);
+  ranks_ = 3;
+  EXPECT_EQ(plan_json()["experiments"].at(0)["num_gpus"], 3) << "one process speaks";
   job_.write_text("space.json", "{");
-  EXPECT_EQ(plan({}, 3).exit_code, 3) << "mpirun returns its code";
+  EXPECT_EQ(plan().exit_code, bad_input) << "mpirun returns its code";
 }
 
 TEST_F(DryRunTest, EndsWithItsTimeAndShowsWhatItHas) {
-  Json space = synthetic_space({1}, {1});
-  Json sizes = Json::array();
-  for (int i = 1; i <= 3000; ++i) sizes.push_back(i);
-  space["train_micro_batch_size_per_gpu"] = sizes;
-  space["gradient_accumulation_steps"] = sizes;
-  job_.write("space.json", space);
-  const Ended ended = plan({"--format", "json", "--time-limit", "3s", "--reserve", "1s"}, 1);
-  EXPECT_EQ(ended.exit_code, 75) << ended.err;
+  write_huge_space(3000);
+  ranks_ = 1;
+  const Ended ended = plan({"--format", "json", "--time-limit", "3s", "--reserve", "1s"});
+  EXPECT_EQ(ended.exit_code, stopped_early) << ended.err;
   EXPECT_LT(ended.wall_s, 20);
-  const Json shown = Json::parse(ended.out, nullptr, false);
-  ASSERT_TRUE(shown.is_object());
-  EXPECT_GT(shown["experiments"].size(), 0U);
+  EXPECT_GT(printed(ended)["experiments"].size(), 0U);
   EXPECT_EQ(count_of(ended.err, "of 9000000 members were looked at"), 1) << ended.err;
 }
 
 TEST_F(DryRunTest, ListsTheFirstThousandOfAHugeSpace) {
-  Json space = synthetic_space({1}, {1});
-  Json sizes = Json::array();
-  for (int i = 1; i <= 400; ++i) sizes.push_back(i);
-  space["train_micro_batch_size_per_gpu"] = sizes;
-  space["gradient_accumulation_steps"] = sizes;
-  job_.write("space.json", space);
-  const Ended ended = plan({"--format", "json"}, 1);
-  EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  const Json shown = Json::parse(ended.out, nullptr, false);
-  ASSERT_TRUE(shown.is_object());
+  write_huge_space(400);
+  ranks_ = 1;
+  const Json shown = plan_json();
   EXPECT_EQ(shown["experiments"].size(), 1000);
   int total = 0;
   for (const auto& [status, count] : shown["counts"].items()) total += count.get<int>();

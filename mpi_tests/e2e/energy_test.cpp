@@ -11,7 +11,7 @@
 namespace dstune::e2e {
 namespace {
 
-class EnergyTest : public testing::Test {
+class EnergyTest : public JobTest {
  protected:
   EnergyTest() { job_.write("space.json", synthetic_space({1}, {1, 2}, 0.005)); }
 
@@ -37,8 +37,6 @@ class EnergyTest : public testing::Test {
     }
     return process.wait();
   }
-
-  Job job_;
 };
 
 TEST_F(EnergyTest, IsThatOfTheStepsAfterWarmUp) {
@@ -53,7 +51,7 @@ TEST_F(EnergyTest, IsThatOfTheStepsAfterWarmUp) {
     EXPECT_NEAR(metrics["joules_per_sample"].get<double>() * samples, metrics["energy_j"], 1e-6);
     EXPECT_NE(results_table(job_)[name]["joules_per_sample"], "");
   }
-  EXPECT_NE(ended.out.find("J a sample"), std::string::npos) << ended;
+  EXPECT_THAT(ended.out, HasSubstr("J a sample")) << ended;
   EXPECT_EQ(job_.read_json(results + "environment.json")["energy"], "package-0");
 }
 
@@ -68,8 +66,7 @@ TEST_F(EnergyTest, IsNotSaidOfNeighboursOnANode) {
 
 TEST_F(EnergyTest, WhereNothingIsCountedTheReasonIsSaidOnce) {
   const std::string nowhere = (job_.folder() / "nowhere").string();
-  const Ended ended =
-      job_.run({.ranks = 2, .args = {"space.json"}, .environment = {{"DSTUNE_POWERCAP", nowhere}}});
+  const Ended ended = run_with({{"DSTUNE_POWERCAP", nowhere}});
   expect_exit(job_, ended, 0);
   EXPECT_EQ(count_of(ended.err, nowhere), 1) << ended;
   for (const auto& [name, metrics] : all_metrics(job_)) {

@@ -9,9 +9,6 @@
 namespace dstune::e2e {
 namespace {
 
-constexpr int bad_input = 3;
-constexpr int stopped_early = 75;
-
 /// In the user's own way.
 constexpr const char* script = R"(import argparse
 import os
@@ -36,7 +33,7 @@ for step, (x,) in enumerate(loader):
     engine.step()
 )";
 
-class EngineBesideTest : public testing::Test {
+class EngineBesideTest : public JobTest {
  protected:
   void SetUp() override {
     python_ = engine_python();
@@ -78,7 +75,6 @@ class EngineBesideTest : public testing::Test {
     return all;
   }
 
-  Job job_;
   std::string python_;
 };
 
@@ -86,7 +82,7 @@ TEST_F(EngineBesideTest, TheUsersTrainingDecidesInTheSameJob) {
   const Json written = space(Json::object(), {0, 1});
   const Ended ended = run(written);
   ASSERT_EQ(ended.exit_code, 0) << ended;
-  const Json optimal = job_.read_json(results + "optimal.json");
+  const Json optimal = optimal_of(job_);
   EXPECT_EQ(optimal["label"], "verified");
   const auto all = verified();
   ASSERT_FALSE(all.empty());
@@ -98,7 +94,7 @@ TEST_F(EngineBesideTest, TheUsersTrainingDecidesInTheSameJob) {
   // The same command repeats nothing.
   const Ended again = run(written);
   ASSERT_EQ(again.exit_code, 0) << again;
-  EXPECT_EQ(job_.read_json(results + "optimal.json")["name"], optimal["name"]);
+  EXPECT_EQ(optimal_of(job_)["name"], optimal["name"]);
   EXPECT_EQ(count("started"), count("finished"));
 
   // A changed script is another experiment.
@@ -115,7 +111,7 @@ TEST_F(EngineBesideTest, RandomTokensTrainTheModelWhereThereIsNoScript) {
   written["train_micro_batch_size_per_gpu"] = {1};
   const Ended ended = run(written);
   ASSERT_EQ(ended.exit_code, 0) << ended;
-  EXPECT_EQ(job_.read_json(results + "optimal.json")["label"], "engine");
+  EXPECT_EQ(optimal_of(job_)["label"], "engine");
 }
 
 TEST_F(EngineBesideTest, AStopInTheEngineIsResumed) {
@@ -126,7 +122,7 @@ TEST_F(EngineBesideTest, AStopInTheEngineIsResumed) {
   std::filesystem::remove(job_.folder() / "stop");
   const Ended resumed = run(space(Json::object(), {0, 1}));
   ASSERT_EQ(resumed.exit_code, 0) << resumed;
-  EXPECT_EQ(job_.read_json(results + "optimal.json")["label"], "verified");
+  EXPECT_EQ(optimal_of(job_)["label"], "verified");
   EXPECT_GT(count("finished"), finished);
   EXPECT_EQ(static_cast<int>(verified().size()), count("finished")) << "none ran twice";
 }
@@ -141,14 +137,13 @@ TEST_F(EngineBesideTest, TinyEnginesMeasureTheTargetFirst) {
     EXPECT_FALSE(job_.read_json("profile.json").contains("target"));
     GTEST_SKIP() << "something else runs on this machine";
   }
-  EXPECT_NE(ended.err.find("tiny engines have measured DeepSpeed's work"), std::string::npos)
-      << ended;
+  EXPECT_THAT(ended.err, HasSubstr("tiny engines have measured DeepSpeed's work")) << ended;
   const Json target = job_.read_json("profile.json")["target"];
   EXPECT_GE(target["engines"], 5);
   EXPECT_GT(target["costs_s"]["optimizer_step"], 0);
   EXPECT_GT(target["scale"]["fp32"], 0);
   EXPECT_LT(target["fit_error"], 0.5);
-  const Json optimal = job_.read_json(results + "optimal.json");
+  const Json optimal = optimal_of(job_);
   EXPECT_EQ(optimal["label"], "verified");
 
   // A job that goes on knows them.
@@ -156,7 +151,7 @@ TEST_F(EngineBesideTest, TinyEnginesMeasureTheTargetFirst) {
   std::filesystem::remove(job_.folder() / "profile.json");
   const Ended again = run(written, {"--profile-out", "profile.json"});
   ASSERT_EQ(again.exit_code, 0) << again;
-  EXPECT_EQ(again.err.find("tiny engines"), std::string::npos) << again;
+  EXPECT_THAT(again.err, Not(HasSubstr("tiny engines"))) << again;
   EXPECT_EQ(job_.read_json("profile.json")["target"], target);
   int measured = 0;
   for (const Json& event : journal(job_)) measured += event["kind"] == "target" ? 1 : 0;
@@ -171,16 +166,15 @@ TEST_F(EngineBesideTest, ATargetIsMeasuredForOurOwnStep) {
   written["dstune"]["target"] = {{"measure", true}, {"python", python_}};
   const Ended ended = run(written);
   ASSERT_EQ(ended.exit_code, 0) << ended;
-  const Json optimal = job_.read_json(results + "optimal.json");
+  const Json optimal = optimal_of(job_);
   EXPECT_EQ(optimal["label"], "proxy");
   if (ended.err.find("keeps the machine busy") != std::string::npos) {
     EXPECT_FALSE(optimal["target"].contains("measured_here"));
     GTEST_SKIP() << "something else runs on this machine";
   }
   EXPECT_GE(optimal["target"]["measured_here"]["engines"], 5);
-  EXPECT_NE(optimal["target"]["source"].get<std::string>().find("measured here by "),
-            std::string::npos);
-  EXPECT_NE(ended.out.find("tiny engines"), std::string::npos) << ended;
+  EXPECT_THAT(optimal["target"]["source"].get<std::string>(), HasSubstr("measured here by "));
+  EXPECT_THAT(ended.out, HasSubstr("tiny engines")) << ended;
   EXPECT_TRUE(verified().empty());
 }
 
@@ -191,7 +185,7 @@ TEST(VerifyTest, RefusesWhatCanNotBeVerified) {
   job.write("space.json", written);
   const Ended ended = job.run({.ranks = 1, .args = {"--dry-run", "space.json"}});
   EXPECT_EQ(ended.exit_code, bad_input) << ended;
-  EXPECT_NE(ended.err.find("the workload transformer"), std::string::npos) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("the workload transformer"));
 }
 
 }  // namespace

@@ -15,9 +15,6 @@
 namespace dstune::e2e {
 namespace {
 
-constexpr int bad_input = 3;
-constexpr int stopped_early = 75;
-
 /// As people write it, but for what certain sizes do.
 constexpr const char* script = R"(import argparse
 import ctypes
@@ -72,7 +69,7 @@ def make(ds_config, seed):
     return torch.nn.Linear(16, 16), batch, lambda model, x: model(x).square().mean()
 )";
 
-class EngineJobTest : public testing::Test {
+class EngineJobTest : public JobTest {
  protected:
   void SetUp() override {
     python_ = engine_python();
@@ -121,15 +118,14 @@ class EngineJobTest : public testing::Test {
                      const std::string& last_line) {
     auto metrics = all_metrics(job_);
     EXPECT_EQ(metrics[name]["status"], status) << name;
-    EXPECT_NE(metrics[name]["reason"].get<std::string>().find(words), std::string::npos)
+    EXPECT_THAT(metrics[name]["reason"].get<std::string>(), HasSubstr(words))
         << metrics[name]["reason"];
     if (last_line.empty()) return;
     const std::string text = job_.read(results + name + "/traceback.txt");
-    EXPECT_NE(text.find("train.py"), std::string::npos) << text;
+    EXPECT_THAT(text, HasSubstr("train.py"));
     EXPECT_TRUE(text.ends_with(last_line + "\n")) << text;
   }
 
-  Job job_;
   std::string python_;
 };
 
@@ -156,7 +152,7 @@ TEST_F(EngineJobTest, TheUsersScriptRunsWithoutAProcessAndFailuresCostTheirExper
   EXPECT_EQ(count_of(job_.read(results + "summary.txt"), "left.txt"), 1);
   expect_failed(short_name(0, 5), "out_of_memory", "rank 0", "MemoryError");
   expect_failed(short_name(0, 6), "timed_out", "--trial-timeout", "");
-  const Json optimal = job_.read_json(results + "optimal.json");
+  const Json optimal = optimal_of(job_);
   EXPECT_EQ(optimal["label"], "verified");
   EXPECT_FALSE(job_.read_json(results + "environment.json")["python"]["versions"]["torch"].empty());
   EXPECT_EQ(count_of(ended.out, "printed by the script"), 0);
@@ -292,14 +288,13 @@ TEST_F(EngineJobTest, AJobThatIsTerminatedGoesOnWithTheSameCommand) {
   job_.write("space.json", written);
   const Command command{.ranks = 2, .args = {"space.json"}, .limit_s = 400};
   Process process = job_.start(command);
-  while (process.is_running() && num_finished_so_far(job_) < 2)
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  wait_for_finished(process, 2);
   process.signal(SIGTERM);
   const Ended stopped = process.wait();
   EXPECT_FALSE(stopped.is_late) << stopped;
-  EXPECT_EQ(job_.read_json(results + "exit_status.json")["exit_code"], stopped_early);
+  EXPECT_EQ(exit_status_of(job_)["exit_code"], stopped_early);
   const auto metrics = all_metrics(job_);
-  EXPECT_TRUE(metrics.contains(job_.read_json(results + "optimal.json")["name"]));
+  EXPECT_TRUE(metrics.contains(optimal_of(job_)["name"]));
   EXPECT_TRUE(job_.exists(results + "summary.txt"));
   const std::vector<std::string> finished = names_of(journal(job_), "finished");
   EXPECT_LT(finished.size(), 6);
@@ -316,15 +311,11 @@ TEST_F(EngineJobTest, AFunctionTrainsInTwoGroupsAtOnce) {
   Json written = space({{"script", "mine.py"}, {"function", "make"}}, {1, 4, 16}, {1});
   written["dstune"]["trial_budget_s"] = 2;
   const Ended ended = run(written, {"--format", "json"});
-  expect_exit(job_, ended, 0);
-  auto metrics = all_metrics(job_);
-  ASSERT_EQ(metrics.size(), 3);
+  const auto metrics = expect_all_ok(job_, ended, 3);
   bool has_overlapped = false;
-  for (const auto& [name, one] : metrics) {
-    EXPECT_EQ(one["status"], "ok") << one["reason"];
+  for (const auto& [name, one] : metrics)
     for (const auto& [other_name, other] : metrics)
       has_overlapped = has_overlapped || (name != other_name && is_overlapping(one, other));
-  }
   EXPECT_TRUE(has_overlapped);
   expect_no_rank_used_twice(metrics);
   EXPECT_EQ(Json::parse(ended.out)["best"]["label"], "verified") << "stdout is the result alone";
@@ -337,12 +328,8 @@ TEST_F(EngineJobTest, RandomTokensTrainAModelAndKeysOfTheEngineRun) {
   written["dstune"]["sequence_length"] = 16;
   written["zero_optimization"]["stage"] = {1, 3};
   written["torch_autocast"] = {{"enabled", true}, {"dtype", "bfloat16"}};
-  const Ended ended = run(written);
-  expect_exit(job_, ended, 0);
-  auto metrics = all_metrics(job_);
-  EXPECT_EQ(metrics.size(), 2);
-  for (const auto& [name, one] : metrics) EXPECT_EQ(one["status"], "ok") << name << one["reason"];
-  EXPECT_EQ(job_.read_json(results + "optimal.json")["label"], "engine");
+  expect_all_ok(job_, run(written), 2);
+  EXPECT_EQ(optimal_of(job_)["label"], "engine");
 }
 
 TEST_F(EngineJobTest, AKilledRankCostsItsExperiment) {
@@ -354,7 +341,7 @@ TEST_F(EngineJobTest, AKilledRankCostsItsExperiment) {
     num_ok += one["status"] == "ok" ? 1 : 0;
     if (one["status"] == "ok" || one["group"]["world_ranks"].size() == 1) continue;
     const std::string reason = one["reason"];
-    EXPECT_NE(reason.find(" died"), std::string::npos) << name << ": " << reason;
+    EXPECT_THAT(reason, HasSubstr(" died")) << name << ": " << reason;
   }
   EXPECT_GE(num_ok, 2) << "size 4, in groups of 1 and 2";
 }
@@ -372,11 +359,8 @@ TEST_F(EngineJobTest, AReleaseThatIsNotPythonsIsRefused) {
   Json written = script_space({1});
   written["dstune"]["deepspeed_version"] = "0.17.6";
   job_.write("space.json", written);
-  const auto contents = job_.contents_but_the_end();
-  const Ended refused = job_.run({.ranks = 2, .args = {"space.json"}, .limit_s = 400});
-  EXPECT_EQ(refused.exit_code, bad_input) << refused;
-  EXPECT_EQ(count_of(refused.err, "its Python has DeepSpeed"), 1) << refused;
-  EXPECT_EQ(job_.contents_but_the_end(), contents);
+  expect_refused(job_, {.ranks = 2, .args = {"space.json"}, .limit_s = 400}, bad_input,
+                 {"its Python has DeepSpeed"});
 }
 
 /// The folder of packages of an environment; empty: it has none.
@@ -409,9 +393,7 @@ TEST_F(EngineJobTest, ASystemsOwnPythonRuns) {
                                                 {"PATH", folder.string() + ":/usr/bin:/bin"},
                                                 {"PYTHONPATH", packages_of(python_)}},
                                 .limit_s = 400});
-  expect_exit(job_, ended, 0);
-  const Json metrics = all_metrics(job_).begin()->second;
-  EXPECT_EQ(metrics["status"], "ok") << metrics["reason"];
+  expect_all_ok(job_, ended, 1);
 }
 
 }  // namespace

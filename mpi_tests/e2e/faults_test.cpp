@@ -8,22 +8,16 @@
 namespace dstune::e2e {
 namespace {
 
-constexpr int nothing_feasible = 4;
-constexpr int stopped_early = 75;
-
 /// Two experiments, one after the other on the same two ranks; the first has the fault.
-class FaultTest : public testing::Test {
+class FaultTest : public JobTest {
  protected:
   FaultTest() {
     Json space = transformer_space({2});
     space["zero_optimization"]["stage"] = {1, 2};
-    job_.write("config.json", tiny_gpt2_config());
-    job_.write("space.json", space);
+    write_transformer(job_, space);
   }
-  Ended run(const std::string& fault, const std::vector<std::string>& options = {}) {
-    std::vector<std::string> args = options;
-    args.emplace_back("space.json");
-    return job_.run({.ranks = 2, .args = args, .environment = {{"DSTUNE_INJECT", fault}}});
+  Ended run(const std::string& fault, std::vector<std::string> options = {}) {
+    return run_with({{"DSTUNE_INJECT", fault}}, std::move(options));
   }
   /// Both members are recorded: the first with this status, the second ran on the same ranks.
   void expect_only_first_failed(const Ended& ended, const std::string& status) {
@@ -37,37 +31,36 @@ class FaultTest : public testing::Test {
     EXPECT_EQ(ranks_of(metrics[first_]), ranks_of(metrics[second_]));
     expect_no_rank_used_twice(metrics);
     EXPECT_EQ(results_table(job_)[first_]["status"], status);
-    EXPECT_EQ(job_.read_json(results + "optimal.json")["name"], second_);
-    EXPECT_NE(job_.read(results + "summary.txt").find(status), std::string::npos);
+    EXPECT_EQ(optimal_of(job_)["name"], second_);
+    EXPECT_THAT(job_.read(results + "summary.txt"), HasSubstr(status));
   }
 
   const std::string first_ = short_name(1, 1);
   const std::string second_ = short_name(2, 1);
-  Job job_;
 };
 
-TEST_F(FaultTest, OutOfMemoryOnOneRankIsTheGroups) {
-  expect_only_first_failed(run("oom@1:" + first_), "out_of_memory");
-}
-
-TEST_F(FaultTest, OutOfMemoryOnTheLeaderIsTheGroups) {
-  expect_only_first_failed(run("oom@0:" + first_), "out_of_memory");
-}
-
-TEST_F(FaultTest, AnExceptionOnOneRankIsTheGroups) {
-  expect_only_first_failed(run("throw@1:" + first_), "failed");
-  EXPECT_NE(results_table(job_)[first_]["reason"].find("rank 1"), std::string::npos)
-      << "the reason names the rank";
+/// On the leader and on its peer.
+TEST_F(FaultTest, AFaultOfOneRankIsTheGroups) {
+  for (const std::string rank : {"0", "1"}) {
+    SCOPED_TRACE(rank);
+    const auto reason_of = [&](const std::string& kind, const std::string& status) {
+      expect_only_first_failed(
+          run(kind + "@" + rank + ":" + first_, {"--overwrite", "--trial-timeout", "5s"}), status);
+      return results_table(job_)[first_]["reason"];
+    };
+    reason_of("oom", "out_of_memory");
+    EXPECT_THAT(reason_of("throw", "failed"), HasSubstr("rank " + rank));
+    // Its peers see it leave, and may say so before it has said why.
+    EXPECT_EQ(reason_of("throw.warm_up", "failed"), "rank " + rank + ": injected failure");
+    EXPECT_THAT(reason_of("hang", "timed_out"), HasSubstr("--trial-timeout"));
+  }
 }
 
 TEST_F(FaultTest, WhatFailedRunsAgainWhereThatIsAskedFor) {
   expect_only_first_failed(run("throw@1:" + first_), "failed");
   const auto again = [&](const std::vector<std::string>& options) {
-    std::vector<std::string> args = options;
-    args.emplace_back("space.json");
     const std::size_t before = journal(job_).size();
-    const Ended ended = job_.run({.ranks = 2, .args = args});
-    expect_exit(job_, ended, 0);
+    expect_exit(job_, JobTest::run(options), done);
     return names_of(journal(job_), "started", before);
   };
   EXPECT_THAT(again({}), testing::IsEmpty()) << "its result counts";
@@ -83,31 +76,6 @@ TEST_F(FaultTest, WhatFailedRunsAgainWhereThatIsAskedFor) {
       statuses.push_back(event["measurement"]["status"]);
   EXPECT_THAT(statuses, testing::ElementsAre("failed", "ok")) << "the journal keeps both";
   EXPECT_THAT(again({"--retry-failed"}), testing::IsEmpty()) << "nothing failed any more";
-}
-
-TEST_F(FaultTest, AnExceptionOnTheLeaderIsTheGroups) {
-  expect_only_first_failed(run("throw@0:" + first_), "failed");
-}
-
-// Its peers see it leave, and may say so before it has said why.
-TEST_F(FaultTest, AnExceptionInsideAStepIsTheRecordedReason) {
-  for (const char* const rank : {"0", "1"}) {
-    SCOPED_TRACE(rank);
-    const Ended ended = run(std::string("throw.warm_up@") + rank + ":" + first_, {"--overwrite"});
-    expect_only_first_failed(ended, "failed");
-    EXPECT_EQ(results_table(job_)[first_]["reason"],
-              std::string("rank ") + rank + ": injected failure");
-  }
-}
-
-TEST_F(FaultTest, AHangEndsAtTheTrialTimeout) {
-  const Ended ended = run("hang@1:" + first_, {"--trial-timeout", "5s"});
-  expect_only_first_failed(ended, "timed_out");
-  EXPECT_NE(results_table(job_)[first_]["reason"].find("--trial-timeout"), std::string::npos);
-}
-
-TEST_F(FaultTest, AHangOfTheLeaderEndsAtTheTrialTimeout) {
-  expect_only_first_failed(run("hang@0:" + first_, {"--trial-timeout", "5s"}), "timed_out");
 }
 
 /// Names and ranks of what was begun after the first event of the kind `lost`.
@@ -128,17 +96,12 @@ TEST(LostDeviceTest, CostsOneAttemptAndTheRank) {
     SCOPED_TRACE(trains);
     Job job;
     Json space = trains ? transformer_space({2}) : synthetic_space({2}, {1, 2, 4, 8}, 0.01);
-    job.write("config.json", tiny_gpt2_config());
-    job.write("space.json", space);
+    write_transformer(job, space);
     const std::string unlucky = trains ? short_name(1, 1) : short_name(0, 2);
     const Ended ended = job.run({.ranks = 4,
                                  .args = {"space.json"},
                                  .environment = {{"DSTUNE_INJECT", "lose_device@3:" + unlucky}}});
-    expect_exit(job, ended, 0);
-    auto metrics = all_metrics(job);
-    ASSERT_EQ(metrics.size(), 4);
-    for (const auto& [name, measured] : metrics)
-      EXPECT_EQ(measured["status"], "ok") << name << measured["reason"];
+    auto metrics = expect_all_ok(job, ended, 4);
     EXPECT_EQ(metrics[unlucky]["attempt"], 2);
     EXPECT_NE(ended.err.find("injected loss of the device; device lost by rank 3, not used again"),
               std::string::npos)
@@ -164,7 +127,7 @@ TEST(LostDeviceTest, OfEveryRankEndsTheJobWithWhatIsKnown) {
   auto table = results_table(job);
   EXPECT_EQ(table[short_name(0, 1)]["status"], "ok");
   EXPECT_EQ(table[unlucky]["status"], "failed");
-  EXPECT_NE(table[unlucky]["reason"].find("device lost by rank"), std::string::npos);
+  EXPECT_THAT(table[unlucky]["reason"], HasSubstr("device lost by rank"));
   EXPECT_EQ(table[unlucky]["attempt"], "2");
   // The fourth may have run beside the third.
   EXPECT_EQ(table[short_name(0, 16)]["status"], "not_run");
@@ -199,10 +162,10 @@ TEST(BugTest, EndsTheJobWithItsReason) {
         job.run({.ranks = 2, .args = {"space.json"}, .environment = {{"DSTUNE_INJECT", fault}}});
     EXPECT_FALSE(ended.is_late);
     EXPECT_EQ(ended.exit_code, 1) << ended;
-    EXPECT_NE(ended.err.find("internal error"), std::string::npos) << ended;
-    EXPECT_NE(ended.err.find("injected failure"), std::string::npos) << ended;
+    EXPECT_THAT(ended.err, HasSubstr("internal error")) << ended;
+    EXPECT_THAT(ended.err, HasSubstr("injected failure")) << ended;
     if (fault.find("@0") != std::string::npos) {
-      EXPECT_EQ(job.read_json(results + "exit_status.json")["exit_code"], 1);
+      EXPECT_EQ(exit_status_of(job)["exit_code"], 1);
     }
   }
 }
@@ -211,8 +174,8 @@ TEST_F(FaultTest, WhereEverythingFailsTheReasonsAreShown) {
   const Ended ended = run("throw@1:" + first_ + ",throw@0:" + second_);
   expect_exit(job_, ended, nothing_feasible);
   EXPECT_FALSE(job_.exists(results + "ds_config_optimal.json"));
-  EXPECT_NE(ended.out.find(first_), std::string::npos) << ended;
-  EXPECT_NE(ended.out.find(second_), std::string::npos) << ended;
+  EXPECT_THAT(ended.out, HasSubstr(first_)) << ended;
+  EXPECT_THAT(ended.out, HasSubstr(second_)) << ended;
 }
 
 TEST_F(FaultTest, WhatRanWhenTheJobDiedRunsOnceMore) {
@@ -233,7 +196,7 @@ TEST_F(FaultTest, WhatRanAtTheLastTwoDeathsHasFailed) {
   expect_exit(job_, ended, 0);
   EXPECT_EQ(names_of(journal(job_), "started", before), std::vector<std::string>{second_});
   EXPECT_EQ(results_table(job_)[first_]["status"], "failed");
-  EXPECT_EQ(job_.read_json(results + "optimal.json")["name"], second_);
+  EXPECT_EQ(optimal_of(job_)["name"], second_);
 }
 
 TEST(NeighbourTest, GoesOnBesideAHang) {

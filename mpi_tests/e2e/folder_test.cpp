@@ -14,21 +14,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int bad_input = 3;
-constexpr int not_writable = 7;
 const std::string journal_name = results + "journal.jsonl";
 const std::string lock_name = results + "lock";
 
-class FolderTest : public testing::Test {
+class FolderTest : public JobTest {
  protected:
   /// Six experiments of about half a second, one after the other.
-  FolderTest() { job_.write("space.json", synthetic_space({1}, {1, 2, 3, 4, 5, 6}, 0.05)); }
-
-  Process start_and_wait() {
-    Process process = job_.start({.ranks = 1, .args = {"space.json"}});
-    while (process.is_running() && (!job_.exists(journal_name) || num_finished_so_far(job_) < 1))
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    return process;
+  FolderTest() {
+    ranks_ = 1;
+    job_.write("space.json", synthetic_space({1}, sizes_up_to(6), 0.05));
   }
   void expect_complete(const Ended& ended) {
     expect_exit(job_, ended, 0);
@@ -37,7 +31,7 @@ class FolderTest : public testing::Test {
   }
   /// What is done to a running job's journal ends it, and stays as it is.
   void expect_noticed(const std::function<void()>& meddle, const std::string& part) {
-    Process process = start_and_wait();
+    Process process = start_and_wait(1);
     meddle();
     const std::string left = job_.exists(journal_name) ? job_.read(journal_name) : "";
     const Ended ended = process.wait();
@@ -47,17 +41,14 @@ class FolderTest : public testing::Test {
     EXPECT_EQ(job_.exists(journal_name) ? job_.read(journal_name) : "", left);
     EXPECT_FALSE(job_.exists(lock_name));
   }
-
-  Job job_;
 };
 
 TEST_F(FolderTest, ASecondJobEndsWith7AndTouchesNothing) {
   // Longer than two others take to start.
-  job_.write("space.json", synthetic_space({1}, {1, 2, 3, 4, 5, 6}, 0.15));
-  Process first = start_and_wait();
-  for (const std::vector<std::string>& options :
-       {std::vector<std::string>{"space.json"}, {"--overwrite", "space.json"}}) {
-    const Ended second = job_.run({.ranks = 1, .args = options});
+  job_.write("space.json", synthetic_space({1}, sizes_up_to(6), 0.15));
+  Process first = start_and_wait(1);
+  for (const char* option : {"--quiet", "--overwrite"}) {
+    const Ended second = run({option});
     ASSERT_TRUE(first.is_running()) << "too fast for this test";
     EXPECT_EQ(second.exit_code, not_writable) << second;
     EXPECT_EQ(count_of(second.err, "another job holds autotuning_results"), 1) << second;
@@ -79,16 +70,16 @@ TEST_F(FolderTest, OneFolderMayHaveResultsAndExperiments) {
 }
 
 TEST_F(FolderTest, APlanNeedsNoLock) {
-  Process first = start_and_wait();
+  Process first = start_and_wait(1);
   const Ended plan = job_.run({.ranks = 0, .args = {"plan", "space.json"}});
-  EXPECT_EQ(plan.exit_code, 0) << plan;
+  EXPECT_EQ(plan.exit_code, done) << plan;
   first.kill_all();
 }
 
 TEST_F(FolderTest, WhatAKilledJobHeldIsFreeAtOnce) {
-  start_and_wait().kill_all();
+  start_and_wait(1).kill_all();
   EXPECT_TRUE(job_.exists(lock_name));
-  expect_complete(job_.run({.ranks = 1, .args = {"space.json"}}));
+  expect_complete(run());
 }
 
 TEST_F(FolderTest, AJournalThatIsRemovedIsNoticed) {
@@ -109,7 +100,7 @@ TEST_F(FolderTest, AJournalThatIsShortenedIsNoticed) {
 }
 
 TEST_F(FolderTest, AJobWhoseLockIsTakenEndsAndLeavesItAlone) {
-  Process process = start_and_wait();
+  Process process = start_and_wait(1);
   job_.write_text("other", R"({"host": "far", "process": 7, "since": "today"})");
   fs::rename(job_.folder() / "other", job_.folder() / lock_name);
   const Ended ended = process.wait();
@@ -124,26 +115,24 @@ TEST_F(FolderTest, NothingIsWrittenThroughALink) {
   fs::create_directory(job_.folder() / results);
   fs::create_directory_symlink(job_.folder() / "elsewhere",
                                job_.folder() / results / short_name(0, 2));
-  const std::vector<std::string> args{"--results-dir", "autotuning_results", "space.json"};
-  const Ended ended = job_.run({.ranks = 1, .args = args});
-  EXPECT_EQ(ended.exit_code, bad_input) << ended;
-  EXPECT_EQ(count_of(ended.err, "it is a symbolic link"), 1) << ended;
+  const auto expect_link_refused = [&] {
+    const Ended ended = run({"--results-dir", "autotuning_results"});
+    EXPECT_EQ(ended.exit_code, bad_input) << ended;
+    EXPECT_EQ(count_of(ended.err, "it is a symbolic link"), 1) << ended;
+  };
+  expect_link_refused();
   EXPECT_EQ(std::distance(fs::directory_iterator(job_.folder() / "elsewhere"), {}), 1);
 
   fs::remove_all(job_.folder() / results);
   fs::create_directory(job_.folder() / results);
   fs::create_symlink(job_.folder() / "elsewhere" / "own", job_.folder() / journal_name);
   job_.write_text("elsewhere/own", "");
-  const Ended linked = job_.run({.ranks = 1, .args = args});
-  EXPECT_EQ(linked.exit_code, bad_input) << linked;
-  EXPECT_EQ(count_of(linked.err, "it is a symbolic link"), 1) << linked;
+  expect_link_refused();
   EXPECT_EQ(job_.read("elsewhere/own"), "");
 }
 
 TEST_F(FolderTest, ALimitOnFilesIsADiskThatIsFull) {
-  std::vector<int> sizes;
-  for (int size = 1; size <= 60; ++size) sizes.push_back(size);
-  job_.write("space.json", synthetic_space({1}, sizes));
+  job_.write("space.json", synthetic_space({1}, sizes_up_to(60)));
   // In blocks of 512 or 1024 bytes. Open MPI's own files, and those of UCX, stay below.
   const Ended ended = job_.run({.ranks = 1,
                                 .args = {"space.json"},
@@ -155,16 +144,13 @@ TEST_F(FolderTest, ALimitOnFilesIsADiskThatIsFull) {
 
 TEST_F(FolderTest, SecretsAreInNoFile) {
   job_.write("space.json", synthetic_space({1}, {1}));
-  const Ended ended = job_.run({.ranks = 1,
-                                .args = {"space.json"},
-                                .environment = {{"DSTUNE_ACCESS_TOKEN", "hunter2"},
-                                                {"OMP_NUM_THREADS", "1"},
-                                                {"NCCL_API_KEY", "hunter2"}}});
+  const Ended ended = run_with(
+      {{"DSTUNE_ACCESS_TOKEN", "hunter2"}, {"OMP_NUM_THREADS", "1"}, {"NCCL_API_KEY", "hunter2"}});
   expect_exit(job_, ended, 0);
   const Json shown = job_.read_json(results + "environment.json")["variables"];
   EXPECT_EQ(shown["OMP_NUM_THREADS"], "1");
   for (const auto& [name, text] : job_.contents())
-    EXPECT_EQ(text.find("hunter2"), std::string::npos) << name;
+    EXPECT_THAT(text, Not(HasSubstr("hunter2"))) << name;
 }
 
 }  // namespace

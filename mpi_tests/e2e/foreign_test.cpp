@@ -16,10 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int ok = 0;
-constexpr int usage = 2;
-constexpr int bad_input = 3;
-constexpr int stopped_early = 75;
 const std::string exps = "autotuning_exps/";
 const std::string name = short_name(0, 1);
 
@@ -28,7 +24,7 @@ constexpr const char* deepspeed_metrics =
     R"({"fwd": 1000.0, "bwd": 2000.0, "step": 100.0, "latency": 3100.0, "FLOPS_per_gpu": 1e9,
 "throughput": 322.0, "rank": 0})";
 
-class ForeignTest : public testing::Test {
+class ForeignTest : public JobTest {
  protected:
   ForeignTest() {
     job_.write("space.json", synthetic_space({1}, {1, 2}));
@@ -69,7 +65,7 @@ class ForeignTest : public testing::Test {
         {{"space.json"}, code},
         {{"--overwrite", "space.json"}, code},
         {{"--overwrite", "bad.json"}, bad_input},
-        {{"--dry-run", "space.json"}, ok},
+        {{"--dry-run", "space.json"}, done},
         {{"--tuner", "rice", "space.json"}, usage}};
     for (const auto& [words, expected] : runs) {
       std::vector<std::string> args = folders;
@@ -80,14 +76,12 @@ class ForeignTest : public testing::Test {
       expect_same(before, what);
     }
   }
-
-  Job job_;
 };
 
 TEST_F(ForeignTest, FilesWithOurNamesStayAndTheDefaultFoldersGiveWay) {
   fill(results, exps);
   const Ended ended = run({"space.json"});
-  EXPECT_EQ(ended.exit_code, ok) << ended;
+  EXPECT_EQ(ended.exit_code, done) << ended;
   EXPECT_EQ(count_of(ended.err, "dstune_results is taken instead"), 1) << ended;
   EXPECT_EQ(count_of(ended.err, "dstune_exps is taken instead"), 1) << ended;
   EXPECT_TRUE(job_.exists("dstune_results/" + name + "/metrics.json"));
@@ -99,7 +93,7 @@ TEST_F(ForeignTest, FilesWithOurNamesStayAndTheDefaultFoldersGiveWay) {
   std::erase_if(before, [&](const auto& entry) { return !is_theirs(entry.first); });
   for (const std::vector<std::string>& args :
        {std::vector<std::string>{"space.json"}, {"--overwrite", "space.json"}}) {
-    EXPECT_EQ(run(args).exit_code, ok);
+    EXPECT_EQ(run(args).exit_code, done);
     expect_same(before, args.front());
   }
   EXPECT_EQ(job_.read(results + "summary.txt"), "theirs: summary.txt\n");
@@ -135,7 +129,7 @@ TEST_F(ForeignTest, EachFileWithAnyOfOurNamesIsInTheWay) {
 }
 
 TEST_F(ForeignTest, WhatIsInNobodysWayStays) {
-  ASSERT_EQ(run({"space.json"}).exit_code, ok);
+  ASSERT_EQ(run({"space.json"}).exit_code, done);
   for (const std::string& file :
        {results + "notes.txt", results + name + "/profile.txt", results + "z9/metrics.json",
         results + ".dstune-mine.tmp", exps + "mine.json"})
@@ -147,14 +141,14 @@ TEST_F(ForeignTest, WhatIsInNobodysWayStays) {
     return entry.second != "theirs\n" && !entry.first.ends_with("verify.pbs");
   });
   EXPECT_EQ(run({"space.json"}).exit_code, bad_input);
-  EXPECT_EQ(job_.read_json(results + "exit_status.json")["exit_code"], bad_input);
+  EXPECT_EQ(exit_status_of(job_)["exit_code"], bad_input);
   EXPECT_EQ(run({"--overwrite", "space.json"}).exit_code, bad_input);
   expect_same(before, "runs that it is in the way of");
   fs::rename(job_.folder() / results / "verify.pbs", job_.folder() / "mine.pbs");
   before.erase(results + "verify.pbs");
   for (const std::vector<std::string>& args :
        {std::vector<std::string>{"space.json"}, {"--overwrite", "space.json"}}) {
-    expect_exit(job_, run(args), ok);
+    expect_exit(job_, run(args), done);
     expect_same(before, args.front());
   }
 }
@@ -162,8 +156,7 @@ TEST_F(ForeignTest, WhatIsInNobodysWayStays) {
 TEST_F(ForeignTest, DeepSpeedsResultsCalibrateAndStay) {
   Json space = transformer_space({1});
   space["zero_optimization"]["stage"] = 1;
-  job_.write("config.json", tiny_gpt2_config());
-  job_.write("space.json", space);
+  write_transformer(job_, space);
   const std::string folder = results + short_name(1, 1) + "/";
   job_.write(folder + "ds_config.json", [&] {
     Json config = space;
@@ -182,21 +175,21 @@ TEST_F(ForeignTest, DeepSpeedsResultsCalibrateAndStay) {
   auto before = job_.contents();
   for (int time = 0; time < 2; ++time) {
     const Ended ended = run({"--calibrate", folder + "metrics.json", "space.json"});
-    EXPECT_EQ(ended.exit_code, ok) << ended;
+    EXPECT_EQ(ended.exit_code, done) << ended;
     expect_same(before, "--calibrate");
   }
   EXPECT_EQ(job_.read_json("dstune_results/optimal.json")["label"], "calibrated");
 }
 
 TEST_F(ForeignTest, AnInputIsNeverWrittenOrDeleted) {
-  ASSERT_EQ(run({"space.json"}).exit_code, ok);
+  ASSERT_EQ(run({"space.json"}).exit_code, done);
   Json experiment = job_.read_json(exps + name + ".json");
   experiment["name"] = "mine";
   for (const char* place : {"autotuning_exps/mine.json", "x/mine.json"})
     job_.write_text(place, experiment.dump(3) + "\n");
   const std::string text = job_.read("x/mine.json");
   // The default gives way, a folder that is named does not.
-  EXPECT_EQ(run({"--experiments", exps + "mine.json", "space.json"}).exit_code, ok);
+  EXPECT_EQ(run({"--experiments", exps + "mine.json", "space.json"}).exit_code, done);
   EXPECT_EQ(job_.read(exps + "mine.json"), text);
   EXPECT_TRUE(job_.exists("dstune_exps/mine.json"));
   for (const char* overwrite : {"--full", "--overwrite"}) {
@@ -215,7 +208,7 @@ TEST_F(ForeignTest, AnInputIsNeverWrittenOrDeleted) {
 }
 
 TEST_F(ForeignTest, CopiesByHardLinksStay) {
-  ASSERT_EQ(run({"space.json"}).exit_code, ok);
+  ASSERT_EQ(run({"space.json"}).exit_code, done);
   const auto copy = [&](const std::string& from, const std::string& to) {
     for (const auto& entry : fs::recursive_directory_iterator(job_.folder() / from)) {
       const fs::path place = job_.folder() / to / fs::relative(entry.path(), job_.folder() / from);
@@ -232,14 +225,14 @@ TEST_F(ForeignTest, CopiesByHardLinksStay) {
   auto before = job_.contents();
   std::erase_if(before, [](const auto& entry) { return !entry.first.starts_with("copies"); });
   job_.write("space.json", synthetic_space({1}, {1, 2, 3}));
-  expect_exit(job_, run({"space.json"}), ok);
+  expect_exit(job_, run({"space.json"}), done);
   expect_same(before, "a resume");
   EXPECT_EQ(names_of(journal(job_), "finished").size(), 3U);
-  expect_exit(job_, run({"--overwrite", "space.json"}), ok);
+  expect_exit(job_, run({"--overwrite", "space.json"}), done);
   expect_same(before, "--overwrite");
   // The copy is a results folder, too.
   const Ended ended = run({"--results-dir", "copies/r", "--exps-dir", "copies/e", "space.json"});
-  EXPECT_EQ(ended.exit_code, ok) << ended;
+  EXPECT_EQ(ended.exit_code, done) << ended;
 }
 
 TEST_F(ForeignTest, SymbolicLinksStay) {
@@ -259,18 +252,18 @@ TEST_F(ForeignTest, SymbolicLinksStay) {
 }
 
 TEST_F(ForeignTest, AFolderOfAnEarlierReleaseResumes) {
-  ASSERT_EQ(run({"space.json"}).exit_code, ok);
+  ASSERT_EQ(run({"space.json"}).exit_code, done);
   fs::remove(job_.folder() / results / ".dstune-manifest.jsonl");
   fs::remove(job_.folder() / exps / ".dstune-manifest.jsonl");
   job_.write("space.json", synthetic_space({1}, {1, 2, 3}));
   const Ended ended = run({"space.json"});
-  expect_exit(job_, ended, ok);
+  expect_exit(job_, ended, done);
   EXPECT_EQ(count_of(ended.err, "is taken instead"), 0) << ended;
   EXPECT_EQ(names_of(journal(job_), "finished").size(), 3U) << "nothing ran again";
   fs::remove(job_.folder() / results / ".dstune-manifest.jsonl");
   fs::remove(job_.folder() / exps / ".dstune-manifest.jsonl");
   job_.write("space.json", synthetic_space({1}, {4}));
-  expect_exit(job_, run({"--overwrite", "space.json"}), ok);
+  expect_exit(job_, run({"--overwrite", "space.json"}), done);
   EXPECT_FALSE(job_.exists(results + name)) << "all of it was ours";
   EXPECT_FALSE(job_.exists(exps + name + ".json"));
 }
@@ -284,7 +277,7 @@ class EndingTest : public ForeignTest {
     ASSERT_TRUE(job_.exists(folder + "exit_status.json")) << ended;
     const Json status = job_.read_json(folder + "exit_status.json");
     EXPECT_EQ(status["exit_code"], code);
-    EXPECT_NE(status["reason"].get<std::string>().find(reason), std::string::npos) << status;
+    EXPECT_THAT(status["reason"].get<std::string>(), HasSubstr(reason)) << status;
     EXPECT_EQ(status.size(), 3U);
     EXPECT_FALSE(job_.exists(folder + "lock"));
   }
@@ -299,47 +292,40 @@ TEST_F(EndingTest, BadInputAndBadCommandLines) {
   expect_written(run({"--results-dir", "r", "--typo", "space.json"}), usage, "typo", "r/");
   expect_written(run({"--results-dir", "s", "missing.json"}), bad_input, "missing.json", "s/");
   expect_written(run({"--coordinator", "dedicated", "space.json"}), usage, "at least 2 ranks");
-  expect_written(run({"space.json"}), ok, "");
+  expect_written(run({"space.json"}), done, "");
   expect_written(run({"bad.json"}), bad_input, "/zero_optimization/stage");
   const auto before = job_.contents();
   EXPECT_EQ(run({"plan", "bad.json"}).exit_code, bad_input);
   EXPECT_EQ(run({"plan", "--typo", "space.json"}).exit_code, usage);
   EXPECT_EQ(job_.contents(), before) << "a plan writes nothing";
-  expect_written(run({"space.json"}), ok, "");
+  expect_written(run({"space.json"}), done, "");
   // A damaged journal.
   job_.write_text(results + "journal.jsonl", job_.read(results + "journal.jsonl") + "damage\n");
   expect_written(run({"space.json"}), bad_input, "journal is damaged");
-  expect_written(run({"--overwrite", "space.json"}), ok, "");
+  expect_written(run({"--overwrite", "space.json"}), done, "");
 }
 
 TEST_F(EndingTest, BadInputBesideARunningJobLeavesItsFileAlone) {
   job_.write("slow.json", synthetic_space({1}, {1, 2, 3, 4}, 0.1));
   Process first = job_.start({.ranks = 1, .args = {"slow.json"}});
-  while (first.is_running() &&
-         (!job_.exists(results + "journal.jsonl") || num_finished_so_far(job_) < 1))
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  wait_for_finished(first, 1);
   EXPECT_EQ(run({"bad.json"}).exit_code, bad_input);
   EXPECT_FALSE(job_.exists(results + "exit_status.json"));
-  expect_written(first.wait(), ok, "");
+  expect_written(first.wait(), done, "");
 }
 
 TEST_F(EndingTest, NoDeviceAndNothingFeasible) {
   const Ended ended = run({"--backend", "cuda", "space.json"});
-  if (ended.exit_code != ok) expect_written(ended, 6, "--backend cuda: ");
+  if (ended.exit_code != done) expect_written(ended, 6, "--backend cuda: ");
   Json space = transformer_space({1});
   space["dstune"]["device_memory"] = "64KiB";
-  job_.write("config.json", tiny_gpt2_config());
-  job_.write("space.json", space);
+  write_transformer(job_, space);
   expect_written(run({"--tuner", "gridsearch", "space.json"}), 4, "");
 }
 
 TEST_F(EndingTest, ASignalBeforeTheSearch) {
   // The input does not come before the signal does.
-  job_.write("large.json", [] {
-    std::vector<int> sizes;
-    for (int size = 1; size <= 4000; ++size) sizes.push_back(size);
-    return synthetic_space({1}, sizes);
-  }());
+  job_.write("large.json", synthetic_space({1}, sizes_up_to(4000)));
   Process process = job_.start({.ranks = 0, .args = {"large.json"}});
   std::this_thread::sleep_for(std::chrono::milliseconds(60));
   for (int times = 0; times < 200 && process.is_running(); ++times) {
@@ -358,7 +344,7 @@ TEST_F(EndingTest, AReaderThatLeaves) {
                                 .launcher = {"sh", "-c", "\"$@\" 2>&1 | head -n 1", "sh"}});
   (void)ended;
   ASSERT_TRUE(job_.exists(results + "exit_status.json")) << ended;
-  EXPECT_EQ(job_.read_json(results + "exit_status.json")["exit_code"], ok);
+  EXPECT_EQ(exit_status_of(job_)["exit_code"], done);
   EXPECT_FALSE(job_.exists(results + "lock"));
 }
 

@@ -14,12 +14,10 @@ const std::map<std::string, std::string> three_hosts{
 /// The world ranks of the hosts above.
 const std::set<int> ranks_of_b{1, 2, 3};
 
-class HostsTest : public testing::Test {
+class HostsTest : public JobTest {
  protected:
-  Ended run(std::vector<std::string> args) {
-    args.emplace_back("space.json");
-    return job_.run({.ranks = num_ranks, .args = args, .environment = three_hosts});
-  }
+  HostsTest() { ranks_ = num_ranks; }
+  Ended run(std::vector<std::string> args) { return run_with(three_hosts, std::move(args)); }
   /// Runs, and returns all the ranks that trained; every experiment must have ended well.
   std::set<int> ranks_used(const std::vector<std::string>& args) {
     last_ = run(args);
@@ -43,7 +41,6 @@ class HostsTest : public testing::Test {
     EXPECT_EQ(count_of(last_.err, part), 1) << "\"" << part << "\" once in\n" << last_;
   }
 
-  Job job_;
   Ended last_;
 };
 
@@ -82,8 +79,7 @@ TEST_F(HostsTest, TrainAcrossUnevenHosts) {
   Json space = transformer_space({});
   space["dstune"].erase("resources");
   space["zero_optimization"]["stage"] = {1, 3};
-  job_.write("config.json", tiny_gpt2_config());
-  job_.write("space.json", space);
+  write_transformer(job_, space);
   EXPECT_EQ(ranks_used({"--exclude", "node-a"}), (std::set{1, 2, 4, 5}))
       << "two on each of the hosts that are left";
   expect_said("groups take 2 on each, 4 of 5 ranks");
@@ -107,11 +103,10 @@ TEST_F(HostsTest, ResumeWithinTheSameHosts) {
 TEST_F(HostsTest, TakeLocalhostForThisHost) {
   write_small_groups();
   write_hosts("localhost slots=2\n");
-  const Ended ended = job_.run({.ranks = 3, .args = {"--hostfile", "hosts", "space.json"}});
-  expect_exit(job_, ended, 0);
-  for (const auto& [name, measured] : all_metrics(job_)) {
+  ranks_ = 3;
+  expect_exit(job_, JobTest::run({"--hostfile", "hosts"}), done);
+  for (const auto& [name, measured] : all_metrics(job_))
     EXPECT_FALSE(ranks_of(measured).contains(2)) << name;
-  }
 }
 
 TEST_F(HostsTest, PlanForTheClusterOfTheFile) {
@@ -119,12 +114,9 @@ TEST_F(HostsTest, PlanForTheClusterOfTheFile) {
   space["dstune"].erase("resources");
   job_.write("space.json", space);
   write_hosts("worker-0 slots=8\nworker-1 slots=8\nworker-2 slots=8\nworker-3 slots=8\n");
+  ranks_ = 0;
   const auto group_size = [&](std::vector<std::string> args) {
-    args.insert(args.end(), {"--dry-run", "--format", "json", "space.json"});
-    const Ended ended = job_.run({.ranks = 0, .args = args});
-    EXPECT_EQ(ended.exit_code, 0) << ended;
-    const Json plan = Json::parse(ended.out, nullptr, false);
-    return plan.is_object() ? plan["experiments"].at(0)["num_gpus"].get<int>() : 0;
+    return plan(std::move(args))["experiments"].at(0)["num_gpus"].get<int>();
   };
   EXPECT_EQ(group_size({"--hostfile", "hosts"}), 32);
   EXPECT_EQ(group_size({"--hostfile", "hosts", "--exclude", "worker-2"}), 24);
@@ -132,10 +124,8 @@ TEST_F(HostsTest, PlanForTheClusterOfTheFile) {
   EXPECT_EQ(group_size({"--hostfile", "hosts", "--coordinator", "dedicated"}), 28);
 
   job_.write("space.json", synthetic_space({9}, {1}));
-  const Ended ended =
-      job_.run({.ranks = 0, .args = {"--dry-run", "--hostfile", "hosts", "space.json"}});
-  EXPECT_EQ(ended.exit_code, 3) << ended;
-  EXPECT_NE(ended.err.find("leave 32 rank(s) on 4 node(s)"), std::string::npos) << ended;
+  expect_refused(job_, command({"--dry-run", "--hostfile", "hosts"}), bad_input,
+                 {"leave 32 rank(s) on 4 node(s)"});
 }
 
 struct Refusal {
@@ -157,15 +147,9 @@ TEST_P(HostsRefusalTest, SaysWhatAndWritesNothing) {
   Job job;
   job.write("space.json", synthetic_space({1, 2}, {1}));
   job.write_text("hosts", one.hosts);
-  std::vector<std::string> args = one.args;
-  args.emplace_back("space.json");
-  const auto before = job.contents_but_the_end();
-  const Ended ended = job.run({.ranks = num_ranks, .args = args, .environment = three_hosts});
-  EXPECT_EQ(ended.exit_code, one.exit_code) << ended;
-  for (const std::string& part : one.parts) {
-    EXPECT_EQ(count_of(ended.err, part), 1) << "\"" << part << "\" once in\n" << ended;
-  }
-  EXPECT_EQ(job.contents_but_the_end(), before);
+  Command command{.ranks = num_ranks, .args = one.args, .environment = three_hosts};
+  command.args.emplace_back("space.json");
+  expect_refused(job, command, one.exit_code, one.parts);
 }
 
 const std::vector<std::string> with_file{"--hostfile", "hosts"};

@@ -1,11 +1,13 @@
 #pragma once
 /// A folder of its own and the released binary in it, started as users start it. Local.
 
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <ostream>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -15,6 +17,10 @@
 namespace dstune::e2e {
 
 using Json = nlohmann::ordered_json;
+
+/// Exit codes of the program.
+inline constexpr int done = 0, internal_error = 1, usage = 2, bad_input = 3, nothing_feasible = 4;
+inline constexpr int no_device = 6, not_writable = 7, stopped_early = 75;
 
 /// `mpirun -np ranks launcher... dstune-mpi args...`
 struct Command {
@@ -69,6 +75,13 @@ std::ostream& operator<<(std::ostream& out, const Ended& ended);
 [[nodiscard]] std::string engine_python();
 inline constexpr const char* no_engine_python =
     "DSTUNE_ENGINE_PYTHON names no environment with torch and deepspeed";
+
+/// Waits until it holds, as long as the process runs.
+template <class Holds>
+void wait_until(Process& process, Holds&& holds) {
+  while (process.is_running() && !holds())
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
 
 /// How often `part` is in `text`.
 [[nodiscard]] int count_of(const std::string& text, const std::string& part);

@@ -63,7 +63,8 @@ class OldJournalTest : public testing::TestWithParam<OldJournal> {
  protected:
   OldJournalTest() {
     const std::string folder = std::string(DSTUNE_E2E_JOURNALS) + "/" + GetParam().name;
-    job_.write_text("space.json", text_of(folder + "/space.json"));
+    const bool has_own_space = std::filesystem::exists(folder + "/space.json");
+    job_.write_text("space.json", text_of(folder + (has_own_space ? "" : "/..") + "/space.json"));
     if (std::filesystem::exists(folder + "/table.json"))
       job_.write_text("table.json", text_of(folder + "/table.json"));
     std::istringstream lines(text_of(folder + "/journal.jsonl"));

@@ -22,8 +22,6 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr int internal_error = 1;
-constexpr int stopped_early = 75;
 constexpr int num_experiments = 6;
 /// From the loss of a rank to the end of the others, beside what the search itself takes.
 constexpr auto end_limit = 60s;
@@ -59,40 +57,31 @@ std::set<std::string> boards() {
   return names;
 }
 
-class LostRanksTest : public testing::Test {
+class LostRanksTest : public JobTest {
  protected:
-  /// Waits for it, as long as the job runs.
-  template <class Has>
-  static void wait_until(Process& process, Has&& has) {
-    while (process.is_running() && !has()) std::this_thread::sleep_for(5ms);
-  }
-
   /// Runs the job with the loss, and then the same command without.
   void check(const Loss& loss) {
     SCOPED_TRACE(text_of(loss));
-    std::vector<int> micro_batches;
-    for (int i = 1; i <= num_experiments; ++i) micro_batches.push_back(i);
-    Json space = synthetic_space({loss.ranks > 2 ? 2 : 1}, micro_batches, 0.02);
+    Json space = synthetic_space({loss.ranks > 2 ? 2 : 1}, sizes_up_to(num_experiments), 0.02);
     space["dstune"]["trial_budget_s"] = 0.2;
     job_.write("space.json", space);
-    run_with(loss);
+    run_with_loss(loss);
     // What was finished then is not run again.
     const auto events =
         job_.exists(results + "journal.jsonl") ? journal(job_) : std::vector<Json>();
     const auto finished = names_of(events, "finished");
-    expect_exit(job_, job_.run({.ranks = loss.ranks, .args = {"space.json"}}), 0);
+    const Ended resumed = job_.run({.ranks = loss.ranks, .args = {"space.json"}});
+    expect_all_ok(job_, resumed, num_experiments);
     const auto all = journal(job_);
     for (const std::string& name : names_of(all, "started", events.size()))
       EXPECT_EQ(std::ranges::count(finished, name), 0) << name << " had finished";
     EXPECT_EQ(names_of(all, "finished").size(), num_experiments);
-    for (const auto& [name, measured] : all_metrics(job_))
-      EXPECT_EQ(measured["status"], "ok") << name;
-    EXPECT_EQ(job_.read_json(results + "optimal.json")["name"], short_name(0, num_experiments));
+    EXPECT_EQ(optimal_of(job_)["name"], short_name(0, num_experiments));
     EXPECT_EQ(boards(), std::set<std::string>());
   }
 
  private:
-  void run_with(const Loss& loss) {
+  void run_with_loss(const Loss& loss) {
     Command command{.ranks = loss.ranks, .args = {"space.json"}, .limit_s = 150};
     if (loss.recovers) command.launcher = recovery_words();
     Process process = job_.start(command);
@@ -129,7 +118,7 @@ class LostRanksTest : public testing::Test {
           << ended;
       return;
     }
-    const int code = job_.read_json(results + "exit_status.json").value("exit_code", -1);
+    const int code = exit_status_of(job_).value("exit_code", -1);
     // It may end before there is a journal.
     const std::size_t num_finished =
         job_.exists(results + "journal.jsonl") ? names_of(journal(job_), "finished").size() : 0;
@@ -143,64 +132,48 @@ class LostRanksTest : public testing::Test {
       EXPECT_EQ(num_finished, num_experiments) << ended;
     }
   }
-
- protected:
-  Job job_;
 };
 
-TEST_F(LostRanksTest, AMemberDiesAtTheStart) {
-  check({.when = When::starting, .world_rank = 3, .delay = 150ms});
+class EachLossTest : public LostRanksTest, public testing::WithParamInterface<Loss> {};
+
+TEST_P(EachLossTest, EndsTheJobInTimeAndIsResumed) {
+  check(GetParam());
 }
 
-TEST_F(LostRanksTest, RankZeroDiesAtTheStart) {
-  check({.when = When::starting, .world_rank = 0, .delay = 150ms});
-}
-
-TEST_F(LostRanksTest, AMemberDiesInAnExperiment) {
-  check({.world_rank = 3, .delay = 100ms});
-}
-
-TEST_F(LostRanksTest, ALeaderDiesInAnExperiment) {
-  check({.world_rank = 2, .delay = 100ms});
-}
-
-TEST_F(LostRanksTest, AnIdleRankDies) {
-  check({.world_rank = 4});
-}
-
-TEST_F(LostRanksTest, RankZeroDiesInAnExperiment) {
-  check({.world_rank = 0, .delay = 100ms});
-}
-
-TEST_F(LostRanksTest, AMemberDiesAtTheEnd) {
-  check({.when = When::ending, .world_rank = 3, .delay = 5ms});
-}
-
-TEST_F(LostRanksTest, RankZeroDiesAtTheEnd) {
-  check({.when = When::ending, .world_rank = 0, .delay = 5ms});
-}
-
-TEST_F(LostRanksTest, WithoutRecoveryTheJobEndsAndResumes) {
-  check({.world_rank = 4, .recovers = false});
-}
+INSTANTIATE_TEST_SUITE_P(
+    Losses, EachLossTest,
+    testing::Values(Loss{.when = When::starting, .world_rank = 3, .delay = 150ms},
+                    Loss{.when = When::starting, .world_rank = 0, .delay = 150ms},
+                    Loss{.world_rank = 3, .delay = 100ms}, Loss{.world_rank = 2, .delay = 100ms},
+                    // An idle one.
+                    Loss{.world_rank = 4}, Loss{.world_rank = 0, .delay = 100ms},
+                    Loss{.when = When::ending, .world_rank = 3, .delay = 5ms},
+                    Loss{.when = When::ending, .world_rank = 0, .delay = 5ms},
+                    Loss{.world_rank = 4, .recovers = false},
+                    // The signals of a crash, sent by somebody, are no crash.
+                    Loss{.world_rank = 0, .signal = SIGSEGV, .ranks = 2, .delay = 50ms}),
+    [](const auto& loss) {
+      std::string name = text_of(loss.param);
+      std::ranges::replace(name, ' ', '_');
+      return name;
+    });
 
 TEST_F(LostRanksTest, WithoutRecoveryTheLossIsTheReason) {
   job_.write("space.json", synthetic_space({1}, {1, 2}, 1));
-  Process process = job_.start({.ranks = 2, .args = {"space.json"}});
+  Process process = job_.start(command());
   wait_until(process, [&] {
     return job_.exists(results + "journal.jsonl") && names_of(journal(job_), "started").size() == 2;
   });
   kill(process.ranks().at(1), SIGKILL);
   const Ended ended = process.wait();
-  const Json status = job_.read_json(results + "exit_status.json");
+  const Json status = exit_status_of(job_);
   EXPECT_EQ(status["exit_code"], stopped_early) << ended;
   EXPECT_EQ(count_of(status["reason"], "rank 1 died"), 1) << status;
 }
 
 TEST_F(LostRanksTest, ASignalToStopReachesARankOtherThanZeroAndEndsNothing) {
   job_.write("space.json", synthetic_space({2}, {1, 2, 3}, 0.05));
-  Process process = job_.start({.ranks = 2, .args = {"space.json"}});
-  wait_until(process, [&] { return num_finished_so_far(job_) >= 1; });
+  Process process = start_and_wait(1);
   const auto ranks = process.ranks();
   for (const int number : {SIGTERM, SIGUSR1, SIGUSR2, SIGINT, SIGXCPU, SIGHUP})
     kill(ranks.at(1), number);
@@ -209,7 +182,7 @@ TEST_F(LostRanksTest, ASignalToStopReachesARankOtherThanZeroAndEndsNothing) {
 
 TEST_F(LostRanksTest, ASignalToStopBeforeTheSearchEndsWithSeventyFive) {
   job_.write("space.json", synthetic_space({2}, {1, 2, 3}, 1));
-  Process process = job_.start({.ranks = 2, .args = {"space.json"}});
+  Process process = job_.start(command());
   std::map<int, pid_t> ranks;
   wait_until(process, [&] {
     ranks = process.ranks();
@@ -253,12 +226,12 @@ TEST_F(LostRanksTest, ACrashOfRankZerosOwnCodeIsAnInternalError) {
     if (!crash.recovers) {
       EXPECT_EQ(ended.exit_code, internal_error) << ended;
     }
-    const Json status = job_.read_json(results + "exit_status.json");
+    const Json status = exit_status_of(job_);
     EXPECT_EQ(status["exit_code"], internal_error) << status;
     const std::string reason = status["reason"];
     const std::string words = "internal error: " + crash.signal + " in the controller, ";
-    EXPECT_NE(reason.find(words), std::string::npos) << reason;
-    EXPECT_NE(reason.find("+0x"), std::string::npos) << "the place: " << reason;
+    EXPECT_THAT(reason, HasSubstr(words));
+    EXPECT_THAT(reason, HasSubstr("+0x")) << "the place: " << reason;
     EXPECT_EQ(count_of(ended.err, reason), 1) << ended;
     const Ended resumed = job_.run({.ranks = crash.ranks, .args = {"space.json"}});
     expect_exit(job_, resumed, 0);
@@ -272,13 +245,8 @@ TEST_F(LostRanksTest, AnExperimentThatCrashesRankZeroIsResumable) {
                                 .args = {"space.json"},
                                 .environment = {{"DSTUNE_INJECT", "segfault@0:*"}},
                                 .launcher = recovery_words()});
-  const Json status = job_.read_json(results + "exit_status.json");
+  const Json status = exit_status_of(job_);
   EXPECT_EQ(status["exit_code"], stopped_early) << status << ended;
-}
-
-// The signals of a crash, sent by somebody, are no crash.
-TEST_F(LostRanksTest, RankZeroIsSentTheSignalOfACrash) {
-  check({.world_rank = 0, .signal = SIGSEGV, .ranks = 2, .delay = 50ms});
 }
 
 }  // namespace

@@ -17,10 +17,6 @@
 namespace dstune::e2e {
 namespace {
 
-constexpr int done = 0;
-constexpr int bad_input = 3;
-constexpr int nothing_feasible = 4;
-
 /// The values that a cell of the matrix can have; the first of each is the cheapest one.
 struct Dimension {
   std::string name;
@@ -242,8 +238,7 @@ class MatrixTest : public testing::TestWithParam<Cell> {
     if (cell_[ending] == "timed_out")
       command_.args.insert(command_.args.end(),
                            {"--trial-timeout", cell_[workload] == "engine" ? "5s" : "1s"});
-    job_.write("config.json", tiny_gpt2_config());
-    job_.write("space.json", space);
+    write_transformer(job_, space);
   }
 
   void run_once() {

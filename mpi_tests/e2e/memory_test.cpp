@@ -1,7 +1,6 @@
 // Configurations that do not fit are an answer.
 #include <algorithm>
 #include <csignal>
-#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -10,8 +9,6 @@
 
 namespace dstune::e2e {
 namespace {
-
-constexpr int nothing_feasible = 4;
 
 /// Peak memory of each member, from the plan.
 std::map<std::string, std::int64_t> predicted_bytes(const Json& plan) {
@@ -22,32 +19,39 @@ std::map<std::string, std::int64_t> predicted_bytes(const Json& plan) {
   return bytes;
 }
 
-class MemoryTest : public testing::Test {
+class MemoryTest : public JobTest {
  protected:
   void SetUp() override {
     space_ = transformer_space({2});
     space_["train_micro_batch_size_per_gpu"] = {1, 8};
     space_["dstune"]["target"] = "self";
-    job_.write("config.json", tiny_gpt2_config());
-    job_.write("space.json", space_);
-  }
-  Json plan(int exit_code) {
-    const Ended ended =
-        job_.run({.ranks = 2, .args = {"--dry-run", "--format", "json", "space.json"}});
-    EXPECT_EQ(ended.exit_code, exit_code) << ended;
-    return Json::parse(ended.out, nullptr, false);
+    write_transformer(job_, space_);
   }
   void limit_memory(const Json& device_memory) {
     space_["dstune"]["device_memory"] = device_memory;
     job_.write("space.json", space_);
   }
 
+  /// Runs the space; memory is what the plan says.
+  std::map<std::string, Json> train(std::size_t count) {
+    job_.write("space.json", space_);
+    auto metrics = expect_all_ok(job_, run(), count);
+    for (const auto& [name, measured] : metrics) {
+      SCOPED_TRACE(name);
+      const Json& peak = measured["peak_memory_bytes"];
+      EXPECT_EQ(peak["total"], measured["predicted"]["peak_memory_bytes"]);
+      EXPECT_EQ(peak["host"], measured["predicted"]["host_memory_bytes"]);
+      EXPECT_EQ(peak["total"],
+                peak["device"].get<std::int64_t>() + peak["host"].get<std::int64_t>());
+    }
+    return metrics;
+  }
+
   Json space_;
-  Job job_;
 };
 
 TEST_F(MemoryTest, LeavesOutWhatDoesNotFitAndRunsTheRest) {
-  const auto bytes = predicted_bytes(plan(0));
+  const auto bytes = predicted_bytes(plan());
   ASSERT_EQ(bytes.size(), 8);
   std::vector<std::int64_t> sorted;
   for (const auto& [name, peak] : bytes) sorted.push_back(peak);
@@ -58,10 +62,9 @@ TEST_F(MemoryTest, LeavesOutWhatDoesNotFitAndRunsTheRest) {
   limit_memory(limit_bytes);
 
   std::set<std::string> too_large;
-  for (const auto& [name, peak] : bytes) {
+  for (const auto& [name, peak] : bytes)
     if (peak > limit_bytes) too_large.insert(name);
-  }
-  const Json shown = plan(0);
+  const Json shown = plan();
   EXPECT_EQ(shown["counts"]["infeasible"], too_large.size());
   std::map<std::string, std::string> reasons;
   for (const Json& one : shown["experiments"]) {
@@ -70,8 +73,7 @@ TEST_F(MemoryTest, LeavesOutWhatDoesNotFitAndRunsTheRest) {
     reasons[name] = one["reason"];
   }
 
-  const Ended ended = job_.run({.ranks = 2, .args = {"space.json"}});
-  expect_exit(job_, ended, 0);
+  expect_exit(job_, run(), done);
   auto table = results_table(job_);
   const auto metrics = all_metrics(job_);
   for (const auto& [name, peak] : bytes) {
@@ -96,20 +98,11 @@ TEST_F(MemoryTest, ParametersOnTheHostAreTheSameTraining) {
                                  {"offload_optimizer", {nullptr, {{"device", "cpu"}}}},
                                  {"offload_param", {nullptr, {{"device", "cpu"}}}}};
   space_["train_micro_batch_size_per_gpu"] = {1};
-  job_.write("space.json", space_);
-  expect_exit(job_, job_.run({.ranks = 2, .args = {"space.json"}}), 0);
-  const auto metrics = all_metrics(job_);
-  ASSERT_EQ(metrics.size(), 4);
-  const Json& losses = metrics.begin()->second["losses"];
+  const auto metrics = train(4);
   std::set<std::int64_t> on_host;
   for (const auto& [name, measured] : metrics) {
-    EXPECT_EQ(measured["status"], "ok") << name;
-    const Json& peak = measured["peak_memory_bytes"];
-    EXPECT_EQ(peak["total"], measured["predicted"]["peak_memory_bytes"]) << name;
-    EXPECT_EQ(peak["host"], measured["predicted"]["host_memory_bytes"]) << name;
-    on_host.insert(peak["host"].get<std::int64_t>());
-    for (std::size_t step = 0; step < std::min(losses.size(), measured["losses"].size()); ++step)
-      EXPECT_EQ(measured["losses"][step], losses[step]) << name << ", step " << step;
+    on_host.insert(measured["peak_memory_bytes"]["host"].get<std::int64_t>());
+    expect_same_losses(measured, metrics.begin()->second);
   }
   EXPECT_EQ(on_host.size(), 4);
 }
@@ -119,24 +112,14 @@ TEST_F(MemoryTest, RunsWithStatesOnTheHostWhereTheHostHoldsThem) {
                                  {"offload_optimizer", {nullptr, {{"device", "cpu"}}}}};
   space_["train_micro_batch_size_per_gpu"] = {1};
   space_["dstune"]["host_memory"] = "64MiB";
-  job_.write("space.json", space_);
-  const Ended ended = job_.run({.ranks = 2, .args = {"space.json"}});
-  expect_exit(job_, ended, 0);
-  const auto metrics = all_metrics(job_);
-  ASSERT_EQ(metrics.size(), 6);
-  int offloaded = 0;
-  for (const auto& [name, measured] : metrics) {
-    EXPECT_EQ(measured["status"], "ok") << name;
-    const Json& peak = measured["peak_memory_bytes"];
-    EXPECT_EQ(peak["total"], measured["predicted"]["peak_memory_bytes"]) << name;
-    EXPECT_EQ(peak["host"], measured["predicted"]["host_memory_bytes"]) << name;
-    EXPECT_EQ(peak["total"], peak["device"].get<std::int64_t>() + peak["host"].get<std::int64_t>());
-    if (peak["host"] != 0) ++offloaded;
-  }
-  EXPECT_EQ(offloaded, 3);
-  const std::string winner = job_.read_json(results + "optimal.json")["name"];
+  const auto metrics = train(6);
+  EXPECT_EQ(
+      std::ranges::count_if(
+          metrics, [](const auto& one) { return one.second["peak_memory_bytes"]["host"] != 0; }),
+      3);
+  const std::string winner = optimal_of(job_)["name"];
   const std::string picture = job_.read(results + winner + "/memory.svg");
-  EXPECT_NE(picture.find("device memory: at most"), std::string::npos);
+  EXPECT_THAT(picture, HasSubstr("device memory: at most"));
   EXPECT_TRUE(job_.exists(results + winner + "/memory.txt"));
   // The same losses with the states here or there, of each stage.
   for (const auto& [name, measured] : metrics) {
@@ -145,20 +128,17 @@ TEST_F(MemoryTest, RunsWithStatesOnTheHostWhereTheHostHoldsThem) {
     if (at == std::string::npos) continue;
     other.replace(at, 7, "oo_None");
     ASSERT_TRUE(metrics.contains(other)) << other;
-    const Json& mine = measured["losses"];
-    const Json& theirs = metrics.at(other)["losses"];
-    for (std::size_t step = 0; step < std::min(mine.size(), theirs.size()); ++step)
-      EXPECT_EQ(mine[step], theirs[step]) << name << ", step " << step;
+    expect_same_losses(measured, metrics.at(other));
   }
 
   space_["dstune"]["host_memory"] = 1000;
   job_.write("space.json", space_);
-  const Json shown = plan(0);
+  const Json shown = plan();
   EXPECT_EQ(shown["counts"]["infeasible"], 3);
   for (const Json& one : shown["experiments"]) {
     if (one["status"] != "infeasible") continue;
     const std::string reason = one["reason"];
-    EXPECT_NE(reason.find(" of 1000 B on the host (optimizer "), std::string::npos) << reason;
+    EXPECT_THAT(reason, HasSubstr(" of 1000 B on the host (optimizer "));
   }
 }
 
@@ -166,7 +146,7 @@ TEST_F(MemoryTest, LeavesOutWhatTheTargetCanNotHold) {
   space_["dstune"]["target"] = {{"attention", "eager"}};
   space_["train_micro_batch_size_per_gpu"] = {8};
   job_.write("space.json", space_);
-  const Json free = plan(0);
+  const Json free = plan();
   std::int64_t most_ours = 0;
   std::int64_t least_target = std::numeric_limits<std::int64_t>::max();
   for (const Json& one : free["experiments"]) {
@@ -176,26 +156,25 @@ TEST_F(MemoryTest, LeavesOutWhatTheTargetCanNotHold) {
   }
   ASSERT_LT(most_ours, least_target);
   limit_memory((most_ours + least_target) / 2);
-  const Json shown = plan(nothing_feasible);
+  const Json shown = plan({}, nothing_feasible);
   EXPECT_EQ(shown["counts"]["infeasible"], 4);
   for (const Json& one : shown["experiments"]) {
     const std::string reason = one["reason"];
-    EXPECT_NE(reason.find("iB"), std::string::npos) << "no amounts in: " << reason;
+    EXPECT_THAT(reason, HasSubstr("iB")) << "no amounts in: " << reason;
   }
 }
 
 TEST_F(MemoryTest, EndsWithFourWhereNothingFits) {
   limit_memory("4KiB");
-  EXPECT_EQ(plan(nothing_feasible)["counts"]["infeasible"], 8);
-  const Ended ended = job_.run({.ranks = 2, .args = {"--format", "json", "space.json"}});
+  EXPECT_EQ(plan({}, nothing_feasible)["counts"]["infeasible"], 8);
+  const Ended ended = run({"--format", "json"});
   expect_exit(job_, ended, nothing_feasible);
-  const Json shown = Json::parse(ended.out, nullptr, false);
-  ASSERT_TRUE(shown.is_object()) << ended;
+  const Json shown = printed(ended);
   EXPECT_TRUE(shown["best"].is_null());
   EXPECT_EQ(shown["counts"]["infeasible"], 8);
   EXPECT_EQ(shown["exit_code"], nothing_feasible);
   EXPECT_FALSE(job_.exists(results + "ds_config_optimal.json"));
-  EXPECT_NE(job_.read(results + "summary.txt").find("infeasible"), std::string::npos);
+  EXPECT_THAT(job_.read(results + "summary.txt"), HasSubstr("infeasible"));
 }
 
 TEST(SmallPagesTest, TheLauncherKeepsTheSystemFromHugePages) {
@@ -220,8 +199,7 @@ TEST_F(MemoryTest, PredictsTheProcessWithinTwoPercent) {
   job_.write("space.json", space_);
   Process process = job_.start(
       {.ranks = 2, .args = {"space.json"}, .launcher = {DSTUNE_E2E_SMALL_PAGES}, .limit_s = 220});
-  while (process.is_running() && num_finished_so_far(job_) < 3)
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  wait_for_finished(process, 3);
   // The finals would take most of the time, the more the busier the machine is.
   process.signal(SIGUSR1);
   const Ended ended = process.wait();

@@ -26,8 +26,7 @@ class NoProcessTest : public testing::Test {
   }
   void expect_it_runs(const Json& space) {
     Job job;
-    job.write("config.json", tiny_gpt2_config());
-    job.write("space.json", space);
+    write_transformer(job, space);
     const Ended ended =
         job.run({.ranks = 2, .args = {"space.json"}, .launcher = {DSTUNE_E2E_LAUNCHER}});
     expect_exit(job, ended, 0);

@@ -12,7 +12,6 @@
 namespace dstune::e2e {
 namespace {
 
-constexpr int bad_input = 3;
 const std::string victim = short_name(0, 2);
 const std::string other = short_name(0, 1);
 
@@ -21,7 +20,7 @@ std::string subject(const std::string& name) {
 }
 
 /// Micro-batches of 2 are the action's victims, those of 1 are not; groups of 2.
-class PluginTest : public testing::Test {
+class PluginTest : public JobTest {
  protected:
   void write_space(const std::string& action, const std::string& library = "libmine.so") {
     Json space = synthetic_space({2}, {2, 1});
@@ -34,48 +33,39 @@ class PluginTest : public testing::Test {
                                std::filesystem::copy_options::overwrite_existing);
   }
   Ended run(const std::string& action, int ranks = 2,
-            const std::vector<std::string>& mpirun_flags = {}) {
+            const std::vector<std::string>& mpirun_flags = {},
+            std::vector<std::string> args = {"--trial-timeout", "2s"}) {
     bring("good");
     write_space(action);
-    return job_.run({.ranks = ranks,
-                     .args = {"--trial-timeout", "2s", "space.json"},
-                     .launcher = mpirun_flags,
-                     .limit_s = 120});
+    args.emplace_back("space.json");
+    return job_.run(
+        {.ranks = ranks, .args = std::move(args), .launcher = mpirun_flags, .limit_s = 120});
   }
   /// The victim has ended like this, and the job went on.
   void expect_victim(const std::string& status, const std::string& words) {
     auto metrics = all_metrics(job_);
     ASSERT_EQ(metrics.size(), 2);
     EXPECT_EQ(metrics[victim]["status"], status);
-    EXPECT_NE(metrics[victim]["reason"].get<std::string>().find(words), std::string::npos)
+    EXPECT_THAT(metrics[victim]["reason"].get<std::string>(), HasSubstr(words))
         << metrics[victim]["reason"];
     EXPECT_EQ(metrics[other]["status"], "ok") << metrics[other]["reason"];
-    EXPECT_EQ(job_.read_json(results + "optimal.json")["name"], other);
-    EXPECT_EQ(job_.read_json(results + "exit_status.json")["exit_code"], 0);
+    EXPECT_EQ(optimal_of(job_)["name"], other);
+    EXPECT_EQ(exit_status_of(job_)["exit_code"], 0);
   }
   /// Nothing of the library ran, nothing was written, one message names the place.
   void expect_refused(const std::string& words) {
     write_space("nothing");
-    const auto before = job_.contents_but_the_end();
     const std::string mark = (job_.folder() / "mark").string();
-    const Ended ended = job_.run(
-        {.ranks = 3, .args = {"space.json"}, .environment = {{"DSTUNE_TEST_PLUGIN_MARK", mark}}});
-    EXPECT_EQ(ended.exit_code, bad_input) << ended;
-    EXPECT_EQ(count_of(ended.err, "/dstune/workload/library"), 1) << ended;
-    EXPECT_EQ(count_of(ended.err, words), 1) << words << '\n' << ended;
-    EXPECT_EQ(job_.contents_but_the_end(), before);
+    e2e::expect_refused(
+        job_,
+        {.ranks = 3, .args = {"space.json"}, .environment = {{"DSTUNE_TEST_PLUGIN_MARK", mark}}},
+        bad_input, {"/dstune/workload/library", words});
   }
-
-  Job job_;
 };
 
 TEST_F(PluginTest, EndsWithMetricsAndAWinner) {
-  const Ended ended = run("check collectives");
-  expect_exit(job_, ended, 0);
-  auto metrics = all_metrics(job_);
-  ASSERT_EQ(metrics.size(), 2);
-  EXPECT_EQ(metrics[victim]["status"], "ok") << metrics[victim]["reason"];
-  EXPECT_EQ(job_.read_json(results + "optimal.json")["name"], victim);
+  auto metrics = expect_all_ok(job_, run("check collectives"), 2);
+  EXPECT_EQ(optimal_of(job_)["name"], victim);
   const Json& measured = metrics[victim];
   EXPECT_DOUBLE_EQ(measured["throughput"], 4000) << "4 samples in the millisecond it says";
   EXPECT_DOUBLE_EQ(measured["latency"], 1000);
@@ -93,12 +83,7 @@ TEST_F(PluginTest, TheSampleSpaceRuns) {
   space["dstune"]["workload"]["library"] = DSTUNE_EXAMPLE_PLUGIN;
   job_.write("space.json", space);
   const Ended ended = job_.run({.ranks = 4, .args = {"space.json"}, .limit_s = 180});
-  expect_exit(job_, ended, 0);
-  const auto metrics = all_metrics(job_);
-  EXPECT_EQ(metrics.size(), 16);
-  for (const auto& [name, measured] : metrics) {
-    EXPECT_EQ(measured["status"], "ok") << name << ' ' << measured["reason"];
-  }
+  const auto metrics = expect_all_ok(job_, ended, 16);
   // ZeRO's own bargain, on two ranks and four.
   const auto bytes = [&](const char* name) {
     return metrics.at(name)["peak_memory_bytes"]["total"].get<std::int64_t>();
@@ -107,77 +92,51 @@ TEST_F(PluginTest, TheSampleSpaceRuns) {
   EXPECT_LT(bytes("z1_gas2_tmbspg1_ng2"), bytes("z0_gas2_tmbspg1_ng2"));
 }
 
-TEST_F(PluginTest, RecordsOutOfMemory) {
-  expect_exit(job_, run("out of memory in build"), 0);
-  expect_victim("out_of_memory", "planted: 31 GiB are too many");
-}
-
-TEST_F(PluginTest, RecordsOutOfMemoryOfOneRankInAStep) {
-  expect_exit(job_, run("out of memory in step"), 0);
-  expect_victim("out_of_memory", "rank 1: step 2: planted: no room for the step");
-}
-
-TEST_F(PluginTest, RecordsAFailureWithItsMessage) {
-  expect_exit(job_, run("fail in step"), 0);
-  expect_victim("failed", "rank 1: step 2: planted in step 2");
-}
-
-TEST_F(PluginTest, EndsAWaitAtTheTrialTimeout) {
-  expect_exit(job_, run("wait for the end"), 0);
-  expect_victim("timed_out", "--trial-timeout");
-}
-
-TEST_F(PluginTest, AHangCostsItsRanks) {
-  if (recovery_words().empty()) GTEST_SKIP() << "with this launcher no rank outlives another";
-  const Ended ended = run("hang", 4, recovery_words());
-  expect_victim("timed_out", "lost rank");
-  EXPECT_EQ(ended.exit_code, 0) << ended;
-}
-
-TEST_F(PluginTest, ACrashCostsItsRanks) {
-  if (recovery_words().empty()) GTEST_SKIP() << "with this launcher no rank outlives another";
-  const Ended ended = run("crash", 4, recovery_words());
-  expect_victim("failed", "died");
-  EXPECT_EQ(ended.exit_code, 0) << ended;
-}
-
-TEST_F(PluginTest, ABadAnswerCostsItsExperiment) {
-  struct BadAnswer {
+TEST_F(PluginTest, RecordsHowItsExperimentsEnd) {
+  struct Action {
     const char* action;
+    const char* status;
     const char* words;
   };
-  for (const auto& [action, words] :
-       {BadAnswer{"say no text", "rank 1: step 2: \\xFF\\xC3\\x1B[31m red"},
-        BadAnswer{"endless bytes", "beyond what any machine has"},
-        BadAnswer{"close descriptors", "closed descriptors that it had not opened"}}) {
-    expect_exit(job_, run(action), 0);
-    expect_victim("failed", words);
+  for (const auto& [action, status, words] :
+       {Action{"out of memory in build", "out_of_memory", "planted: 31 GiB are too many"},
+        Action{"out of memory in step", "out_of_memory",
+               "rank 1: step 2: planted: no room for the step"},
+        Action{"fail in step", "failed", "rank 1: step 2: planted in step 2"},
+        Action{"say no text", "failed", "rank 1: step 2: \\xFF\\xC3\\x1B[31m red"},
+        Action{"endless bytes", "failed", "beyond what any machine has"},
+        Action{"close descriptors", "failed", "closed descriptors that it had not opened"},
+        Action{"wait for the end", "timed_out", "--trial-timeout"}}) {
+    SCOPED_TRACE(action);
+    expect_exit(job_, run(action), done);
+    expect_victim(status, words);
   }
 }
 
-TEST_F(PluginTest, AHangWhileItFreesCostsItsRank) {
+TEST_F(PluginTest, AHangOrACrashCostsItsRanks) {
   if (recovery_words().empty()) GTEST_SKIP() << "with this launcher no rank outlives another";
-  bring("good");
-  write_space("hang in destroy");
-  const Ended ended = job_.run({.ranks = 4,
-                                .args = {"--trial-timeout", "2s", "--reserve", "6s", "space.json"},
-                                .launcher = recovery_words()});
+  const auto ended_by = [&](const std::string& action, std::vector<std::string> args = {}) {
+    args.insert(args.end(), {"--trial-timeout", "2s"});
+    const Ended ended = run(action, 4, recovery_words(), std::move(args));
+    EXPECT_EQ(ended.exit_code, done) << ended;
+  };
+  ended_by("hang");
   expect_victim("timed_out", "lost rank");
-  EXPECT_EQ(ended.exit_code, 0) << ended;
+  ended_by("crash");
+  expect_victim("failed", "died");
+  ended_by("hang in destroy", {"--reserve", "6s"});
+  expect_victim("timed_out", "lost rank");
 }
 
 TEST_F(PluginTest, AConstructorThatHangsEndsTheJob) {
   bring("good");
   write_space("nothing");
-  const auto before = job_.contents_but_the_end();
-  const Ended ended = job_.run({.ranks = 2,
-                                .args = {"--trial-timeout", "2s", "space.json"},
-                                .environment = {{"DSTUNE_TEST_PLUGIN_HANG", "1"}}});
-  EXPECT_EQ(ended.exit_code, bad_input) << ended;
-  EXPECT_EQ(count_of(ended.err, "its constructor has not returned after 2.00 s"), 1) << ended;
-  EXPECT_EQ(count_of(ended.err, "/dstune/workload/library"), 1) << ended;
+  Command hanging = command({"--trial-timeout", "2s"});
+  hanging.environment = {{"DSTUNE_TEST_PLUGIN_HANG", "1"}};
+  const Ended ended = e2e::expect_refused(
+      job_, hanging, bad_input,
+      {"its constructor has not returned after 2.00 s", "/dstune/workload/library"});
   EXPECT_LT(ended.wall_s, 15);
-  EXPECT_EQ(job_.contents_but_the_end(), before);
 }
 
 TEST_F(PluginTest, AnotherLibraryOrOptionIsMeasuredAnew) {
@@ -190,7 +149,7 @@ TEST_F(PluginTest, AnotherLibraryOrOptionIsMeasuredAnew) {
   EXPECT_EQ(names_of(journal(job_), "started", second).size(), 2U);
   const std::size_t third = journal(job_).size();
   std::ofstream(job_.folder() / "libmine.so", std::ios::app) << "the same functions, another file";
-  expect_exit(job_, job_.run({.ranks = 2, .args = {"space.json"}}), 0);
+  expect_exit(job_, JobTest::run(), done);
   EXPECT_EQ(names_of(journal(job_), "started", third).size(), 2U);
 }
 
@@ -215,7 +174,7 @@ class PluginSizesTest : public PluginTest {
     expect_exit(job_, job_.run({.ranks = 2, .args = args, .limit_s = 120}), 0);
     return names_of(journal(job_), "started", before);
   }
-  Json answer() { return job_.read_json(results + "optimal.json"); }
+  Json answer() { return optimal_of(job_); }
 };
 
 TEST_F(PluginSizesTest, SizesGrowUntilMemoryIsUsedUp) {
@@ -251,35 +210,28 @@ TEST_F(PluginTest, ADryRunRunsNothingOfIt) {
   bring("good");
   write_space("nothing");
   const std::string mark = (job_.folder() / "mark").string();
-  const Ended ended = job_.run({.ranks = 2,
-                                .args = {"--dry-run", "space.json"},
-                                .environment = {{"DSTUNE_TEST_PLUGIN_MARK", mark}}});
-  EXPECT_EQ(ended.exit_code, 0) << ended;
+  const Ended ended = run_with({{"DSTUNE_TEST_PLUGIN_MARK", mark}}, {"--dry-run"});
+  EXPECT_EQ(ended.exit_code, done) << ended;
   EXPECT_EQ(count_of(ended.out, "not predicted"), 2) << ended;
   EXPECT_FALSE(job_.exists("mark"));
 }
 
-TEST_F(PluginTest, RefusesWhatIsNoLibrary) {
+// unit/train/plugin_functions_test.cpp has each thing that a library may lack.
+TEST_F(PluginTest, RefusesWhatIsNoPlugin) {
   expect_refused("can not read");
   job_.write_text("libmine.so", "#!/bin/sh\n# nothing that could be loaded\n");
   expect_refused("not an ELF file");
   bring("good");
   std::filesystem::resize_file(job_.folder() / "libmine.so", 4096);
   expect_refused("is cut short");
-}
-
-TEST_F(PluginTest, RefusesWhatIsNoPlugin) {
-  bring("without_report");
-  expect_refused("does not export dstune_workload_report");
-  bring("other_version");
-  expect_refused("version 9");
-}
-
-TEST_F(PluginTest, RefusesWhatCanNotBeLoaded) {
-  bring("missing_library");
-  expect_refused("libtest_plugin_absent.so");
-  bring("missing_function");
-  expect_refused("test_plugin_no_such_function");
+  for (const auto& [library, words] :
+       {std::pair("without_report", "does not export dstune_workload_report"),
+        std::pair("other_version", "version 9"),
+        std::pair("missing_library", "libtest_plugin_absent.so"),
+        std::pair("missing_function", "test_plugin_no_such_function")}) {
+    bring(library);
+    expect_refused(words);
+  }
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace dstune::e2e {
 namespace {
 
-class PredictionTest : public testing::Test {
+class PredictionTest : public JobTest {
  protected:
   PredictionTest() {
     job_.write("config.json", tiny_gpt2_config());
@@ -17,25 +17,15 @@ class PredictionTest : public testing::Test {
     space["train_micro_batch_size_per_gpu"] = {1, 2};
     job_.write("space.json", space);
   }
-  Ended run(const std::vector<std::string>& options = {}) {
-    std::vector<std::string> args = options;
-    args.emplace_back("space.json");
-    return job_.run({.ranks = 2, .args = args});
-  }
   [[nodiscard]] std::ptrdiff_t num_profiles() const {
     const auto events = journal(job_);
     return std::count_if(events.begin(), events.end(),
                          [](const Json& event) { return event["kind"] == "profile"; });
   }
-
-  Job job_;
 };
 
 TEST_F(PredictionTest, StandsBesideEveryMeasurement) {
-  const Ended ended = run({"--profile-out", "machine.json"});
-  expect_exit(job_, ended, 0);
-  const auto metrics = all_metrics(job_);
-  EXPECT_EQ(metrics.size(), 16U);
+  const auto metrics = expect_all_ok(job_, run({"--profile-out", "machine.json"}), 16);
   for (const auto& [name, one] : metrics) {
     ASSERT_TRUE(one["predicted"]["throughput"].is_number()) << name;
     EXPECT_GT(one["predicted"]["throughput"].get<double>(), 0) << name;
@@ -46,8 +36,8 @@ TEST_F(PredictionTest, StandsBesideEveryMeasurement) {
     EXPECT_NEAR(std::stod(row.at("prediction_error")), predicted / measured - 1, 1e-9) << name;
   }
   const std::string summary = job_.read(results + "summary.txt");
-  EXPECT_NE(summary.find("Predicted throughput: mean error "), std::string::npos) << summary;
-  EXPECT_NE(summary.find("over 16 experiments, rank correlation "), std::string::npos) << summary;
+  EXPECT_THAT(summary, HasSubstr("Predicted throughput: mean error "));
+  EXPECT_THAT(summary, HasSubstr("over 16 experiments, rank correlation "));
 
   const Json profile = job_.read_json("machine.json");
   EXPECT_EQ(profile["format"], "dstune-mpi device profile");
@@ -69,10 +59,7 @@ TEST_F(PredictionTest, AResumedJobDoesNotMeasureTheMachineAgain) {
 
 TEST_F(PredictionTest, ADryRunTellsTimesAndWritesNothing) {
   const auto before = job_.contents();
-  const Ended ended = run({"--dry-run", "--format", "json"});
-  EXPECT_EQ(ended.exit_code, 0) << ended;
-  const Json shown = Json::parse(ended.out, nullptr, false);
-  ASSERT_TRUE(shown.is_object()) << ended;
+  const Json shown = plan();
   for (const Json& one : shown["experiments"]) {
     if (one["status"] != "planned") continue;
     EXPECT_GT(one["predicted"]["throughput"].get<double>(), 0) << one["name"];
@@ -80,19 +67,17 @@ TEST_F(PredictionTest, ADryRunTellsTimesAndWritesNothing) {
   // Sixteen experiments, each with its budget of timed steps; half of them need one rank of two.
   EXPECT_GT(shown["expected_duration_s"].get<double>(), 12 * 0.01);
   EXPECT_EQ(job_.contents(), before);
-  EXPECT_NE(run({"--dry-run"}).out.find("Expected duration: "), std::string::npos);
+  EXPECT_THAT(run({"--dry-run"}).out, HasSubstr("Expected duration: "));
 }
 
 TEST_F(PredictionTest, ProfileOutNeedsSomethingToMeasure) {
-  constexpr int bad_usage = 2;
-  EXPECT_EQ(run({"--dry-run", "--profile-out", "machine.json"}).exit_code, bad_usage);
+  EXPECT_EQ(run({"--dry-run", "--profile-out", "machine.json"}).exit_code, usage);
   job_.write("space.json", synthetic_space({1}, {1}));
-  EXPECT_EQ(run({"--profile-out", "machine.json"}).exit_code, bad_usage);
+  EXPECT_EQ(run({"--profile-out", "machine.json"}).exit_code, usage);
   EXPECT_FALSE(job_.exists("machine.json"));
 }
 
 TEST_F(PredictionTest, ProfileOutReplacesNoFileOfTheJob) {
-  constexpr int bad_input = 3;
   const Ended ended = run({"--profile-out", results + "journal.jsonl"});
   EXPECT_EQ(ended.exit_code, bad_input) << ended;
   EXPECT_EQ(count_of(ended.err, "name a place outside of"), 1) << ended;
@@ -105,7 +90,7 @@ TEST_F(PredictionTest, WorkloadsWithoutAPlanHaveNone) {
   for (const auto& [name, one] : all_metrics(job_))
     EXPECT_TRUE(one["predicted"]["throughput"].is_null()) << name;
   EXPECT_EQ(num_profiles(), 0);
-  EXPECT_EQ(job_.read(results + "summary.txt").find("Predicted"), std::string::npos);
+  EXPECT_THAT(job_.read(results + "summary.txt"), Not(HasSubstr("Predicted")));
 }
 
 }  // namespace

@@ -13,15 +13,13 @@ namespace {
 
 constexpr int num_sizes = 24;
 
-class RaceTest : public testing::Test {
+class RaceTest : public JobTest {
  protected:
   RaceTest() {
-    std::vector<int> sizes;
     Json table;
     std::mt19937_64 generator(1);
     std::normal_distribution<double> noise(0, 0.01);
     for (int size = 1; size <= num_sizes; ++size) {
-      sizes.push_back(size);
       // 17 and 18 are as good.
       const double throughput = 100 * std::exp(-std::pow((size - 17.5) / 8, 2));
       std::vector<double> steps_s;
@@ -29,21 +27,16 @@ class RaceTest : public testing::Test {
         steps_s.push_back(size / throughput * (1 + noise(generator)));
       table[short_name(0, size)] = {{"step_times_s", steps_s}, {"peak_memory_bytes", 1000 * size}};
     }
-    Json space = synthetic_space({1}, sizes, 0);
-    space["dstune"]["workload"] = {{"type", "replay"}, {"table", "table.json"}};
+    Json space = replay_space({1}, sizes_up_to(num_sizes));
     space["dstune"]["trial_budget_s"] = 100;
     space["autotuning"] = {{"enabled", true}};
     job_.write("space.json", space);
     job_.write("table.json", table);
   }
-  Ended run(std::vector<std::string> args) {
-    return job_.run({.ranks = 2, .args = std::move(args)});
-  }
-  Job job_;
 };
 
 TEST_F(RaceTest, StopsLosersEarlyAndMeasuresFinalistsAgain) {
-  const Ended ended = run({"space.json"});
+  const Ended ended = run();
   expect_exit(job_, ended, 0);
   const auto metrics = all_metrics(job_);
   int raced_out = 0;
@@ -51,15 +44,14 @@ TEST_F(RaceTest, StopsLosersEarlyAndMeasuresFinalistsAgain) {
     if (one["status"] == "ok") continue;
     EXPECT_EQ(one["status"], "raced_out") << name << ' ' << one["reason"];
     ++raced_out;
-    EXPECT_NE(one["reason"].get<std::string>().find("to be as fast as the best"),
-              std::string::npos);
+    EXPECT_THAT(one["reason"].get<std::string>(), HasSubstr("to be as fast as the best"));
     EXPECT_GT(one["throughput"].get<double>(), 0);
     EXPECT_LE(one["ci_low"].get<double>(), one["throughput"].get<double>());
     EXPECT_LE(one["step_times_s"].size(), 3 + 160U);
   }
   EXPECT_GE(raced_out, 1);
 
-  const Json optimal = job_.read_json(results + "optimal.json");
+  const Json optimal = optimal_of(job_);
   const Json validation = job_.read_json(results + "validation.json");
   EXPECT_EQ(validation["done"], true) << validation["reason"];
   EXPECT_EQ(validation["winner"], optimal["name"]);
@@ -84,16 +76,16 @@ TEST_F(RaceTest, StopsLosersEarlyAndMeasuresFinalistsAgain) {
   EXPECT_GE(rounds, 1U);
   EXPECT_LE(rounds, 6U);
   const std::string times = rounds == 1 ? "1 time" : std::to_string(rounds) + " times";
-  EXPECT_NE(ended.out.find("measured again: " + times + ", alone"), std::string::npos) << ended;
+  EXPECT_THAT(ended.out, HasSubstr("measured again: " + times + ", alone")) << ended;
 
   // The same command repeats nothing and answers the same.
-  const Ended again = run({"space.json"});
+  const Ended again = run();
   expect_exit(job_, again, 0);
   const auto later = journal(job_);
   EXPECT_TRUE(names_of(later, "started", events.size()).empty());
   EXPECT_TRUE(names_of(later, "repeat_started", events.size()).empty());
-  EXPECT_EQ(job_.read_json(results + "optimal.json")["name"], optimal["name"]);
-  EXPECT_EQ(job_.read_json(results + "optimal.json")["value"], optimal["value"]);
+  EXPECT_EQ(optimal_of(job_)["name"], optimal["name"]);
+  EXPECT_EQ(optimal_of(job_)["value"], optimal["value"]);
 }
 
 // Both start at once, when there is nothing to be compared with.
@@ -104,8 +96,8 @@ TEST(LateRaceTest, AChallengerIsStoppedWhenABetterOneEnds) {
   const std::vector<double> slow_s = {0.06, 0.09, 0.12, 0.09};
   table[short_name(0, 1)] = {{"step_times_s", slow_s}, {"peak_memory_bytes", 1000}};
   table[short_name(0, 2)] = {{"step_time_s", 0.002}, {"peak_memory_bytes", 1000}};
-  Json space = synthetic_space({1}, {1, 2}, 0);
-  space["dstune"]["workload"] = {{"type", "replay"}, {"table", "table.json"}, {"time_scale", 1.0}};
+  Json space = replay_space({1}, {1, 2});
+  space["dstune"]["workload"]["time_scale"] = 1.0;
   space["dstune"]["trial_budget_s"] = 100;
   space["autotuning"] = {{"enabled", true}};
   job.write("space.json", space);
@@ -121,11 +113,7 @@ TEST(LateRaceTest, AChallengerIsStoppedWhenABetterOneEnds) {
 }
 
 TEST_F(RaceTest, GridsearchMeasuresEveryMemberFully) {
-  const Ended ended = run({"--tuner", "gridsearch", "space.json"});
-  expect_exit(job_, ended, 0);
-  const auto metrics = all_metrics(job_);
-  EXPECT_EQ(metrics.size(), num_sizes);
-  for (const auto& [name, one] : metrics) EXPECT_EQ(one["status"], "ok") << name;
+  expect_all_ok(job_, run({"--tuner", "gridsearch"}), num_sizes);
 }
 
 }  // namespace

@@ -26,13 +26,8 @@ TEST_P(RanksTest, RunsGroupsOfEverySizeWithoutCollision) {
   Job job;
   job.write("space.json", synthetic_space(one.sizes, one.micro_batches, 0.03));
   const Ended ended = job.run({.ranks = one.ranks, .args = {"space.json"}});
-  ASSERT_EQ(ended.exit_code, 0) << ended;
-  expect_exit(job, ended, 0);
-
-  const auto metrics = all_metrics(job);
-  EXPECT_EQ(metrics.size(), one.sizes.size() * one.micro_batches.size());
+  const auto metrics = expect_all_ok(job, ended, one.sizes.size() * one.micro_batches.size());
   for (const auto& [name, measured] : metrics) {
-    EXPECT_EQ(measured["status"], "ok") << name << ' ' << measured["reason"];
     const int size = job.read_json(results + name + "/exp.json")["num_gpus"];
     const std::set<int> ranks = ranks_of(measured);
     EXPECT_EQ(ranks.size(), size) << name;
@@ -43,7 +38,7 @@ TEST_P(RanksTest, RunsGroupsOfEverySizeWithoutCollision) {
   if (one.overlaps) {
     EXPECT_TRUE(have_different_sizes_overlapped(metrics));
   }
-  const Json optimal = job.read_json(results + "optimal.json");
+  const Json optimal = optimal_of(job);
   EXPECT_EQ(optimal["num_gpus"], one.sizes.back());
   EXPECT_EQ(job.read_json(results + "ds_config_optimal.json")["train_micro_batch_size_per_gpu"],
             one.micro_batches.back());
@@ -83,17 +78,12 @@ TEST(ManyRanksTest, TrainATinyTransformer) {
   space["zero_optimization"]["stage"] = {0, 3};
   // With DeepSpeed's buckets of half a gigabyte 64 ranks of the target would not fit a small host.
   space["dstune"]["target"] = "self";
-  job.write("config.json", tiny_gpt2_config());
-  job.write("space.json", space);
+  write_transformer(job, space);
   const Ended ended = job.run({.ranks = 64, .args = {"space.json"}, .limit_s = 180});
-  expect_exit(job, ended, 0);
-  const auto metrics = all_metrics(job);
-  EXPECT_EQ(metrics.size(), 4);
-  for (const auto& [name, measured] : metrics) {
-    EXPECT_EQ(measured["status"], "ok") << name << ' ' << measured["reason"];
+  const auto metrics = expect_all_ok(job, ended, 4);
+  for (const auto& [name, measured] : metrics)
     EXPECT_EQ(measured["peak_memory_bytes"]["total"], measured["predicted"]["peak_memory_bytes"])
         << name;
-  }
   expect_no_rank_used_twice(metrics);
   EXPECT_TRUE(have_different_sizes_overlapped(metrics));
 }
@@ -124,9 +114,7 @@ TEST(CoordinatorTest, LeavesRankZeroOutWhereItIsDedicated) {
   Job job;
   job.write("space.json", synthetic_space({1, 2}, {1, 2}, 0.01));
   const Ended ended = job.run({.ranks = 3, .args = {"--coordinator", "dedicated", "space.json"}});
-  expect_exit(job, ended, 0);
-  const auto metrics = all_metrics(job);
-  EXPECT_EQ(metrics.size(), 4);
+  const auto metrics = expect_all_ok(job, ended, 4);
   for (const auto& [name, measured] : metrics) EXPECT_FALSE(ranks_of(measured).contains(0)) << name;
   expect_no_rank_used_twice(metrics);
 }

@@ -10,18 +10,9 @@
 namespace dstune::e2e {
 namespace {
 
-constexpr int bad_input = 3;
-constexpr int nothing_feasible = 4;
-
-class ReplayTest : public testing::Test {
+class ReplayTest : public JobTest {
  protected:
-  ReplayTest() {
-    Json space = synthetic_space({1}, {1, 2, 3, 4});
-    space["dstune"]["workload"] = {{"type", "replay"}, {"table", "table.json"}};
-    job_.write("space.json", space);
-  }
-  Ended run() { return job_.run({.ranks = 2, .args = {"space.json"}}); }
-  Job job_;
+  ReplayTest() { job_.write("space.json", replay_space({1}, {1, 2, 3, 4})); }
 };
 
 TEST_F(ReplayTest, ReportsWhatWasRecorded) {
@@ -47,9 +38,9 @@ TEST_F(ReplayTest, ReportsWhatWasRecorded) {
   EXPECT_EQ(metrics[short_name(0, 3)]["status"], "out_of_memory");
   EXPECT_EQ(metrics[short_name(0, 4)]["status"], "failed") << "a name that is not in the table";
   const std::string reason = metrics[short_name(0, 4)]["reason"];
-  EXPECT_NE(reason.find("table.json"), std::string::npos) << reason;
-  EXPECT_NE(reason.find(short_name(0, 4)), std::string::npos) << reason;
-  EXPECT_EQ(job_.read_json(results + "optimal.json")["name"], short_name(0, 1));
+  EXPECT_THAT(reason, HasSubstr("table.json"));
+  EXPECT_THAT(reason, HasSubstr(short_name(0, 4)));
+  EXPECT_EQ(optimal_of(job_)["name"], short_name(0, 1));
 }
 
 TEST_F(ReplayTest, EndsWithFourWhereNothingWasRecorded) {
@@ -57,41 +48,28 @@ TEST_F(ReplayTest, EndsWithFourWhereNothingWasRecorded) {
   const Ended ended = run();
   expect_exit(job_, ended, nothing_feasible);
   for (const auto& [name, metrics] : all_metrics(job_)) EXPECT_EQ(metrics["status"], "failed");
-  EXPECT_NE(ended.out.find("4 failed"), std::string::npos) << ended;
+  EXPECT_THAT(ended.out, HasSubstr("4 failed")) << ended;
 }
 
-TEST_F(ReplayTest, RefusesATableWithAWrongRow) {
+TEST_F(ReplayTest, RefusesATableThatIsMissingOrHasAWrongRow) {
   job_.write("table.json", Json{{short_name(0, 1), {{"step_time_s", -1.0}}}});
-  const Ended ended = run();
-  EXPECT_EQ(ended.exit_code, bad_input) << ended;
-  EXPECT_EQ(count_of(ended.err, "table.json:3"), 1) << ended;
-  EXPECT_EQ(count_of(ended.err, "/" + short_name(0, 1) + "/step_time_s"), 1) << ended;
-  EXPECT_FALSE(job_.exists(results + "journal.jsonl"));
-}
-
-TEST_F(ReplayTest, NamesTheTableThatIsMissing) {
-  const Ended ended = run();
-  EXPECT_EQ(ended.exit_code, bad_input) << ended;
-  EXPECT_EQ(count_of(ended.err, "can not read table.json"), 1) << ended;
+  expect_refused(job_, command(), bad_input,
+                 {"table.json:3", "/" + short_name(0, 1) + "/step_time_s"});
+  std::filesystem::remove(job_.folder() / "table.json");
+  expect_refused(job_, command(), bad_input, {"can not read table.json"});
 }
 
 TEST_F(ReplayTest, EarlyStoppingLeavesTheRestUnrun) {
-  std::vector<int> micro_batches;
   Json table;
-  for (int size = 1; size <= 48; ++size) {
-    micro_batches.push_back(size);
+  for (const int size : sizes_up_to(48))
     table[short_name(0, size)] = {{"step_time_s", size}};  // as many samples a second
-  }
-  Json space = synthetic_space({1}, micro_batches);
-  space["dstune"]["workload"] = {{"type", "replay"}, {"table", "table.json"}};
-  job_.write("space.json", space);
+  job_.write("space.json", replay_space({1}, sizes_up_to(48)));
   job_.write("table.json", table);
   for (const char* const tuner : {"gridsearch", "random"}) {
     for (const int ranks : {1, 4}) {
-      const Ended ended = job_.run(
-          {.ranks = ranks,
-           .args = {"space.json", "--tuner", tuner, "--early-stopping", "2", "--overwrite"}});
-      expect_exit(job_, ended, 0);
+      ranks_ = ranks;
+      const Ended ended = run({"--tuner", tuner, "--early-stopping", "2", "--overwrite"});
+      expect_exit(job_, ended, done);
       EXPECT_EQ(names_of(journal(job_), "started").size(), 3U) << tuner << ended;
     }
   }
@@ -111,9 +89,8 @@ TEST_F(ReplayTest, ARecordedSpaceIsSearchedWithoutTraining) {
   job_.write("space.json", space);
   std::vector<std::set<std::string>> ran;
   for (const char* results_dir : {"one", "two"}) {
-    const Ended ended = job_.run({.ranks = 2,
-                                  .args = {"space.json", "--tuner", "model_based", "--seed", "3",
-                                           "--results-dir", results_dir}});
+    const Ended ended =
+        run({"--tuner", "model_based", "--seed", "3", "--results-dir", results_dir});
     ASSERT_EQ(ended.exit_code, 0) << ended;
     const Json optimal = job_.read_json(std::string(results_dir) + "/optimal.json");
     EXPECT_TRUE(table.contains(optimal["name"])) << optimal;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <sstream>
+#include <stdexcept>
 
 #include <gtest/gtest.h>
 
@@ -128,11 +129,71 @@ bool have_different_sizes_overlapped(const std::map<std::string, Json>& metrics)
 
 void expect_exit(const Job& job, const Ended& ended, int exit_code) {
   EXPECT_EQ(ended.exit_code, exit_code) << ended;
-  const Json status = job.read_json(results + "exit_status.json");
+  const Json status = exit_status_of(job);
   ASSERT_TRUE(status.is_object());
   EXPECT_EQ(status["exit_code"], exit_code) << status;
   EXPECT_FALSE(status["reason"].get<std::string>().empty());
   EXPECT_TRUE(status["finished_at"].is_string());
+}
+
+Json optimal_of(const Job& job) {
+  return job.read_json(results + "optimal.json");
+}
+
+Json exit_status_of(const Job& job) {
+  return job.read_json(results + "exit_status.json");
+}
+
+Json printed(const Ended& ended) {
+  Json value = Json::parse(ended.out, nullptr, false);
+  std::ostringstream text;
+  text << "stdout is no JSON object: " << ended;
+  if (!value.is_object()) throw std::runtime_error(text.str());
+  return value;
+}
+
+std::map<std::string, Json> expect_all_ok(const Job& job, const Ended& ended, std::size_t count) {
+  expect_exit(job, ended, done);
+  std::map<std::string, Json> metrics = all_metrics(job);
+  EXPECT_EQ(metrics.size(), count);
+  for (const auto& [name, measured] : metrics)
+    EXPECT_EQ(measured["status"], "ok") << name << ": " << measured["reason"];
+  return metrics;
+}
+
+Ended expect_refused(Job& job, const Command& command, int exit_code,
+                     const std::vector<std::string>& parts) {
+  const auto before = job.contents_but_the_end();
+  Ended ended = job.run(command);
+  EXPECT_EQ(ended.exit_code, exit_code) << ended;
+  for (const std::string& part : parts)
+    EXPECT_EQ(count_of(ended.err, part), 1) << "\"" << part << "\" once in\n" << ended;
+  EXPECT_EQ(job.contents_but_the_end(), before) << "it writes nothing but exit_status.json";
+  return ended;
+}
+
+void expect_same_losses(const Json& metrics, const Json& others) {
+  const Json& mine = metrics["losses"];
+  const Json& theirs = others["losses"];
+  for (std::size_t step = 0; step < std::min(mine.size(), theirs.size()); ++step)
+    EXPECT_EQ(mine[step], theirs[step]) << "step " << step;
+}
+
+Json JobTest::plan(std::vector<std::string> args, int exit_code) {
+  args.insert(args.begin(), {"--dry-run", "--format", "json"});
+  const Ended ended = run(std::move(args));
+  EXPECT_EQ(ended.exit_code, exit_code) << ended;
+  return printed(ended);
+}
+
+void JobTest::wait_for_finished(Process& process, int count) const {
+  wait_until(process, [&] { return num_finished_so_far(job_) >= count; });
+}
+
+Process JobTest::start_and_wait(int count) {
+  Process process = job_.start(command());
+  wait_for_finished(process, count);
+  return process;
 }
 
 double seconds_between(const std::string& begin, const std::string& end) {

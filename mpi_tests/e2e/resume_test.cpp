@@ -10,23 +10,19 @@
 namespace dstune::e2e {
 namespace {
 
-constexpr int bad_input = 3;
 constexpr int sizes = 2;
 constexpr int micro_batches = 4;
 
-class ResumeTest : public testing::Test {
+class ResumeTest : public JobTest {
  protected:
   /// Eight experiments of about a second, four at once at first. The last one wins by far.
-  ResumeTest() { job_.write("space.json", space_); }
-
-  Ended run(const std::vector<std::string>& options = {}) {
-    std::vector<std::string> args = options;
-    args.emplace_back("space.json");
-    return job_.run({.ranks = 4, .args = args});
+  ResumeTest() {
+    ranks_ = 4;
+    job_.write("space.json", space_);
   }
   void expect_answer(const Ended& ended) {
     expect_exit(job_, ended, 0);
-    const Json optimal = job_.read_json(results + "optimal.json");
+    const Json optimal = optimal_of(job_);
     EXPECT_EQ(optimal["name"], short_name(0, micro_batches) + "_ng2");
     EXPECT_NEAR(optimal["value"].get<double>(), sizes * micro_batches / step_time_s_, 0.5);
     EXPECT_EQ(all_metrics(job_).size(), sizes * micro_batches);
@@ -39,14 +35,10 @@ class ResumeTest : public testing::Test {
   const double step_time_s_ = 0.1;
   const Json space_ = synthetic_space({1, 2}, {1, 2, 3, 4}, step_time_s_);
   const std::string journal_ = results + "journal.jsonl";
-  Job job_;
 };
 
 TEST_F(ResumeTest, RunsWhatWasFinishedBeforeKillNineNotAgain) {
-  Process process = job_.start({.ranks = 4, .args = {"space.json"}});
-  while (process.is_running() && num_finished_so_far(job_) < 2) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
+  Process process = start_and_wait(2);
   process.kill_all();
   const Ended killed = process.wait();
   ASSERT_FALSE(killed.is_late) << killed;
@@ -85,10 +77,7 @@ TEST_F(ResumeTest, OnlyWhatWasAloneWhenTheJobDiedIsBlamed) {
   std::string faults;
   for (const char* const rank : {"0", "1", "2", "3"})
     faults += (faults.empty() ? "die@" : ",die@") + std::string(rank) + ":" + killer;
-  const auto run = [&] {
-    return job_.run(
-        {.ranks = 4, .args = {"space.json"}, .environment = {{"DSTUNE_INJECT", faults}}});
-  };
+  const auto run = [&] { return run_with({{"DSTUNE_INJECT", faults}}); };
   // Twice with others, then twice alone: nobody saw what ended the job.
   for (int death = 0; death < 4; ++death) EXPECT_NE(run().exit_code, 0) << death;
   expect_exit(job_, run(), 0);
@@ -133,14 +122,9 @@ TEST_F(ResumeTest, RefusesAJournalThatIsDamagedInTheMiddle) {
   const int line =
       1 + count_of(text.substr(0, static_cast<std::size_t>(&letter - text.data())), "\n");
   job_.write_text(journal_, text);
-  auto before = job_.contents();
-  before.erase(results + "exit_status.json");
-  const Ended ended = run();
+  const Ended ended =
+      expect_refused(job_, command(), bad_input, {"journal.jsonl:" + std::to_string(line)});
   expect_exit(job_, ended, bad_input);
-  EXPECT_EQ(count_of(ended.err, "journal.jsonl:" + std::to_string(line)), 1) << ended;
-  auto after = job_.contents();
-  after.erase(results + "exit_status.json");
-  EXPECT_EQ(after, before) << "results are left as they were";
 
   expect_answer(run({"--overwrite"}));
 }
@@ -175,7 +159,7 @@ TEST_F(ResumeTest, RunsOnlyWhatIsNewInAChangedSpace) {
   std::sort(started.begin(), started.end());
   EXPECT_EQ(started,
             (std::vector<std::string>{short_name(0, 5) + "_ng1", short_name(0, 5) + "_ng2"}));
-  EXPECT_EQ(job_.read_json(results + "optimal.json")["name"], short_name(0, 5) + "_ng2");
+  EXPECT_EQ(optimal_of(job_)["name"], short_name(0, 5) + "_ng2");
   EXPECT_EQ(results_table(job_).size(), 6);
 }
 

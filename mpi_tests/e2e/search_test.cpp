@@ -50,7 +50,7 @@ std::unique_ptr<Ended> SearchTest::ended_;
 TEST_F(SearchTest, EndsWithTheTableAndTheWinner) {
   expect_exit(*job_, *ended_, 0);
   const std::string winner = job_->read_json(results + "optimal.json")["name"];
-  EXPECT_NE(ended_->out.find(winner), std::string::npos);
+  EXPECT_THAT(ended_->out, HasSubstr(winner));
   // summary.txt begins with the lines with which the output ends; one more where the batch changes.
   const std::string summary = job_->read(results + "summary.txt");
   const std::string headline = summary.substr(0, summary.find("\n\n") + 1);
@@ -59,10 +59,10 @@ TEST_F(SearchTest, EndsWithTheTableAndTheWinner) {
   EXPECT_EQ(ended_->out, summary.substr(headline.size() + 1) + "\n" + headline);
   for (const char* part : {"tuning_space", "num_experiments", "best_metric_val", "best_exp_name",
                            "Total number of experiments: 24"}) {
-    EXPECT_NE(ended_->out.find(part), std::string::npos) << part;
+    EXPECT_THAT(ended_->out, HasSubstr(part)) << part;
   }
-  EXPECT_EQ(ended_->out.find('\x1b'), std::string::npos) << "no terminal, no colour";
-  EXPECT_NE(ended_->err.find(winner), std::string::npos) << "progress goes to stderr";
+  EXPECT_THAT(ended_->out, Not(HasSubstr("\x1b"))) << "no terminal, no colour";
+  EXPECT_THAT(ended_->err, HasSubstr(winner)) << "progress goes to stderr";
 }
 
 TEST_F(SearchTest, TimesTheWholeJob) {
@@ -118,9 +118,9 @@ TEST_F(SearchTest, WritesAPureDeepSpeedConfig) {
   EXPECT_EQ(optimal["metric"], "throughput");
   EXPECT_EQ(optimal["label"], "proxy");
   const std::string command = job_->read(results + "cmd_optimal.txt");
-  EXPECT_NE(command.find("train.py"), std::string::npos) << command;
-  EXPECT_NE(command.find("ds_config_optimal.json"), std::string::npos) << command;
-  EXPECT_EQ(command.find("$CONFIG"), std::string::npos) << command;
+  EXPECT_THAT(command, HasSubstr("train.py"));
+  EXPECT_THAT(command, HasSubstr("ds_config_optimal.json"));
+  EXPECT_THAT(command, Not(HasSubstr("$CONFIG")));
 }
 
 TEST_F(SearchTest, NamesTheBest) {
@@ -221,7 +221,7 @@ TEST_F(SearchTest, RanksByTheTargetsTimeAndSaysWhatItIsMadeOf) {
   EXPECT_NE(optimal["measured"]["value"], optimal["value"]);
   EXPECT_FALSE(optimal["target"]["source"].get<std::string>().empty());
   EXPECT_FALSE(optimal["target"]["machine"].get<std::string>().empty());
-  EXPECT_NE(ended_->out.find("measured here"), std::string::npos);
+  EXPECT_THAT(ended_->out, HasSubstr("measured here"));
 }
 
 TEST_F(SearchTest, UsesExactlyTheMemoryThatWasPlanned) {
@@ -277,17 +277,15 @@ TEST_F(SearchTest, WritesTheTableTheJournalAndTheEnvironment) {
   EXPECT_EQ(names_of(events, "finished").size(), 24);
   EXPECT_TRUE(job_->read_json(results + "environment.json").is_object());
   for (const auto& [name, text] : job_->contents()) {
-    EXPECT_EQ(name.find(".tmp"), std::string::npos) << "a temporary file was left: " << name;
+    EXPECT_THAT(name, Not(HasSubstr(".tmp"))) << "a temporary file was left: " << name;
   }
 }
 
-TEST(FormatTest, PrintsExactlyOneObject) {
-  Job job;
-  job.write("space.json", synthetic_space({1, 2}, {1, 2, 3}, 0.001));
-  const Ended ended = job.run({.ranks = 2, .args = {"--format", "json", "space.json"}});
-  expect_exit(job, ended, 0);
-  const Json shown = Json::parse(ended.out, nullptr, false);
-  ASSERT_TRUE(shown.is_object()) << ended;
+TEST_F(JobTest, PrintsExactlyOneObject) {
+  job_.write("space.json", synthetic_space({1, 2}, {1, 2, 3}, 0.001));
+  const Ended ended = run({"--format", "json"});
+  expect_exit(job_, ended, done);
+  const Json shown = printed(ended);
   EXPECT_EQ(shown["best"]["name"], short_name(0, 3) + "_ng2");
   EXPECT_EQ(shown["best"]["num_gpus"], 2);
   EXPECT_EQ(shown["best"]["metric"], "throughput");
@@ -297,20 +295,17 @@ TEST(FormatTest, PrintsExactlyOneObject) {
   EXPECT_EQ(shown["exit_code"], 0);
 }
 
-TEST(SyntheticTest, HasAWinnerWhereStepsTakeNoTime) {
-  Job job;
-  job.write("space.json", synthetic_space({1, 2}, {1, 2}, 0.0));
-  const Ended ended = job.run({.ranks = 2, .args = {"space.json"}});
-  expect_exit(job, ended, 0);
-  EXPECT_TRUE(job.exists(results + "ds_config_optimal.json"));
+TEST_F(JobTest, HasAWinnerWhereStepsTakeNoTime) {
+  job_.write("space.json", synthetic_space({1, 2}, {1, 2}));
+  expect_exit(job_, run(), done);
+  EXPECT_TRUE(job_.exists(results + "ds_config_optimal.json"));
 }
 
-TEST(FormatTest, IsQuietWhereAsked) {
-  Job job;
-  job.write("space.json", synthetic_space({1}, {1, 2}, 0.001));
+TEST_F(JobTest, IsQuietWhereAsked) {
+  job_.write("space.json", synthetic_space({1}, {1, 2}, 0.001));
   // Of GPUs there is a warning.
-  const Ended ended = job.run({.ranks = 2, .args = {"--quiet", "--backend", "cpu", "space.json"}});
-  expect_exit(job, ended, 0);
+  const Ended ended = run({"--quiet", "--backend", "cpu"});
+  expect_exit(job_, ended, done);
   // What an MPI says of the network is its own.
   EXPECT_EQ(count_of(ended.err, "dstune"), 0) << ended;
 }

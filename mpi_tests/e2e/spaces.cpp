@@ -1,5 +1,7 @@
 #include "spaces.hpp"
 
+#include <numeric>
+
 namespace dstune::e2e {
 
 Json tiny_gpt2_config() {
@@ -33,6 +35,23 @@ Json synthetic_space(const std::vector<int>& num_gpus, const std::vector<int>& m
   space["gradient_accumulation_steps"] = 1;
   space["zero_optimization"] = {{"stage", 0}};
   return space;
+}
+
+Json replay_space(const std::vector<int>& num_gpus, const std::vector<int>& micro_batches) {
+  Json space = synthetic_space(num_gpus, micro_batches);
+  space["dstune"]["workload"] = {{"type", "replay"}, {"table", "table.json"}};
+  return space;
+}
+
+void write_transformer(const Job& job, const Json& space) {
+  job.write("config.json", tiny_gpt2_config());
+  job.write("space.json", space);
+}
+
+std::vector<int> sizes_up_to(int last) {
+  std::vector<int> sizes(static_cast<std::size_t>(last));
+  std::iota(sizes.begin(), sizes.end(), 1);
+  return sizes;
 }
 
 std::string short_name(int stage, int micro_batch) {

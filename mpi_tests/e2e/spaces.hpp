@@ -19,6 +19,14 @@ namespace dstune::e2e {
 [[nodiscard]] Json synthetic_space(const std::vector<int>& num_gpus,
                                    const std::vector<int>& micro_batches, double step_time_s = 0);
 
+/// The same, with step times from the table beside it, which is table.json.
+[[nodiscard]] Json replay_space(const std::vector<int>& num_gpus,
+                                const std::vector<int>& micro_batches);
+/// Writes space.json, and config.json beside it.
+void write_transformer(const Job& job, const Json& space);
+
+/// 1, 2, … up to this.
+[[nodiscard]] std::vector<int> sizes_up_to(int last);
 /// z<stage>_gas1_tmbspg<micro_batch>
 [[nodiscard]] std::string short_name(int stage, int micro_batch);
 

@@ -28,11 +28,10 @@ echo "{\"fwd\": 1.0, \"bwd\": 2.0, \"step\": 1.0, \"latency\": 4.0, \"FLOPS_per_
 )BASH";
 
 /// Micro-batch sizes 1 to 4; the smaller, the faster.
-class VerifyTest : public testing::Test {
+class VerifyTest : public JobTest {
  protected:
   VerifyTest() {
-    Json space = synthetic_space({1}, {4, 3, 2, 1});
-    space["dstune"]["workload"] = {{"type", "replay"}, {"table", "table.json"}};
+    Json space = replay_space({1}, {4, 3, 2, 1});
     space["dstune"]["training_command"] = "train.py --deepspeed_config $CONFIG";
     job_.write("space.json", space);
     Json table;
@@ -43,11 +42,6 @@ class VerifyTest : public testing::Test {
     chmod((job_.folder() / "bin/deepspeed").c_str(), 0755);
   }
 
-  Ended tune(std::vector<std::string> options = {}) {
-    options.emplace_back("space.json");
-    return job_.run({.ranks = 2, .args = options});
-  }
-
   Ended bash(const std::vector<std::string>& words,
              std::map<std::string, std::string> environment = {}) {
     environment["PATH"] = (job_.folder() / "bin").string() + ":" + std::getenv("PATH");
@@ -56,12 +50,10 @@ class VerifyTest : public testing::Test {
     program.insert(program.end(), words.begin(), words.end());
     return job_.run({.ranks = 0, .environment = environment, .program = program});
   }
-
-  Job job_;
 };
 
 TEST_F(VerifyTest, TheScriptsRunTheBestAndTheUsersOwn) {
-  expect_exit(job_, tune(), 0);
+  expect_exit(job_, run(), 0);
   job_.write_text("speeds", "1 30\n2 broken\n4 10\n");
   for (const char* script : {"verify.sbatch", "verify.pbs"}) {
     const std::string path = results + script;
@@ -101,26 +93,25 @@ TEST_F(VerifyTest, TheScriptsRunTheBestAndTheUsersOwn) {
 }
 
 TEST_F(VerifyTest, WhatDeepSpeedSaidDecides) {
-  expect_exit(job_, tune(), 0);
-  EXPECT_EQ(job_.read_json(results + "optimal.json")["label"], "proxy");
+  expect_exit(job_, run(), 0);
+  EXPECT_EQ(optimal_of(job_)["label"], "proxy");
   job_.write_text("speeds", "1 30\n2 40\n4 10\n");
   bash({results + "verify.sbatch"});
   const std::size_t num_before = names_of(journal(job_), "finished").size();
-  const Ended imported = tune({"--import", results + "verify"});
+  const Ended imported = run({"--import", results + "verify"});
   expect_exit(job_, imported, 0);
   EXPECT_EQ(names_of(journal(job_), "finished").size(), num_before) << "nothing is measured again";
   const auto expect_verified = [&](const Ended& ended) {
-    const Json optimal = job_.read_json(results + "optimal.json");
+    const Json optimal = optimal_of(job_);
     EXPECT_EQ(optimal["name"], short_name(0, 2));
     EXPECT_EQ(optimal["label"], "verified");
     EXPECT_NEAR(optimal["value"].get<double>(), 5, 0.02);
     EXPECT_NEAR(optimal["verified"]["value"].get<double>(), 40, 1e-9);
     EXPECT_EQ(job_.read_json(results + "ds_config_optimal.json")["train_micro_batch_size_per_gpu"],
               2);
-    EXPECT_NE(ended.out.find("label: verified"), std::string::npos) << ended;
-    EXPECT_NE(ended.out.find("DeepSpeed itself made 40 samples/s with it and 30 with " +
-                             short_name(0, 1)),
-              std::string::npos)
+    EXPECT_THAT(ended.out, HasSubstr("label: verified")) << ended;
+    EXPECT_THAT(ended.out, HasSubstr("DeepSpeed itself made 40 samples/s with it and 30 with " +
+                                     short_name(0, 1)))
         << ended;
     auto table = results_table(job_);
     EXPECT_EQ(table[short_name(0, 3)]["status"], "infeasible");
@@ -129,45 +120,41 @@ TEST_F(VerifyTest, WhatDeepSpeedSaidDecides) {
   };
   expect_verified(imported);
   // The journal keeps it.
-  const Ended resumed = tune();
+  const Ended resumed = run();
   expect_exit(job_, resumed, 0);
   expect_verified(resumed);
 }
 
 TEST_F(VerifyTest, WhatRanOutOfMemoryThereIsNotTheAnswer) {
-  expect_exit(job_, tune(), 0);
+  expect_exit(job_, run(), 0);
   job_.write_text("speeds", "3 5\n4 10\n");
   bash({results + "verify.pbs"});
-  const Ended imported = tune({"--import", results + "verify", "--format", "json"});
+  const Ended imported = run({"--import", results + "verify", "--format", "json"});
   expect_exit(job_, imported, 0);
-  const Json summary = Json::parse(imported.out, nullptr, false);
+  const Json summary = printed(imported);
   EXPECT_EQ(summary["best"]["name"], short_name(0, 4)) << imported;
   EXPECT_EQ(summary["best"]["label"], "verified");
   EXPECT_EQ(summary["counts"]["infeasible"], 2);
 }
 
 TEST_F(VerifyTest, DamagedResultsTouchNothing) {
-  expect_exit(job_, tune(), 0);
+  expect_exit(job_, run(), 0);
   job_.write_text("speeds", "1 30\n2 20\n3 15\n4 10\n");
   bash({results + "verify.sbatch"});
   const std::string folder = results + "verify/" + short_name(0, 2) + "/";
-  const auto expect_refused = [&](const std::string& said) {
-    const auto before = job_.contents_but_the_end();
-    const Ended ended = tune({"--import", results + "verify"});
-    EXPECT_EQ(ended.exit_code, 3) << ended;
-    EXPECT_NE(ended.err.find(said), std::string::npos) << said << "\n" << ended;
-    EXPECT_EQ(job_.contents_but_the_end(), before);
+  const auto expect_damaged = [&](const std::string& said) {
+    expect_refused(job_, command({"--import", results + "verify"}), bad_input, {said});
   };
   job_.write_text(folder + "metrics.json", "{\n  \"throughput\": ");
-  expect_refused("metrics.json:2");
+  expect_damaged("metrics.json:2");
   job_.write_text(folder + "metrics.json", "{\n  \"throughput\": -1}");
-  expect_refused("metrics.json:2: /throughput");
+  expect_damaged("metrics.json:2: /throughput");
   job_.write_text(folder + "metrics.json", job_.read(results + short_name(0, 1) + "/metrics.json"));
-  expect_refused("dstune-mpi measured this, not DeepSpeed");
+  expect_damaged("dstune-mpi measured this, not DeepSpeed");
   std::filesystem::remove_all(job_.folder() / results / "verify");
-  expect_refused("can not be listed");
+  expect_damaged("can not be listed");
   std::filesystem::create_directory(job_.folder() / results / "verify");
-  expect_refused("no folder in it has a result");
+  expect_damaged("no folder in it has a result");
 }
 
 TEST_F(VerifyTest, TimesAreFittedToTheUsersOwnRuns) {
@@ -178,29 +165,24 @@ TEST_F(VerifyTest, TimesAreFittedToTheUsersOwnRuns) {
   for (int step = 0; step < 6; ++step)
     log += "[Rank 0] time (ms) | fwd: 1000.00 | bwd: 2000.00 | step: 200.00\n";
   job_.write_text("own.log", log);
-  const Ended ended = tune({"--calibrate", "own.log"});
+  const Ended ended = run({"--calibrate", "own.log"});
   expect_exit(job_, ended, 0);
   // 1.6 s here, 3.2 s there.
-  const Json optimal = job_.read_json(results + "optimal.json");
+  const Json optimal = optimal_of(job_);
   EXPECT_EQ(optimal["name"], short_name(0, 1));
   EXPECT_EQ(optimal["label"], "calibrated");
   EXPECT_NEAR(optimal["calibration"]["scale"].get<double>(), 2, 1e-6);
   EXPECT_NEAR(optimal["value"].get<double>(), 5, 0.02);
-  EXPECT_NE(ended.out.find("calibrated: measured times x 2"), std::string::npos) << ended;
+  EXPECT_THAT(ended.out, HasSubstr("calibrated: measured times x 2")) << ended;
   const Json metrics = job_.read_json(results + short_name(0, 1) + "/metrics.json");
   EXPECT_NEAR(metrics["throughput"].get<double>(), 10, 1e-6);
 
-  const auto before = job_.contents_but_the_end();
   job_.write_text("own.log", log.substr(0, log.size() - 10) + "\n");
-  const Ended damaged = tune({"--calibrate", "own.log"});
-  EXPECT_EQ(damaged.exit_code, 3) << damaged;
-  EXPECT_EQ(count_of(damaged.err, "own.log:11"), 1) << damaged;
-  job_.write_text("own.log", log);
-  EXPECT_EQ(job_.contents_but_the_end(), before);
+  expect_refused(job_, command({"--calibrate", "own.log"}), bad_input, {"own.log:11"});
 }
 
 TEST_F(VerifyTest, ARunThatHangsIsEnded) {
-  expect_exit(job_, tune(), 0);
+  expect_exit(job_, run(), 0);
   job_.write_text("bin/deepspeed", "#!/bin/bash\nsleep 100\n");
   const Ended ended = bash({results + "verify.sbatch"}, {{"RUN_LIMIT", "0.2"}});
   EXPECT_EQ(ended.exit_code, 1) << ended;
@@ -212,7 +194,7 @@ TEST_F(VerifyTest, WithoutATrainingCommandTheScriptAsksForIt) {
   Json space = job_.read_json("space.json");
   space["dstune"].erase("training_command");
   job_.write("space.json", space);
-  expect_exit(job_, tune(), 0);
+  expect_exit(job_, run(), 0);
   job_.write_text("speeds", "1 30\n2 20\n3 15\n4 10\n");
   const Ended refused = bash({results + "verify.pbs"});
   EXPECT_EQ(refused.exit_code, 3) << refused;
@@ -231,7 +213,7 @@ TEST_F(VerifyTest, WithoutATrainingCommandTheScriptAsksForIt) {
 
 TEST_F(VerifyTest, FoldersMayHaveBlanksAndQuotes) {
   const std::string folder = "it's $HOME \"here\"";
-  const Ended tuned = tune({"--results-dir", folder});
+  const Ended tuned = run({"--results-dir", folder});
   EXPECT_EQ(tuned.exit_code, 0) << tuned;
   job_.write_text("speeds", "1 30\n2 20\n3 15\n4 10\n");
   // The stand-in finds the path in JSON by a pattern that stops at a quote.

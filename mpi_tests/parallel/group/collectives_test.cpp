@@ -39,96 +39,110 @@ Elements means(std::int64_t first, std::int64_t count, int size, DType type) {
   return elements;
 }
 
-class CollectivesTest : public testing::TestWithParam<Transport> {};
+/// Two ways to send things to the other ranks; a group over the job.
+class CollectivesTest : public testing::TestWithParam<Transport> {
+ protected:
+  /// Several chunks.
+  static GroupTable::Options small_chunks() {
+    GroupTable::Options options;
+    options.staging_bytes = std::size_t{64} << 10;
+    options.mpi_staging_bytes = 10'000;
+    return options;
+  }
+  /// check(type, count) of all.
+  template <class Check>
+  static void for_each(Check&& check) {
+    for (const DType type : types)
+      for (const std::int64_t count : odd_counts) check(type, count);
+  }
+  /// With two ranks: means that are worked out, and of what is no number.
+  template <std::size_t size>
+  void expect_means(DType type, const float (&parts)[size][2], const float (&expected)[size]) {
+    Job job(GetParam());
+    if (job.size() != 2) GTEST_SKIP() << "worked out for two ranks";
+    const auto group = job.join(job.everyone());
+    Elements data(type, size + 1);
+    for (std::size_t i = 0; i < size; ++i)
+      data.set(static_cast<std::int64_t>(i), parts[i][group->group_rank()]);
+    data.set(size, std::nanf(""));
+    group->all_reduce_average(data.bytes.data(), size + 1, type);
+    for (std::size_t i = 0; i < size; ++i)
+      EXPECT_EQ(data.get(static_cast<std::int64_t>(i)), expected[i]) << i;
+    EXPECT_TRUE(std::isnan(data.get(size)));
+  }
+};
 INSTANTIATE_TEST_SUITE_P(Ways, CollectivesTest,
                          testing::Values(Transport::shared_memory, Transport::mpi), test::way_name);
 
-TEST_P(CollectivesTest, AllReduceGivesTheMean) {
-  Job job(GetParam());
-  const auto group = job.join(job.everyone());
-  for (const DType type : types) {
-    for (const std::int64_t count : odd_counts) {
-      Elements data = filled(group->group_rank(), count, group->size(), type);
-      group->all_reduce_average(data.bytes.data(), count, type);
-      EXPECT_TRUE(data.bytes == means(0, count, group->size(), type).bytes) << count;
-    }
-  }
-}
-
-TEST_P(CollectivesTest, AllReduceGivesTheSum) {
+TEST_P(CollectivesTest, AllReduceGivesTheMeanOrTheSum) {
   Job job(GetParam());
   const auto group = job.join(job.everyone());
   const int size = group->size();
-  for (const DType type : types) {
-    for (const std::int64_t count : odd_counts) {
-      Elements data = filled(group->group_rank(), count, size, type);
-      Elements sums(type, count);
-      for (std::int64_t i = 0; i < count; ++i)
-        sums.set(i, mean_of(i, size) * static_cast<float>(size));
-      group->all_reduce_sum(data.bytes.data(), count, type);
-      EXPECT_TRUE(data.bytes == sums.bytes) << count;
-    }
-  }
+  for_each([&](DType type, std::int64_t count) {
+    Elements mean = filled(group->group_rank(), count, size, type);
+    Elements sum = mean;
+    Elements sums(type, count);
+    for (std::int64_t i = 0; i < count; ++i)
+      sums.set(i, mean_of(i, size) * static_cast<float>(size));
+    group->all_reduce_average(mean.bytes.data(), count, type);
+    EXPECT_TRUE(mean.bytes == means(0, count, size, type).bytes) << count;
+    group->all_reduce_sum(sum.bytes.data(), count, type);
+    EXPECT_TRUE(sum.bytes == sums.bytes) << count;
+  });
 }
 
 TEST_P(CollectivesTest, ReduceGivesTheRootTheMeanAndLeavesTheOthers) {
   Job job(GetParam());
   const auto group = job.join(job.everyone());
-  for (const DType type : types) {
-    for (const std::int64_t count : odd_counts) {
-      for (int root = 0; root < group->size(); ++root) {
-        Elements data = filled(group->group_rank(), count, group->size(), type);
-        const Elements before = data;
-        group->reduce_average(data.bytes.data(), count, type, root);
-        const bool is_root = root == group->group_rank();
-        const Elements expected = is_root ? means(0, count, group->size(), type) : before;
-        EXPECT_TRUE(data.bytes == expected.bytes) << count << " to " << root;
-      }
+  for_each([&](DType type, std::int64_t count) {
+    for (int root = 0; root < group->size(); ++root) {
+      Elements data = filled(group->group_rank(), count, group->size(), type);
+      const Elements before = data;
+      group->reduce_average(data.bytes.data(), count, type, root);
+      const bool is_root = root == group->group_rank();
+      const Elements expected = is_root ? means(0, count, group->size(), type) : before;
+      EXPECT_TRUE(data.bytes == expected.bytes) << count << " to " << root;
     }
-  }
+  });
 }
 
 TEST_P(CollectivesTest, ReduceScatterGivesEachItsPart) {
   Job job(GetParam());
   const auto group = job.join(job.everyone());
   const int size = group->size();
-  for (const DType type : types) {
-    for (const std::int64_t count : odd_counts) {
-      Elements in = filled(group->group_rank(), count * size, size, type);
-      const std::int64_t first = count * group->group_rank();
-      const Elements expected = means(first, count, size, type);
-      Elements out(type, count);
-      group->reduce_scatter_average(out.bytes.data(), in.bytes.data(), count, type);
-      EXPECT_TRUE(out.bytes == expected.bytes) << count;
-      EXPECT_TRUE(in.bytes == filled(group->group_rank(), count * size, size, type).bytes);
-      group->reduce_scatter_average(in.at(first), in.bytes.data(), count, type);
-      EXPECT_TRUE(std::equal(expected.bytes.begin(), expected.bytes.end(), in.at(first)));
-    }
-  }
+  for_each([&](DType type, std::int64_t count) {
+    Elements in = filled(group->group_rank(), count * size, size, type);
+    const std::int64_t first = count * group->group_rank();
+    const Elements expected = means(first, count, size, type);
+    Elements out(type, count);
+    group->reduce_scatter_average(out.bytes.data(), in.bytes.data(), count, type);
+    EXPECT_TRUE(out.bytes == expected.bytes) << count;
+    EXPECT_TRUE(in.bytes == filled(group->group_rank(), count * size, size, type).bytes);
+    group->reduce_scatter_average(in.at(first), in.bytes.data(), count, type);
+    EXPECT_TRUE(std::equal(expected.bytes.begin(), expected.bytes.end(), in.at(first)));
+  });
 }
 
 TEST_P(CollectivesTest, AllGatherPlacesEveryPart) {
   Job job(GetParam());
   const auto group = job.join(job.everyone());
   const int size = group->size();
-  for (const DType type : types) {
-    for (const std::int64_t count : odd_counts) {
-      Elements expected(type, count * size);
-      for (std::int64_t i = 0; i < count * size; ++i) {
-        expected.set(i, value_of(static_cast<int>(i / std::max<std::int64_t>(count, 1)),
-                                 i % std::max<std::int64_t>(count, 1), size));
-      }
-      Elements in = filled(group->group_rank(), count, size, type);
-      Elements out(type, count * size);
-      group->all_gather(out.bytes.data(), in.bytes.data(), count, type);
-      EXPECT_TRUE(out.bytes == expected.bytes) << count;
-      Elements in_place(type, count * size);
-      std::byte* const own = in_place.at(count * group->group_rank());
-      if (count > 0) std::memcpy(own, in.bytes.data(), in.bytes.size());
-      group->all_gather(in_place.bytes.data(), own, count, type);
-      EXPECT_TRUE(in_place.bytes == expected.bytes) << count;
+  for_each([&](DType type, std::int64_t count) {
+    Elements expected(type, count * size);
+    for (std::int64_t i = 0; i < count * size; ++i) {
+      expected.set(i, value_of(static_cast<int>(i / std::max<std::int64_t>(count, 1)),
+                               i % std::max<std::int64_t>(count, 1), size));
     }
-  }
+    Elements in = filled(group->group_rank(), count, size, type);
+    Elements out(type, count * size);
+    group->all_gather(out.bytes.data(), in.bytes.data(), count, type);
+    EXPECT_TRUE(out.bytes == expected.bytes) << count;
+    Elements in_place(type, count * size);
+    std::byte* const own = in_place.at(count * group->group_rank());
+    if (count > 0) std::memcpy(own, in.bytes.data(), in.bytes.size());
+    group->all_gather(in_place.bytes.data(), own, count, type);
+    EXPECT_TRUE(in_place.bytes == expected.bytes) << count;
+  });
 }
 
 /// What `from` has for the part `index` of those that take part.
@@ -137,10 +151,7 @@ std::byte byte_of(int from, int index, std::int64_t i) {
 }
 
 TEST_P(CollectivesTest, AllToAllTradesParts) {
-  GroupTable::Options small;  // several chunks
-  small.staging_bytes = std::size_t{64} << 10;
-  small.mpi_staging_bytes = 10'000;
-  Job job(GetParam(), {}, small);
+  Job job(GetParam(), {}, small_chunks());
   const auto group = job.join(job.everyone());
   const int rank = group->group_rank();
   std::vector<RankRange> parts = parts_of(*group);
@@ -168,10 +179,7 @@ TEST_P(CollectivesTest, AllToAllTradesParts) {
 
 // Ranks outside of a part neither give nor take; parts follow each other and the whole at once.
 TEST_P(CollectivesTest, PartsOfAGroupDoTheSameSideBySide) {
-  GroupTable::Options small;  // several chunks
-  small.staging_bytes = std::size_t{64} << 10;
-  small.mpi_staging_bytes = 10'000;
-  Job job(GetParam(), {}, small);
+  Job job(GetParam(), {}, small_chunks());
   const auto group = job.join(job.everyone());
   const int rank = group->group_rank();
   for (const RankRange& among : parts_of(*group)) {
@@ -238,37 +246,24 @@ TEST_P(CollectivesTest, ExchangeBringsNumbersInRankOrder) {
   }
 }
 
+// 1 + 2^-7 is the next bf16 after 1; halves between neighbours go to the even one.
 TEST_P(CollectivesTest, Bf16MeansAreRoundedOnceToNearestEven) {
-  Job job(GetParam());
-  if (job.size() != 2) GTEST_SKIP() << "worked out for two ranks";
-  const auto group = job.join(job.everyone());
-  // 1 + 2^-7 is the next bf16 after 1; halves between neighbours go to the even one.
-  const float step = 0.0078125F;
-  const float parts[4][2] = {{1, 1 + step}, {1 + step, 1 + 2 * step}, {1, 256}, {-3, INFINITY}};
-  const float expected[4] = {1, 1 + 2 * step, 128, INFINITY};
-  Elements data(DType::bf16, 5);
-  for (int i = 0; i < 4; ++i) data.set(i, parts[i][group->group_rank()]);
-  data.set(4, std::nanf(""));
-  group->all_reduce_average(data.bytes.data(), 5, DType::bf16);
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(data.get(i), expected[i]) << i;
-  EXPECT_TRUE(std::isnan(data.get(4)));
+  const float step = 0x1p-7F;
+  expect_means(DType::bf16, {{1, 1 + step}, {1 + step, 1 + 2 * step}, {1, 256}, {-3, INFINITY}},
+               {1, 1 + 2 * step, 128, INFINITY});
 }
 
+// 1 + 2^-10 is the next half after 1. The sum of the two largest is no half, their mean is one.
 TEST_P(CollectivesTest, F16MeansAreRoundedOnceToNearestEven) {
-  Job job(GetParam());
-  if (job.size() != 2) GTEST_SKIP() << "worked out for two ranks";
-  const auto group = job.join(job.everyone());
-  // 1 + 2^-10 is the next half after 1. The sum of the two largest is no half, their mean is one.
   const float step = 0x1p-10F;
-  const float parts[6][2] = {{1, 1 + step},  {1 + step, 1 + 2 * step}, {65504, 65504},
-                             {-3, INFINITY}, {0x1p-14F, -0x1p-14F},    {0x1p-14F, 0}};
-  const float expected[6] = {1, 1 + 2 * step, 65504, INFINITY, 0, 0x1p-15F};
-  Elements data(DType::f16, 7);
-  for (int i = 0; i < 6; ++i) data.set(i, parts[i][group->group_rank()]);
-  data.set(6, std::nanf(""));
-  group->all_reduce_average(data.bytes.data(), 7, DType::f16);
-  for (int i = 0; i < 6; ++i) EXPECT_EQ(data.get(i), expected[i]) << i;
-  EXPECT_TRUE(std::isnan(data.get(6)));
+  expect_means(DType::f16,
+               {{1, 1 + step},
+                {1 + step, 1 + 2 * step},
+                {65504, 65504},
+                {-3, INFINITY},
+                {0x1p-14F, -0x1p-14F},
+                {0x1p-14F, 0}},
+               {1, 1 + 2 * step, 65504, INFINITY, 0, 0x1p-15F});
 }
 
 TEST(CollectivesTest, BitsDependNeitherOnTheWayNorOnChunks) {

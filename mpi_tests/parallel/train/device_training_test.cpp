@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "disk_training.hpp"
 #include "golden.hpp"
 #include "losses_of_processor.hpp"
 
@@ -206,36 +207,14 @@ INSTANTIATE_TEST_SUITE_P(Models, DeviceTrainingTest,
 class DeviceDiskTest : public test::LossesOfProcessor {};
 
 TEST_F(DeviceDiskTest, HasTheLossesOfTheProcessor) {
-  ModelSpec model = Golden("gpt2").model;
-  model.hidden_size = 64;
-  model.num_heads = model.num_kv_heads = 2;
-  model.head_size = 32;
-  model.num_layers = 1;
-  model.intermediate_size = 16'384;
-  model.vocab_size = 16'384;
-  model.tie_embeddings = false;
+  const ModelSpec model = test::disk_model();
   for (const bool all : {false, true}) {
-    TrainingConfig config;
-    config.zero_stage = 3;
-    config.precision = Precision::bf16;
-    config.micro_batch = 1;
-    config.accumulation_steps = 2;
-    config.sequence_length = 8;
-    config.overlap_comm = true;
-    config.reduce_bucket_size = 1'200'000;
-    config.sub_group_size = 1'000'000 / job().size();
+    TrainingConfig config = test::disk_config(Precision::bf16, job().size());
     config.gradient_clipping = 1;
     config.offload_optimizer = OffloadDevice::nvme;
     config.offload_param = all ? OffloadDevice::nvme : OffloadDevice::cpu;
-    config.disk.folder = testing::TempDir();
     config.disk.pipeline_read = config.disk.pipeline_write = all;
-    config.disk.optimizer_buffers = 12;
-    config.disk.parameter_buffer_size = 1'100'000;
-    config.disk.parameters_in_memory = 0;
-    config.disk.parameter_buffers = 5;
-    config.stage3_max_reuse_distance = 0;
-    config.stage3_prefetch_bucket_size = 1'200'000;
-    config.stage3_param_persistence_threshold = 100;
+    test::serve_parameters(config);
     ASSERT_EQ(model_violation(model, config, job().size()), "");
     SCOPED_TRACE(all ? "parameters, too" : "optimizer");
     expect_losses_of_processor(model, config, 3, all ? 1 : 2);

@@ -197,9 +197,7 @@ TEST_P(InvarianceTest, CopiesOfTheStatesRoundAtMost) {
   if (GetParam().stage < 3) GTEST_SKIP() << "it has none";
   // What overflows does in the first of the two steps.
   if (GetParam().loss_scale != LossScale()) GTEST_SKIP() << "skips other steps";
-  const double tolerance = GetParam().precision == Precision::fp32   ? 1e-5
-                           : GetParam().precision == Precision::bf16 ? 1e-3
-                                                                     : 1e-4;
+  const double tolerance = test::tolerance_of(GetParam().precision);
   const TrainingConfig base = config(2);
   const std::vector<double> expected = losses(base);
   for (const std::int64_t size : block_sizes(job().size())) {
@@ -357,9 +355,7 @@ TEST_P(InvarianceTest, OverflowsAreSkippedByAll) {
 TEST_P(InvarianceTest, StagesAndSplitsOfTheBatchAgree) {
   // Which part of a batch overflows depends on how it is split.
   if (GetParam().loss_scale != LossScale()) GTEST_SKIP() << "skips other steps";
-  const double tolerance = GetParam().precision == Precision::fp32   ? 1e-5
-                           : GetParam().precision == Precision::bf16 ? 1e-3
-                                                                     : 1e-4;
+  const double tolerance = test::tolerance_of(GetParam().precision);
   TrainingConfig base = config(1);
   base.zero_stage = 0;
   const std::vector<double> expected = losses(base);

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "disk_training.hpp"
 #include "golden.hpp"
 #include "training.hpp"
 
@@ -136,38 +137,17 @@ TEST_P(OffloadTest, NeitherDoSubGroupsThatStayOnTheDevice) {
   }
 }
 
-/// A model of few but large matrices, shards of which a disk holds in groups of up to four ranks.
 class DiskOffloadTest : public test::TrainingTest, public testing::WithParamInterface<Precision> {
  protected:
-  static ModelSpec model() {
-    ModelSpec model = Golden("gpt2").model;
-    model.hidden_size = 64;
-    model.num_heads = model.num_kv_heads = 2;
-    model.head_size = 32;
-    model.num_layers = 1;
-    model.intermediate_size = 16'384;
-    model.vocab_size = 16'384;
-    model.tie_embeddings = false;
-    return model;
-  }
   static TrainingConfig config(Precision precision) {
-    TrainingConfig config;
-    config.zero_stage = 3;
-    config.precision = precision;
-    config.micro_batch = 1;
-    config.accumulation_steps = 2;
-    config.sequence_length = 8;
-    config.overlap_comm = true;
-    config.reduce_bucket_size = 1'200'000;
-    config.sub_group_size = 1'000'000 / job().size();
-    config.offload_optimizer = OffloadDevice::cpu;
+    TrainingConfig config = test::disk_config(precision, job().size());
     // In fp16 some steps are skipped, and the scale rises again.
-    config.loss_scale = {.initial_power = 21, .window = 2, .hysteresis = 1};
-    if (precision != Precision::fp16) config.loss_scale = {};
+    if (precision == Precision::fp16)
+      config.loss_scale = {.initial_power = 21, .window = 2, .hysteresis = 1};
     return config;
   }
   static void expect_equal(const TrainingConfig& config, const Course& expected) {
-    const Course found = course(model(), config, steps, 3);
+    const Course found = course(test::disk_model(), config, steps, 3);
     EXPECT_EQ(found.losses, expected.losses);
     EXPECT_EQ(found.skipped_steps, expected.skipped_steps);
   }
@@ -175,7 +155,7 @@ class DiskOffloadTest : public test::TrainingTest, public testing::WithParamInte
 
 TEST_P(DiskOffloadTest, TheOptimizerOnADiskChangesNoBit) {
   const TrainingConfig on_host = config(GetParam());
-  const Course expected = course(model(), on_host, steps, 3);
+  const Course expected = course(test::disk_model(), on_host, steps, 3);
   if (GetParam() == Precision::fp16) {
     EXPECT_GE(expected.skipped_steps.size(), 2U);
     EXPECT_LT(expected.skipped_steps.size(), std::size_t{steps});
@@ -185,10 +165,8 @@ TEST_P(DiskOffloadTest, TheOptimizerOnADiskChangesNoBit) {
       TrainingConfig on_disk = on_host;
       on_disk.offload_optimizer = OffloadDevice::nvme;
       on_disk.offload_param = write_behind ? OffloadDevice::cpu : OffloadDevice::none;
-      on_disk.disk.folder = testing::TempDir();
       on_disk.disk.pipeline_read = read_ahead;
       on_disk.disk.pipeline_write = write_behind;
-      on_disk.disk.optimizer_buffers = 12;
       SCOPED_TRACE(std::string(read_ahead ? "ahead " : "") + (write_behind ? "behind" : ""));
       expect_equal(on_disk, expected);
     }
@@ -198,15 +176,13 @@ TEST_P(DiskOffloadTest, TheOptimizerOnADiskChangesNoBit) {
 // What `ratio` takes from the disk are the moments alone.
 TEST_P(DiskOffloadTest, NeitherWithARatio) {
   const TrainingConfig on_host = config(GetParam());
-  const Course expected = course(model(), on_host, steps, 3);
+  const Course expected = course(test::disk_model(), on_host, steps, 3);
   for (const double ratio : {0.0, 0.6}) {
     for (const bool pipelines : {false, true}) {
       TrainingConfig on_disk = on_host;
       on_disk.offload_optimizer = OffloadDevice::nvme;
       on_disk.offload_ratio = ratio;
-      on_disk.disk.folder = testing::TempDir();
       on_disk.disk.pipeline_read = on_disk.disk.pipeline_write = pipelines;
-      on_disk.disk.optimizer_buffers = 12;
       SCOPED_TRACE("ratio " + std::to_string(ratio) + (pipelines ? ", pipelined" : ""));
       expect_equal(on_disk, expected);
     }
@@ -223,9 +199,9 @@ TEST_P(DiskOffloadTest, NeitherWithOtherOptimizers) {
     on_host.optimizer.momentum = 0.9;
     TrainingConfig on_disk = on_host;
     on_disk.offload_optimizer = OffloadDevice::nvme;
-    on_disk.disk.folder = testing::TempDir();
+    on_disk.disk.optimizer_buffers = DiskUse().optimizer_buffers;
     SCOPED_TRACE(to_text(kind));
-    expect_equal(on_disk, course(model(), on_host, steps, 3));
+    expect_equal(on_disk, course(test::disk_model(), on_host, steps, 3));
   }
 }
 
@@ -234,24 +210,18 @@ TEST_P(DiskOffloadTest, NeitherDoParametersOnADisk) {
     TrainingConfig on_host = config(GetParam());
     on_host.offload_param = OffloadDevice::cpu;
     if (!offloads_optimizer) on_host.offload_optimizer = OffloadDevice::none;
-    const Course expected = course(model(), on_host, steps, 3);
+    const Course expected = course(test::disk_model(), on_host, steps, 3);
     for (const bool all : {true, false}) {
       // All of them on the disk or the second half, with the states of the first case there, too.
       if (!all && !offloads_optimizer) continue;
       TrainingConfig on_disk = on_host;
       on_disk.offload_param = OffloadDevice::nvme;
       if (all && offloads_optimizer) on_disk.offload_optimizer = OffloadDevice::nvme;
-      on_disk.disk.folder = testing::TempDir();
       on_disk.disk.pipeline_read = on_disk.disk.pipeline_write = true;
-      on_disk.disk.optimizer_buffers = 12;
-      on_disk.disk.parameter_buffer_size = 1'100'000;
-      on_disk.disk.parameters_in_memory = all ? 0 : 2'200'000 / job().size();
-      // With more DeepSpeed reads the head's matrix ahead twice, and fails.
-      on_disk.disk.parameter_buffers = all ? 5 : 2;
-      on_disk.stage3_max_reuse_distance = 0;
-      on_disk.stage3_prefetch_bucket_size = 1'200'000;
-      on_disk.stage3_param_persistence_threshold = 100;
-      ASSERT_EQ(model_violation(model(), on_disk, job().size()), "");
+      test::serve_parameters(on_disk);
+      if (!all) on_disk.disk.parameters_in_memory = 2'200'000 / job().size();
+      if (!all) on_disk.disk.parameter_buffers = 2;
+      ASSERT_EQ(model_violation(test::disk_model(), on_disk, job().size()), "");
       SCOPED_TRACE(std::string(to_text(on_disk.offload_optimizer)) + (all ? ", all" : ", half"));
       expect_equal(on_disk, expected);
     }

@@ -1,17 +1,14 @@
 // Plug-ins on groups of every size, through shared memory and through MPI.
 #include <cmath>
 #include <memory>
-#include <numeric>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include "../group/group_fixture.hpp"
 #include "dstune/base/error.hpp"
-#include "dstune/comm/communicator.hpp"
-#include "dstune/comm/nodes.hpp"
-#include "dstune/group/group_table.hpp"
 #include "dstune/instrument/workloads.hpp"
 #include "plugin/plugin_group.hpp"
 
@@ -20,20 +17,11 @@ namespace {
 
 using testing::HasSubstr;
 
-enum class Transport { shared_memory, mpi };
+using test::Transport;
 
 class PluginTest : public testing::TestWithParam<Transport> {
  protected:
-  PluginTest()
-      : world_(Communicator::world().duplicate()),
-        node_(world_.split_shared()),
-        topology_(find_topology(world_, node_)),
-        everyone_(static_cast<std::size_t>(world_.size())) {
-    std::iota(everyone_.begin(), everyone_.end(), 0);
-    GroupTable::Options options;
-    options.use_shared_memory = GetParam() == Transport::shared_memory;
-    table_ = std::make_unique<GroupTable>(world_, node_, topology_,
-                                          std::vector<std::vector<int>>{everyone_}, options);
+  PluginTest() {
     spec_.kind = WorkloadKind::plugin;
     config_.micro_batch = 2;
     config_.accumulation_steps = 2;
@@ -42,10 +30,8 @@ class PluginTest : public testing::TestWithParam<Transport> {
   }
 
   void join(double seconds) {
-    waiter_ = Waiter(
-        Waiter::Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000)),
-        nullptr, topology_.share_core);
-    group_ = table_->join(everyone_, ++attempt_, waiter_);
+    waiter_ = job_.waiter(seconds);
+    group_ = job_.table().join(job_.everyone(), job_.next_attempt(), waiter_);
   }
   /// On the group there is, which failures leave usable.
   Measurement run(const std::string& library, const json::Value& options) {
@@ -59,17 +45,12 @@ class PluginTest : public testing::TestWithParam<Transport> {
     return run(std::string(DSTUNE_TEST_PLUGINS) + "/libtest_plugin_good.so", {{"do", action}});
   }
   [[nodiscard]] std::string last_rank() const {
-    return "rank " + std::to_string(world_.size() - 1) + ": ";
+    return "rank " + std::to_string(job_.size() - 1) + ": ";
   }
 
-  Communicator world_;
-  Communicator node_;
-  Topology topology_;
-  std::vector<int> everyone_;
-  std::unique_ptr<GroupTable> table_;
+  test::Job job_{GetParam()};
   Waiter waiter_;
   std::unique_ptr<ProcessGroup> group_;
-  std::uint64_t attempt_ = 0;
   WorkloadSpec spec_;
   ModelSpec model_;
   TrainingConfig config_;
@@ -82,7 +63,7 @@ class PluginTest : public testing::TestWithParam<Transport> {
 TEST_P(PluginTest, CollectivesFromC) {
   const Measurement result = run_subject("check collectives");
   EXPECT_EQ(result.status, Status::ok) << result.reason;
-  EXPECT_EQ(result.losses.at(0), 1 + (world_.size() - 1) / 2.0);
+  EXPECT_EQ(result.losses.at(0), 1 + (job_.size() - 1) / 2.0);
 }
 
 TEST_P(PluginTest, FiguresThatAreNoneFail) {
@@ -104,7 +85,7 @@ TEST_P(PluginTest, ClosedDescriptorsCostTheExperimentAlone) {
 TEST_P(PluginTest, HandsOutTheCommunicatorWhereThereIsOne) {
   const train::PluginGroup group(*group_, waiter_, nullptr);
   const int handle = group.functions()->mpi_communicator;
-  if (GetParam() == Transport::shared_memory || world_.size() == 1) {
+  if (GetParam() == Transport::shared_memory || job_.size() == 1) {
     EXPECT_EQ(handle, -1);
     return;
   }
@@ -112,8 +93,8 @@ TEST_P(PluginTest, HandsOutTheCommunicatorWhereThereIsOne) {
   int rank = -1, size = -1;
   MPI_Comm_rank(MPI_Comm_f2c(handle), &rank);
   MPI_Comm_size(MPI_Comm_f2c(handle), &size);
-  EXPECT_EQ(rank, world_.rank());
-  EXPECT_EQ(size, world_.size());
+  EXPECT_EQ(rank, job_.rank());
+  EXPECT_EQ(size, job_.size());
 }
 
 TEST_P(PluginTest, OneRanksFailureIsTheGroups) {
@@ -133,7 +114,7 @@ TEST_P(PluginTest, OneRanksFailureIsTheGroups) {
 
 TEST_P(PluginTest, RanksThatDisagreeAreToldSo) {
   const Measurement result = run_subject("another collective");
-  if (world_.size() == 1) {
+  if (job_.size() == 1) {
     EXPECT_EQ(result.status, Status::ok) << result.reason;
     return;
   }
@@ -141,7 +122,7 @@ TEST_P(PluginTest, RanksThatDisagreeAreToldSo) {
   EXPECT_THAT(result.reason,
               HasSubstr("the ranks disagree: group rank 0 calls all_reduce_mean of 1 elements of "
                         "type 0, group rank " +
-                        std::to_string(world_.size() - 1) + " calls barrier"));
+                        std::to_string(job_.size() - 1) + " calls barrier"));
   EXPECT_EQ(run_subject("nothing").status, Status::ok);
 }
 
@@ -155,7 +136,7 @@ TEST_P(PluginTest, AWaitEndsAtTheDeadline) {
   }
   // Until nobody is inside any more.
   group_.reset();
-  world_.barrier();
+  job_.world().barrier();
 }
 
 TEST_P(PluginTest, TheExamplesLossesDoNotDependOnTheStage) {
@@ -175,10 +156,7 @@ TEST_P(PluginTest, TheExamplesLossesDoNotDependOnTheStage) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, PluginTest,
-                         testing::Values(Transport::shared_memory, Transport::mpi),
-                         [](const auto& one) {
-                           return one.param == Transport::mpi ? "mpi" : "shared_memory";
-                         });
+                         testing::Values(Transport::shared_memory, Transport::mpi), test::way_name);
 
 }  // namespace
 }  // namespace dstune

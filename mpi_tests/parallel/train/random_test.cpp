@@ -21,6 +21,7 @@ using test::draw_configuration;
 using test::first_draft;
 using test::Golden;
 using test::RandomConfiguration;
+using test::tolerance_of;
 
 constexpr int steps = 4;
 
@@ -41,11 +42,6 @@ TrainingConfig plain(const TrainingConfig& config) {
   result.gradient_clipping = config.gradient_clipping;
   result.optimizer = config.optimizer;
   return result;
-}
-
-/// docs/reference-step.md, section 7.
-double tolerance_of(Precision precision) {
-  return precision == Precision::fp32 ? 1e-5 : precision == Precision::bf16 ? 1e-3 : 1e-4;
 }
 
 /// Whether a difference in rounding stays one. Large updates make any training drift apart, and

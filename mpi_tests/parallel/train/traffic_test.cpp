@@ -148,8 +148,7 @@ TEST_F(TrafficTest, TheCollectivesThatRunAreThePlans) {
     const std::unique_ptr<ProcessGroup> group = job().join();
     RecordingGroup recording(*group);
     CpuDevice device(256 << 20, 1);
-    const StepPlan plan = build_step_plan(golden.model, config, group->size(), group->group_rank(),
-                                          CpuWorkspaces(device.kernels()));
+    const StepPlan plan = plan_of(golden.model, config, device.kernels());
     device.arena().prepare(plan.memory.arena_bytes);
     device.host_arena().prepare(plan.host_memory.arena_bytes);
     Executor executor(plan, device, recording, golden.seed);
@@ -171,8 +170,7 @@ TEST_F(TrafficTest, SumsAreAsManyTimesTheMeanAsThereAreRanks) {
     config.sums_gradients = sums;
     const std::unique_ptr<ProcessGroup> group = job().join();
     CpuDevice device(256 << 20, 1);
-    const StepPlan plan = build_step_plan(golden.model, config, group->size(), group->group_rank(),
-                                          CpuWorkspaces(device.kernels()));
+    const StepPlan plan = plan_of(golden.model, config, device.kernels());
     device.arena().prepare(plan.memory.arena_bytes);
     Executor executor(plan, device, *group, golden.seed);
     executor.initialize();

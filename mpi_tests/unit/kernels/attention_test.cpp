@@ -169,6 +169,17 @@ class AttentionTest : public KernelTest {
     workspace.check();
     return r;
   }
+  void check(const AttentionShape& shape) {
+    const Values qkv = random_values(qkv_count(shape), 1, 2.0);
+    const Values d_out = random_values(out_count(shape), 2);
+    const Results results = run(shape, qkv, d_out);
+    Reference reference(shape, qkv);
+    const std::string what =
+        "sequence " + std::to_string(shape.sequence) + ", window " + std::to_string(shape.window);
+    expect_close(results.out.values(), reference.out(), tolerance(), what + " out");
+    expect_close(results.log_sum_exp.values(), reference.log_sum_exp(), 1e-5, what + " lse");
+    expect_close(results.d_qkv.values(), reference.gradient(d_out), tolerance(), what + " d_qkv");
+  }
 };
 
 TEST_P(AttentionTest, EqualsTheFormula) {
@@ -176,14 +187,7 @@ TEST_P(AttentionTest, EqualsTheFormula) {
     if (!does(shape) || (is_emulated() && shape.sequence == 200)) continue;
     for (const bool causal : {true, false}) {
       shape.causal = causal;
-      const Values qkv = random_values(qkv_count(shape), 1, 2.0);
-      const Values d_out = random_values(out_count(shape), 2);
-      const Results results = run(shape, qkv, d_out);
-      Reference reference(shape, qkv);
-      const std::string what = "sequence " + std::to_string(shape.sequence);
-      expect_close(results.out.values(), reference.out(), tolerance(), what + " out");
-      expect_close(results.log_sum_exp.values(), reference.log_sum_exp(), 1e-5, what + " lse");
-      expect_close(results.d_qkv.values(), reference.gradient(d_out), tolerance(), what + " d_qkv");
+      check(shape);
     }
   }
 }
@@ -197,15 +201,7 @@ TEST_P(AttentionTest, SeesItsWindowAlone) {
       ++number;
       if (is_emulated() && (number + number / std::size(windows)) % 4 != 0) continue;
       shape.window = window;
-      const Values qkv = random_values(qkv_count(shape), 1, 2.0);
-      const Values d_out = random_values(out_count(shape), 2);
-      const Results results = run(shape, qkv, d_out);
-      Reference reference(shape, qkv);
-      const std::string what =
-          "sequence " + std::to_string(shape.sequence) + ", window " + std::to_string(window);
-      expect_close(results.out.values(), reference.out(), tolerance(), what + " out");
-      expect_close(results.log_sum_exp.values(), reference.log_sum_exp(), 1e-5, what + " lse");
-      expect_close(results.d_qkv.values(), reference.gradient(d_out), tolerance(), what + " d_qkv");
+      check(shape);
     }
   }
 }

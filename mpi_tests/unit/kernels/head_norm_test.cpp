@@ -65,14 +65,13 @@ class HeadNormTest : public KernelTest {
     Buffer rstd(DType::f32, normed(s));
     table().head_norm_forward(s, r.out.data(), raw.data(), rstd.floats(), q_weight.data(),
                               k_weight.data(), epsilon);
-    Buffer workspace(DType::f32,
-                     static_cast<std::int64_t>(table().norm_workspace_bytes(s.head_size) / 4));
+    Workspace workspace(table().norm_workspace_bytes(s.head_size));
     table().head_norm_backward(s, r.d_qkv.data(), r.d_q_weight.data(), r.d_k_weight.data(),
                                raw.data(), rstd.floats(), q_weight.data(), k_weight.data(),
                                accumulate, workspace.data());
     raw.values();
     rstd.values();
-    workspace.values();
+    workspace.check();
     return r;
   }
 };

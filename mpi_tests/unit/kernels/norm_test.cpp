@@ -142,8 +142,7 @@ class NormTest : public KernelTest {
     }
     Buffer mean(DType::f32, means);
     Buffer rstd(DType::f32, rstds);
-    Buffer workspace(DType::f32,
-                     static_cast<std::int64_t>(table().norm_workspace_bytes(size.width) / 4));
+    Workspace workspace(table().norm_workspace_bytes(size.width));
     if (centred) {
       table().layernorm_backward(type(), d_x.data(), d_weight.data(), d_bias.data(),
                                  typed(d_out).data(), typed(x).data(), mean.floats(), rstd.floats(),
@@ -154,7 +153,7 @@ class NormTest : public KernelTest {
                                typed(x).data(), rstd.floats(), typed(weight).data(), size.rows,
                                size.width, accumulate, accumulate, workspace.data());
     }
-    workspace.values();
+    workspace.check();
   }
 
  private:
@@ -253,11 +252,10 @@ TEST_P(NormTest, BiasGradientIsTheColumnSum) {
     const Values before = random_values(size.width, 2);
     const auto run = [&](bool accumulate) {
       Buffer d_bias = accumulate ? typed(before) : poisoned(size.width);
-      Buffer workspace(DType::f32,
-                       static_cast<std::int64_t>(table().norm_workspace_bytes(size.width) / 4));
+      Workspace workspace(table().norm_workspace_bytes(size.width));
       table().bias_backward(type(), d_bias.data(), typed(d_out).data(), size.rows, size.width,
                             stride, accumulate, workspace.data());
-      workspace.values();
+      workspace.check();
       return d_bias;
     };
     Values expected(static_cast<std::size_t>(size.width));

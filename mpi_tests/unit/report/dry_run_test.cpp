@@ -6,7 +6,6 @@
 #include "samples.hpp"
 
 namespace dstune {
-
 namespace {
 
 using testing::HasSubstr;
@@ -146,5 +145,4 @@ TEST(DryRunTextTest, LeavesEmptyColumnsOutAndRepeatsTheHeaderOfALongTable) {
 }
 
 }  // namespace
-
 }  // namespace dstune

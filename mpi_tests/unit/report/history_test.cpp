@@ -11,7 +11,6 @@
 #include "samples.hpp"
 
 namespace dstune {
-
 namespace {
 
 JournalContent journal_of(const std::vector<json::Value>& events) {
@@ -156,16 +155,36 @@ TEST(RecordKeyTest, DifferentValuesHaveDifferentKeys) {
   }
 }
 
-TEST(HistoryTest, ALossIsADeathThoughTheJobEndedInOrder) {
-  const json::Value lost = event::lost("a", "name-a", {1});
-
-  EXPECT_EQ(history_of({start_job, start("a"), lost, end_job}).deaths.at("a"), 1);
-  // Tried again at once, when the job died of that loss: still one job.
-  EXPECT_EQ(history_of({start_job, start("a"), lost, start("a")}).deaths.at("a"), 1);
-  EXPECT_EQ(history_of({start_job, start("a"), lost, end_job, start_job, start("a"), lost, end_job})
-                .deaths.at("a"),
-            2);
-  EXPECT_TRUE(history_of({start_job, start("a"), lost, start("a"), finish("a")}).deaths.empty());
+TEST(HistoryTest, DeathsAreOfWhatRanWhenAJobDiedOrLostARank) {
+  const json::Value lost = event::lost("k", "name-k", {1});
+  const json::Value stop_job = event::job_finished(75, "time limit");
+  struct Case {
+    const char* what;
+    std::vector<json::Value> events;
+    int num_jobs, deaths;
+  };
+  for (const auto& [what, events, num_jobs, deaths] : std::vector<Case>{
+           {"running at the end", {start_job, start("k"), start("l"), finish("l")}, 1, 1},
+           {"they add up over jobs", {start_job, start("k"), start_job, start("k")}, 2, 2},
+           {"tried twice in one job", {start_job, start("k"), start("k")}, 1, 1},
+           {"finished", {start_job, start("k"), start_job, start("k"), finish("k")}, 2, 0},
+           {"stopped on purpose", {start_job, start("k"), stop_job, start_job, end_job}, 2, 0},
+           {"lost, in a job that ended in order", {start_job, start("k"), lost, end_job}, 1, 1},
+           {"tried again at once, when the job died of that loss: still one job",
+            {start_job, start("k"), lost, start("k")},
+            1,
+            1},
+           {"lost twice",
+            {start_job, start("k"), lost, end_job, start_job, start("k"), lost, end_job},
+            2,
+            2},
+           {"lost, then finished", {start_job, start("k"), lost, start("k"), finish("k")}, 1, 0}}) {
+    const History history = history_of(events);
+    EXPECT_EQ(history.num_jobs, num_jobs) << what;
+    EXPECT_EQ(history.deaths.size(), deaths > 0 ? 1U : 0U) << what;
+    EXPECT_EQ(deaths, deaths > 0 ? history.deaths.at("k") : 0) << what;
+    EXPECT_EQ(history.finished.contains("k"), events.back() == finish("k")) << what;
+  }
 }
 
 TEST(HistoryTest, EmptyJournalHasNone) {
@@ -173,24 +192,20 @@ TEST(HistoryTest, EmptyJournalHasNone) {
   EXPECT_EQ(history.num_jobs, 0);
   EXPECT_TRUE(history.finished.empty());
   EXPECT_TRUE(history.deaths.empty());
-}
-
-TEST(HistoryTest, RemembersTheLastConstantsOfTheTarget) {
-  const json::Value first = event::target("one", {{"error", 1}});
-  const json::Value last = event::target("two", {{"error", 2}});
-  const History history = history_of({start_job, first, last});
-  EXPECT_EQ(history.target_key, "two");
-  EXPECT_EQ(history.target, last["constants"]);
   EXPECT_TRUE(history_of({start_job}).target_key.empty());
+  EXPECT_TRUE(history_of({start_job}).profile_key.empty());
 }
 
-TEST(HistoryTest, RemembersTheLastProfile) {
-  const json::Value first = event::profile("one", {{"version", 1}});
-  const json::Value last = event::profile("two", {{"version", 1}, {"groups", {1, 2}}});
-  const History history = history_of({start_job, first, end_job, start_job, last});
-  EXPECT_EQ(history.profile_key, "two");
-  EXPECT_EQ(history.profile, last["profile"]);
-  EXPECT_TRUE(history_of({start_job}).profile_key.empty());
+TEST(HistoryTest, RemembersTheLastConstantsOfTheTargetAndTheLastProfile) {
+  const json::Value target = event::target("two", {{"error", 2}});
+  const json::Value profile = event::profile("four", {{"version", 1}, {"groups", {1, 2}}});
+  const History history =
+      history_of({start_job, event::target("one", {{"error", 1}}), target,
+                  event::profile("three", {{"version", 1}}), end_job, start_job, profile});
+  EXPECT_EQ(history.target_key, "two");
+  EXPECT_EQ(history.target, target["constants"]);
+  EXPECT_EQ(history.profile_key, "four");
+  EXPECT_EQ(history.profile, profile["profile"]);
 }
 
 TEST(HistoryTest, RecordComesBackWhole) {
@@ -262,18 +277,6 @@ TEST(HistoryTest, LastFinishCounts) {
   EXPECT_DOUBLE_EQ(history.finished.at("k").measurement.step_times_s.back(), 2.0);
 }
 
-TEST(HistoryTest, RunningAtTheEndIsADeath) {
-  const History history = history_of({start_job, start("k"), start("l"), finish("l")});
-  EXPECT_EQ(history.num_jobs, 1);
-  EXPECT_EQ(history.deaths, (std::map<std::string, int>{{"k", 1}}));
-}
-
-TEST(HistoryTest, DeathsAddUpOverJobs) {
-  const History history = history_of({start_job, start("k"), start_job, start("k")});
-  EXPECT_EQ(history.num_jobs, 2);
-  EXPECT_EQ(history.deaths.at("k"), 2);
-}
-
 TEST(HistoryTest, OnlyWhatWasAloneAtTheLastDeathMayBeBlamed) {
   const History together = history_of({start_job, start("k"), start("l"), start_job, start("k"),
                                        start("l"), start("m"), finish("m")});
@@ -304,24 +307,6 @@ TEST(HistoryTest, ARepeatBesideOthersIsNotBlamed) {
   EXPECT_TRUE(history.interrupted_repeats.contains("a"));
   EXPECT_EQ(history.deaths.at("b"), 2);
   EXPECT_TRUE(history.died_alone.empty());
-}
-
-TEST(HistoryTest, TriedTwiceInOneJobIsOneDeath) {
-  const History history = history_of({start_job, start("k"), start("k")});
-  EXPECT_EQ(history.deaths.at("k"), 1);
-}
-
-TEST(HistoryTest, FinishClearsDeaths) {
-  const History history = history_of({start_job, start("k"), start_job, start("k"), finish("k")});
-  EXPECT_TRUE(history.deaths.empty());
-  EXPECT_TRUE(history.finished.contains("k"));
-}
-
-TEST(HistoryTest, StoppedOnPurposeIsNoDeath) {
-  const History history = history_of(
-      {start_job, start("k"), event::job_finished(75, "time limit"), start_job, end_job});
-  EXPECT_TRUE(history.deaths.empty());
-  EXPECT_EQ(history.num_jobs, 2);
 }
 
 TEST(HistoryTest, PlannedMembersAreNoResults) {
@@ -398,5 +383,4 @@ TEST(EventTest, JobsMembersStandBesideKindAndTime) {
 }
 
 }  // namespace
-
 }  // namespace dstune

@@ -5,7 +5,6 @@
 #include "samples.hpp"
 
 namespace dstune {
-
 namespace {
 
 using testing::HasSubstr;
@@ -131,5 +130,4 @@ TEST(ReportHtml, LargeSpacesShowWhatRan) {
 }
 
 }  // namespace
-
 }  // namespace dstune

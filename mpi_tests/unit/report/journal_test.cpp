@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdlib>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -10,31 +11,35 @@
 #include "samples.hpp"
 
 namespace dstune {
-
 namespace {
 
 const json::Value events[] = {{{"kind", "first"}, {"number", 1}},
                               {{"kind", "second"}, {"text", "with \"quotes\", a\nline, é"}},
                               {{"kind", "third"}, {"list", {1.5, 2, nullptr}}}};
 
-std::string written_journal(const std::string& path) {
-  Journal journal(path, 0);
-  for (const json::Value& event : events) journal.add(event);
-  journal.commit();
-  return read_file(path);
-}
-
-/// The line that the reading of such a journal complains of, 0 where it does not.
-int refused_line(const std::string& path, const std::string& bytes) {
-  write_file_atomically(path, bytes, Durability::rename_only);
-  try {
-    read_journal(path);
-  } catch (const InputError& error) {
-    EXPECT_EQ(error.problems().front().file, path);
-    return error.problems().front().line;
+class JournalTest : public test::FolderTest {
+ protected:
+  /// The bytes of a journal with these events.
+  [[nodiscard]] std::string written_journal() const {
+    Journal journal(path_, 0);
+    for (const json::Value& event : events) journal.add(event);
+    journal.commit();
+    return read_file(path_);
   }
-  return 0;
-}
+  /// The line that the reading of such a journal complains of, 0 where it does not.
+  [[nodiscard]] int refused_line(const std::string& bytes) const {
+    write_file_atomically(path_, bytes, Durability::rename_only);
+    try {
+      read_journal(path_);
+    } catch (const InputError& error) {
+      EXPECT_EQ(error.problems().front().file, path_);
+      return error.problems().front().line;
+    }
+    return 0;
+  }
+
+  std::string path_ = folder_ / "journal.jsonl";
+};
 
 TEST(Crc32Test, MatchesPublishedVectors) {
   EXPECT_EQ(crc32(""), 0U);
@@ -42,23 +47,17 @@ TEST(Crc32Test, MatchesPublishedVectors) {
   EXPECT_EQ(crc32("The quick brown fox jumps over the lazy dog"), 0x414FA339U);
 }
 
-TEST(JournalTest, MissingFileIsEmpty) {
-  const test::TemporaryFolder folder;
-  const JournalContent content = read_journal(folder / "journal.jsonl");
+TEST_F(JournalTest, MissingFileIsEmptyAndAnUnreadableOneAnError) {
+  const JournalContent content = read_journal(path_);
   EXPECT_TRUE(content.events.empty());
   EXPECT_EQ(content.valid_bytes, 0U);
+  EXPECT_THROW(read_journal(folder_.string()), IoError);
+  EXPECT_THROW(Journal("/proc/nowhere/journal.jsonl", 0), IoError);
 }
 
-TEST(JournalTest, UnreadableFileIsAnError) {
-  const test::TemporaryFolder folder;
-  EXPECT_THROW(read_journal(folder.path()), IoError);
-}
-
-TEST(JournalTest, ReadsBackWhatWasWritten) {
-  const test::TemporaryFolder folder;
-  const std::string path = folder / "journal.jsonl";
-  const std::string bytes = written_journal(path);
-  const JournalContent content = read_journal(path);
+TEST_F(JournalTest, ReadsBackWhatWasWritten) {
+  const std::string bytes = written_journal();
+  const JournalContent content = read_journal(path_);
   ASSERT_EQ(content.events.size(), std::size(events));
   for (std::size_t i = 0; i < std::size(events); ++i) {
     EXPECT_EQ(content.events[i].value, events[i]);
@@ -67,110 +66,87 @@ TEST(JournalTest, ReadsBackWhatWasWritten) {
   EXPECT_EQ(content.valid_bytes, bytes.size());
 }
 
-TEST(JournalTest, LineHasTheDocumentedForm) {
-  const test::TemporaryFolder folder;
-  const std::string path = folder / "journal.jsonl";
-  Journal journal(path, 0);
+TEST_F(JournalTest, LineHasTheDocumentedForm) {
+  Journal journal(path_, 0);
   journal.add({{"kind", "x"}});
   journal.commit();
-  EXPECT_EQ(read_file(path), "{\"bytes\":12,\"crc32\":\"eb88d662\",\"event\":{\"kind\":\"x\"}}\n");
+  EXPECT_EQ(read_file(path_), "{\"bytes\":12,\"crc32\":\"eb88d662\",\"event\":{\"kind\":\"x\"}}\n");
 }
 
-TEST(JournalTest, NothingIsWrittenBeforeTheCommit) {
-  const test::TemporaryFolder folder;
-  const std::string path = folder / "journal.jsonl";
-  Journal journal(path, 0);
+TEST_F(JournalTest, NothingIsWrittenBeforeTheCommit) {
+  Journal journal(path_, 0);
   journal.add(events[0]);
-  EXPECT_EQ(read_file(path), "");
+  EXPECT_EQ(read_file(path_), "");
   journal.commit();
-  const std::string once = read_file(path);
+  const std::string once = read_file(path_);
   EXPECT_NE(once, "");
   journal.commit();
-  EXPECT_EQ(read_file(path), once);
+  EXPECT_EQ(read_file(path_), once);
 }
 
-TEST(JournalTest, TornTailIsDroppedAtEveryByteAndWrittenOver) {
-  const test::TemporaryFolder folder;
-  const std::string path = folder / "journal.jsonl";
-  const std::string bytes = written_journal(path);
+TEST_F(JournalTest, TornTailIsDroppedAtEveryByteAndWrittenOver) {
+  const std::string bytes = written_journal();
   const std::size_t two_lines = bytes.find('\n', bytes.find('\n') + 1) + 1;
   for (std::size_t cut = two_lines; cut < bytes.size(); ++cut) {
-    write_file_atomically(path, bytes.substr(0, cut), Durability::rename_only);
-    const JournalContent content = read_journal(path);
+    write_file_atomically(path_, bytes.substr(0, cut), Durability::rename_only);
+    const JournalContent content = read_journal(path_);
     ASSERT_EQ(content.events.size(), 2U) << "cut at " << cut;
     ASSERT_EQ(content.valid_bytes, two_lines);
-    Journal journal(path, content.valid_bytes);
+    Journal journal(path_, content.valid_bytes);
     journal.add(events[2]);
     journal.commit();
-    ASSERT_EQ(read_file(path), bytes) << "cut at " << cut;
+    ASSERT_EQ(read_file(path_), bytes) << "cut at " << cut;
   }
 }
 
-TEST(JournalTest, FlippedByteIsRefusedWithItsLine) {
-  const test::TemporaryFolder folder;
-  const std::string path = folder / "journal.jsonl";
-  const std::string bytes = written_journal(path);
+TEST_F(JournalTest, FlippedByteIsRefusedWithItsLine) {
+  const std::string bytes = written_journal();
   int line = 1;
   // The very last byte is the line end, whose loss is a torn tail.
   for (std::size_t at = 0; at + 1 < bytes.size(); ++at) {
     for (const int bit : {0, 3, 5}) {
       std::string flipped = bytes;
       flipped[at] = static_cast<char>(flipped[at] ^ (1 << bit));
-      ASSERT_EQ(refused_line(path, flipped), line) << "byte " << at << ", bit " << bit;
+      ASSERT_EQ(refused_line(flipped), line) << "byte " << at << ", bit " << bit;
     }
     if (bytes[at] == '\n') ++line;
   }
 }
 
-TEST(JournalTest, EveryOtherDamageIsRefusedWithItsLine) {
-  const test::TemporaryFolder folder;
-  const std::string path = folder / "journal.jsonl";
-  const std::string bytes = written_journal(path);
+TEST_F(JournalTest, EveryOtherDamageIsRefusedWithItsLine) {
+  const std::string bytes = written_journal();
   const std::size_t second = bytes.find('\n') + 1;
   const std::string good = "{\"bytes\":12,\"crc32\":\"eb88d662\",\"event\":{\"kind\":\"x\"}}\n";
-  ASSERT_EQ(refused_line(path, good), 0);
-  EXPECT_EQ(refused_line(path, std::string(bytes).erase(second - 1, 1)), 1) << "no line end";
-  EXPECT_EQ(refused_line(path, std::string(bytes).insert(second, "\n")), 2) << "empty line";
-  EXPECT_EQ(refused_line(path, bytes + "hello\n"), 4) << "not JSON";
-  EXPECT_EQ(refused_line(path, bytes + "{}\n"), 4) << "no event";
-  EXPECT_EQ(refused_line(path, std::string(good).replace(9, 2, "13")), 1) << "wrong length";
-  EXPECT_EQ(refused_line(path, std::string(good).replace(21, 8, "eb88d663")), 1)
-      << "wrong checksum";
-  EXPECT_EQ(refused_line(path, std::string(good).replace(1, 0, " ")), 1) << "another form";
-  EXPECT_EQ(refused_line(path, bytes.substr(0, second - 2) + "\n"), 1) << "cut short";
+  ASSERT_EQ(refused_line(good), 0);
+  EXPECT_EQ(refused_line(std::string(bytes).erase(second - 1, 1)), 1) << "no line end";
+  EXPECT_EQ(refused_line(std::string(bytes).insert(second, "\n")), 2) << "empty line";
+  EXPECT_EQ(refused_line(bytes + "hello\n"), 4) << "not JSON";
+  EXPECT_EQ(refused_line(bytes + "{}\n"), 4) << "no event";
+  EXPECT_EQ(refused_line(std::string(good).replace(9, 2, "13")), 1) << "wrong length";
+  EXPECT_EQ(refused_line(std::string(good).replace(21, 8, "eb88d663")), 1) << "wrong checksum";
+  EXPECT_EQ(refused_line(std::string(good).replace(1, 0, " ")), 1) << "another form";
+  EXPECT_EQ(refused_line(bytes.substr(0, second - 2) + "\n"), 1) << "cut short";
+  const std::string garbage = fmt::format("{:08x}", crc32("{oops}"));
+  EXPECT_EQ(refused_line("{\"bytes\":6,\"crc32\":\"" + garbage + "\",\"event\":{oops}}\n"), 1)
+      << "no JSON, with a right checksum";
 }
 
-TEST(JournalTest, ThePrintedCommandCutsTheDamageOff) {
-  const test::TemporaryFolder folder;
-  const std::string path = folder / "it's a journal.jsonl";
-  const std::string bytes = written_journal(path);
+TEST_F(JournalTest, ThePrintedCommandCutsTheDamageOff) {
+  path_ = folder_ / "it's a journal.jsonl";
+  const std::string bytes = written_journal();
   const std::size_t second = bytes.find('\n') + 1;
-  ASSERT_EQ(refused_line(path, std::string(bytes).insert(second, "damage\n")), 2);
+  ASSERT_EQ(refused_line(std::string(bytes).insert(second, "damage\n")), 2);
   std::string message;
   try {
-    (void)read_journal(path);
+    (void)read_journal(path_);
   } catch (const InputError& error) {
     message = error.problems().front().message;
   }
   const std::size_t at = message.find("head -n 1 ");
   ASSERT_NE(at, std::string::npos) << message;
   ASSERT_EQ(std::system(message.substr(at).c_str()), 0) << message;
-  EXPECT_EQ(read_file(path), bytes.substr(0, second));
-  EXPECT_EQ(read_journal(path).events.size(), 1U);
-}
-
-TEST(JournalTest, GarbageWithARightChecksumIsRefused) {
-  const test::TemporaryFolder folder;
-  const std::string path = folder / "journal.jsonl";
-  char checksum[9];
-  std::snprintf(checksum, sizeof checksum, "%08x", crc32("{oops}"));
-  const std::string line =
-      std::string("{\"bytes\":6,\"crc32\":\"") + checksum + "\",\"event\":{oops}}\n";
-  EXPECT_EQ(refused_line(path, line), 1);
-}
-
-TEST(JournalTest, UnwritableFolderIsAnError) {
-  EXPECT_THROW(Journal("/proc/nowhere/journal.jsonl", 0), IoError);
+  EXPECT_EQ(read_file(path_), bytes.substr(0, second));
+  EXPECT_EQ(read_journal(path_).events.size(), 1U);
 }
 
 /// Files can not grow beyond so many bytes, as on a full disk.
@@ -194,51 +170,43 @@ class FileSizeLimit {
   void (*handler_before_)(int) = nullptr;
 };
 
-TEST(JournalTest, FullDiskLeavesWhatWasCommittedAndEndsTheWriting) {
-  const test::TemporaryFolder folder;
-  const std::string path = folder / "journal.jsonl";
-  Journal journal(path, 0);
+TEST_F(JournalTest, FullDiskLeavesWhatWasCommittedAndEndsTheWriting) {
+  Journal journal(path_, 0);
   journal.add(events[0]);
   journal.commit();
-  const std::string committed = read_file(path);
+  const std::string committed = read_file(path_);
   journal.add(events[1]);
   {
     const FileSizeLimit limit(committed.size() + 10);
     EXPECT_THROW(journal.commit(), IoError);
   }
   EXPECT_THROW(journal.commit(), IoError) << "what follows a failed write could not be read";
-  EXPECT_EQ(read_journal(path).events.size(), 1U);
+  EXPECT_EQ(read_journal(path_).events.size(), 1U);
 }
 
-TEST(JournalTest, WhatBecameAnotherFileIsLeftAlone) {
-  const test::TemporaryFolder folder;
-  const std::string path = folder / "journal.jsonl";
-  Journal journal(path, 0);
+TEST_F(JournalTest, WhatBecameAnotherFileIsLeftAlone) {
+  Journal journal(path_, 0);
   journal.add(events[0]);
   journal.commit();
-  write_file_atomically(path, "another job's\n");
+  write_file_atomically(path_, "another job's\n");
   journal.add(events[1]);
   EXPECT_THROW(journal.commit(), IoError);
-  EXPECT_EQ(read_file(path), "another job's\n");
+  EXPECT_EQ(read_file(path_), "another job's\n");
   EXPECT_THROW(journal.commit(), IoError) << "for ever";
 }
 
-TEST(JournalTest, IsNotWrittenWhereTheJobMustNot) {
-  const test::TemporaryFolder folder;
-  const std::string path = folder / "journal.jsonl";
-  Journal journal(path, 0, [] { throw IoError("another job has it"); });
+TEST_F(JournalTest, IsNotWrittenWhereTheJobMustNot) {
+  Journal journal(path_, 0, [] { throw IoError("another job has it"); });
   journal.add(events[0]);
   EXPECT_THROW(journal.commit(), IoError);
-  EXPECT_EQ(read_file(path), "");
+  EXPECT_EQ(read_file(path_), "");
 }
 
-TEST(JournalTest, IsNotWrittenThroughALink) {
-  const test::TemporaryFolder folder;
-  std::filesystem::create_symlink(folder / "elsewhere", folder / "journal.jsonl");
-  EXPECT_THROW(Journal(folder / "journal.jsonl", 0), IoError);
-  EXPECT_FALSE(std::filesystem::exists(folder / "elsewhere"));
+TEST_F(JournalTest, IsNotWrittenThroughALink) {
+  std::filesystem::create_symlink(folder_ / "elsewhere", path_);
+  EXPECT_THROW(Journal(path_, 0), IoError);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "elsewhere"));
 }
 
 }  // namespace
-
 }  // namespace dstune

@@ -7,7 +7,6 @@
 #include "samples.hpp"
 
 namespace dstune {
-
 namespace {
 
 using testing::HasSubstr;
@@ -101,5 +100,4 @@ TEST(DryRunPictureTest, FollowsPlannedMembersWhereAllIsTold) {
 }
 
 }  // namespace
-
 }  // namespace dstune

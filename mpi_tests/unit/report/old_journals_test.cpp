@@ -5,7 +5,6 @@
 #include "dstune/report/journal.hpp"
 
 namespace dstune {
-
 namespace {
 
 struct OldJournal {
@@ -62,5 +61,4 @@ INSTANTIATE_TEST_SUITE_P(Journals, OldJournalTest,
                                          OldJournal{"killed", 3, 0, 1, false}));
 
 }  // namespace
-
 }  // namespace dstune

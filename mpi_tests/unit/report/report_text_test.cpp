@@ -12,7 +12,6 @@
 #include "samples.hpp"
 
 namespace dstune {
-
 namespace {
 
 using testing::ElementsAre;
@@ -466,5 +465,4 @@ TEST(SummaryJsonTest, BestIsNullWhereThereIsNone) {
 }
 
 }  // namespace
-
 }  // namespace dstune

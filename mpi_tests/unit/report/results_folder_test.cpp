@@ -17,7 +17,6 @@
 #include "dstune/report/results.hpp"
 
 namespace dstune {
-
 namespace {
 
 TEST_F(ResultsFolderTest, AUsersCommandIsForItsOwnerAlone) {
@@ -371,5 +370,4 @@ TEST_F(ResultsFolderTest, FullDiskLeavesThePreviousFilesWhole) {
 }
 
 }  // namespace
-
 }  // namespace dstune

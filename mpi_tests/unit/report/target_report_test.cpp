@@ -10,7 +10,6 @@
 #include "samples.hpp"
 
 namespace dstune {
-
 namespace {
 
 using testing::HasSubstr;
@@ -200,5 +199,4 @@ TEST_F(TargetReportTest, ThePlanHasAColumnForIt) {
 }
 
 }  // namespace
-
 }  // namespace dstune

@@ -6,7 +6,6 @@
 #include "samples.hpp"
 
 namespace dstune {
-
 namespace {
 
 using testing::HasSubstr;
@@ -107,5 +106,4 @@ TEST(VerifyScript, RefusesANameThatLeavesTheFolder) {
 }
 
 }  // namespace
-
 }  // namespace dstune

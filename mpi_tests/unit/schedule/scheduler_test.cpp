@@ -3,6 +3,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <stdexcept>
 #include <utility>
 
 #include <gmock/gmock.h>
@@ -16,6 +17,13 @@ using testing::IsEmpty;
 
 const std::vector<std::vector<int>> one_slot = {{0}};
 
+/// Throws, and so fails the test, where nothing is dispatched.
+Scheduler::Dispatch next_of(Scheduler& scheduler) {
+  auto dispatch = scheduler.next();
+  if (!dispatch) throw std::runtime_error("nothing is dispatched");
+  return std::move(*dispatch);
+}
+
 TEST(SchedulerTest, NothingTakesTheDiskThatTheHeadWaitsFor) {
   SlotPool pool({{0, 1, 2, 3}});
   Scheduler scheduler(pool);
@@ -24,18 +32,15 @@ TEST(SchedulerTest, NothingTakesTheDiskThatTheHeadWaitsFor) {
   scheduler.submit(1, {.shape = {2, 1}, .disk_bytes = 1});
   scheduler.submit(2, on_disk);
   scheduler.submit(3, {1, 1});
-  auto first = scheduler.next();
-  ASSERT_TRUE(first);
-  EXPECT_EQ(first->experiment, 0);
+  auto first = next_of(scheduler);
+  EXPECT_EQ(first.experiment, 0);
   // 1 waits for the disk, 2 behind it; 3 needs none.
-  auto third = scheduler.next();
-  ASSERT_TRUE(third);
-  EXPECT_EQ(third->experiment, 3);
+  auto third = next_of(scheduler);
+  EXPECT_EQ(third.experiment, 3);
   EXPECT_FALSE(scheduler.next());
-  first->reservation.give_back();
-  auto second = scheduler.next();
-  ASSERT_TRUE(second);
-  EXPECT_EQ(second->experiment, 1);
+  first.reservation.give_back();
+  auto second = next_of(scheduler);
+  EXPECT_EQ(second.experiment, 1);
   EXPECT_FALSE(scheduler.next());
 }
 
@@ -44,13 +49,11 @@ TEST(SchedulerTest, AvoidsRanksWhereOthersAreIdle) {
   Scheduler scheduler(pool);
   scheduler.submit(0, {2, 1}, {0, 1});
   scheduler.submit(1, {2, 1}, {2});
-  const auto first = scheduler.next();
-  ASSERT_TRUE(first);
-  EXPECT_THAT(first->reservation.world_ranks(), ElementsAre(2, 3));
-  auto second = scheduler.next();
-  ASSERT_TRUE(second);
-  EXPECT_THAT(second->reservation.world_ranks(), ElementsAre(0, 1));
-  second->reservation.give_back();
+  const auto first = next_of(scheduler);
+  EXPECT_THAT(first.reservation.world_ranks(), ElementsAre(2, 3));
+  auto second = next_of(scheduler);
+  EXPECT_THAT(second.reservation.world_ranks(), ElementsAre(0, 1));
+  second.reservation.give_back();
   scheduler.submit(2, {2, 1}, {0, 1});
   EXPECT_TRUE(scheduler.next()) << "there is no other place";
 }
@@ -90,7 +93,7 @@ TEST(SchedulerTest, HasRoomForWhatWouldStartNow) {
   Scheduler scheduler(pool);
   EXPECT_TRUE(pool.has_room({{2, 2}}));
   scheduler.submit(0, {{1, 1}});
-  const auto dispatch = scheduler.next();
+  const auto dispatch = next_of(scheduler);
   EXPECT_FALSE(pool.has_room({{2, 2}}));
   EXPECT_TRUE(pool.has_room({{2, 1}}));
   EXPECT_FALSE(pool.has_room({{4, 1}}));
@@ -102,13 +105,12 @@ TEST(SchedulerTest, RunsFirstInFirstOut) {
   for (std::size_t experiment = 10; experiment < 13; ++experiment) {
     scheduler.submit(experiment, {1, 1});
   }
-  auto first = scheduler.next();
-  auto second = scheduler.next();
-  ASSERT_TRUE(first && second);
-  EXPECT_EQ(first->experiment, 10U);
-  EXPECT_EQ(second->experiment, 11U);
+  auto first = next_of(scheduler);
+  auto second = next_of(scheduler);
+  EXPECT_EQ(first.experiment, 10U);
+  EXPECT_EQ(second.experiment, 11U);
   EXPECT_FALSE(scheduler.next());
-  first->reservation.give_back();
+  first.reservation.give_back();
   EXPECT_EQ(scheduler.next()->experiment, 12U);
   EXPECT_EQ(scheduler.num_waiting(), 0U);
 }
@@ -119,10 +121,10 @@ TEST(SchedulerTest, KeepsABlockedHeadAtTheFront) {
   scheduler.submit(0, {1, 1});
   scheduler.submit(1, {4, 1});
   scheduler.submit(2, {1, 1});
-  auto running = scheduler.next();
-  ASSERT_EQ(running->experiment, 0U);
+  auto running = next_of(scheduler);
+  ASSERT_EQ(running.experiment, 0U);
   EXPECT_FALSE(scheduler.next()) << "2 would delay 1, which waits for every slot";
-  running->reservation.give_back();
+  running.reservation.give_back();
   EXPECT_EQ(scheduler.next()->experiment, 1U);
 }
 
@@ -134,14 +136,13 @@ TEST(SchedulerTest, BackfillsBesideTheSlotsThatTheHeadWaitsFor) {
   scheduler.submit(2, {3, 1});  // waits for 0..2 or another three
   scheduler.submit(3, {2, 1});
   scheduler.submit(4, {1, 1});
-  auto zero = scheduler.next();
-  auto one = scheduler.next();
+  auto zero = next_of(scheduler);
+  auto one = next_of(scheduler);
   EXPECT_FALSE(scheduler.next()) << "the one idle slot is among those the head waits for";
-  one->reservation.give_back();
-  auto two = scheduler.next();
-  ASSERT_TRUE(two);
-  EXPECT_EQ(two->experiment, 2U);
-  EXPECT_THAT(two->reservation.world_ranks(), ElementsAre(1, 2, 3));
+  one.reservation.give_back();
+  auto two = next_of(scheduler);
+  EXPECT_EQ(two.experiment, 2U);
+  EXPECT_THAT(two.reservation.world_ranks(), ElementsAre(1, 2, 3));
 }
 
 TEST(SchedulerTest, StartsWhatTheHeadDoesNotWaitFor) {
@@ -150,17 +151,15 @@ TEST(SchedulerTest, StartsWhatTheHeadDoesNotWaitFor) {
   scheduler.submit(0, {3, 1});
   scheduler.submit(1, {3, 1});
   scheduler.submit(2, {1, 1});
-  auto running = scheduler.next();
-  ASSERT_THAT(running->reservation.world_ranks(), ElementsAre(0, 1, 2));
-  const auto beside = scheduler.next();
-  ASSERT_TRUE(beside) << "1 has room as soon as 0 has ended, without the slot that is idle";
-  EXPECT_EQ(beside->experiment, 2U);
+  auto running = next_of(scheduler);
+  ASSERT_THAT(running.reservation.world_ranks(), ElementsAre(0, 1, 2));
+  const auto beside = next_of(scheduler);
+  EXPECT_EQ(beside.experiment, 2U);
   EXPECT_FALSE(scheduler.next());
-  running->reservation.give_back();
-  const auto head = scheduler.next();
-  ASSERT_TRUE(head);
-  EXPECT_EQ(head->experiment, 1U);
-  EXPECT_THAT(head->reservation.world_ranks(), ElementsAre(0, 1, 2));
+  running.reservation.give_back();
+  const auto head = next_of(scheduler);
+  EXPECT_EQ(head.experiment, 1U);
+  EXPECT_THAT(head.reservation.world_ranks(), ElementsAre(0, 1, 2));
 }
 
 TEST(SchedulerTest, NothingTakesTheBytesThatTheHeadWaitsFor) {
@@ -170,11 +169,9 @@ TEST(SchedulerTest, NothingTakesTheBytesThatTheHeadWaitsFor) {
   scheduler.submit(1, {.shape = {1, 1}, .host_bytes = 80});
   scheduler.submit(2, {.shape = {1, 1}, .host_bytes = 30});
   scheduler.submit(3, {.shape = {1, 1}, .host_bytes = 20});
-  const auto first = scheduler.next();
-  ASSERT_TRUE(first);
-  const auto beside = scheduler.next();
-  ASSERT_TRUE(beside);
-  EXPECT_EQ(beside->experiment, 3U) << "2 would leave too little for 1";
+  const auto first = next_of(scheduler);
+  const auto beside = next_of(scheduler);
+  EXPECT_EQ(beside.experiment, 3U) << "2 would leave too little for 1";
 }
 
 /// Experiments of the same duration, in order, on a virtual clock; how busy the slots are.
@@ -223,12 +220,11 @@ TEST(SchedulerTest, BackfillsOnAnotherNode) {
   scheduler.submit(1, {4, 1});
   scheduler.submit(2, {4, 1});
   scheduler.submit(3, {2, 1});
-  auto zero = scheduler.next();
-  ASSERT_THAT(zero->reservation.world_ranks(), ElementsAre(0, 1));
-  auto beside = scheduler.next();
-  ASSERT_TRUE(beside);
-  EXPECT_EQ(beside->experiment, 3U);
-  EXPECT_THAT(beside->reservation.world_ranks(), ElementsAre(4, 5));
+  auto zero = next_of(scheduler);
+  ASSERT_THAT(zero.reservation.world_ranks(), ElementsAre(0, 1));
+  auto beside = next_of(scheduler);
+  EXPECT_EQ(beside.experiment, 3U);
+  EXPECT_THAT(beside.reservation.world_ranks(), ElementsAre(4, 5));
 }
 
 TEST(SchedulerTest, ResubmittedOnesGoFirst) {
@@ -248,9 +244,8 @@ TEST(SchedulerTest, ImpossibleOnesLeaveAndBlockNobody) {
   scheduler.submit(1, {1, 1});
   EXPECT_THAT(scheduler.take_impossible(), IsEmpty());
   pool.retire(1);
-  auto running = scheduler.next();
-  ASSERT_TRUE(running);
-  EXPECT_EQ(running->experiment, 1U);
+  auto running = next_of(scheduler);
+  EXPECT_EQ(running.experiment, 1U);
   EXPECT_THAT(scheduler.take_impossible(), ElementsAre(0));
   EXPECT_EQ(scheduler.num_waiting(), 0U);
 }
