@@ -1,15 +1,19 @@
 #include "fake_nccl.hpp"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <limits>
-#include <utility>
+#include <random>
 
-#include "average.hpp"
+#include <unistd.h>
+
 #include "dstune/base/error.hpp"
+#include "group/average.hpp"
 
 namespace dstune::test {
-namespace {
 
 using nccl::Buffers;
 using nccl::Comm;
@@ -17,47 +21,87 @@ using nccl::Reduction;
 using nccl::Result;
 using State = ncclComm::State;
 
-constexpr int for_ever = std::numeric_limits<int>::max();
+namespace {
 
-const char* name_of(Reduction op) {
-  return op == Reduction::sum ? "sum" : "average";
+constexpr int for_ever = std::numeric_limits<int>::max();
+/// Of an id, that communicators are named by. The rest must come along.
+constexpr std::size_t name_bytes = 16;
+/// Of a message, before the data: what its sender is at.
+constexpr std::size_t head_bytes = 64;
+
+char rest_of_id(std::size_t place) {
+  return static_cast<char>(251 - 3 * place);
 }
-const char* name_of(DType type) {
-  switch (type) {
-    case DType::f32:
-      return "f32";
-    case DType::bf16:
-      return "bf16";
-    case DType::f16:
-      return "f16";
-    case DType::i32:
-      return "i32";
-    case DType::i8:
-      return "i8";
-  }
-  return "";
+
+std::string name_of(const char* call, const Buffers& buffers) {
+  constexpr std::array types{"f32", "bf16", "f16", "i32", "i8"};
+  return std::string(call) + " " + types.at(static_cast<std::size_t>(buffers.type)) + " " +
+         std::to_string(buffers.count);
 }
+std::string name_of(const char* call, Reduction op, const Buffers& buffers) {
+  const char* const name = op == Reduction::sum ? " sum" : " average";
+  return name_of((std::string(call) + name).c_str(), buffers);
+}
+
+Message message_of(const void* data, std::size_t bytes) {
+  const auto* const first = static_cast<const std::byte*>(data);
+  return {first, first + bytes};
+}
+
 /// The handle is there.
-void bear(Comm parent) {
-  if (parent->created_since == nullptr) return;
-  *parent->place_of_pending = std::exchange(parent->created_since, nullptr);
+void bear(ncclComm& parent) {
+  if (parent.part != nullptr) *parent.place_of_part = std::exchange(parent.part, nullptr);
 }
-std::size_t bytes_of(std::int64_t count, DType type) {
-  return static_cast<std::size_t>(count * size_bytes(type));
+
+void wait_while(const std::function<bool()>& holds) {
+  while (holds()) std::this_thread::sleep_for(std::chrono::microseconds(500));
 }
 
 }  // namespace
 
-FakeNccl::FakeNccl(DeferredQueues& queues, const Communicator* world, Waiter waiter)
-    : queues_(queues), world_(world), waiter_(std::move(waiter)) {}
+class FakeNccl::Exchanged {
+ public:
+  Exchanged(int size, const std::string& what)
+      : all_(static_cast<std::size_t>(size)), head_(head_bytes) {
+    std::memcpy(head_.data(), what.data(), std::min(what.size(), head_bytes));
+  }
+  [[nodiscard]] Message with_head(const Bytes& data) const {
+    Message message = head_;
+    message.insert(message.end(), data.first(), data.end());
+    return message;
+  }
+  /// Whether the rank's is there.
+  bool look(Post& post, const std::string& name, int rank) {
+    std::optional<Message>& one = all_[static_cast<std::size_t>(rank)];
+    if (!one) one = post.read(name);
+    require(!one || std::equal(head_.begin(), head_.end(), one->begin()),
+            "ranks are at different collectives of a communicator");
+    return one.has_value();
+  }
+  [[nodiscard]] const std::byte* of(std::size_t rank) const {
+    return all_[rank]->data() + head_bytes;
+  }
+  void reduce_to(const Buffers& buffers, Reduction op, std::size_t first_byte) const {
+    std::vector<const void*> parts;
+    for (std::size_t rank = 0; rank < all_.size(); ++rank) parts.push_back(of(rank) + first_byte);
+    sum_and_divide(buffers.out, parts, op == Reduction::sum ? 1 : static_cast<int>(parts.size()),
+                   buffers.count, buffers.type, Write::cached);
+  }
 
-std::vector<std::string> FakeNccl::calls() const {
-  const std::lock_guard lock(mutex_);
-  return calls_;
+ private:
+  std::vector<std::optional<Message>> all_;
+  Message head_;
+};
+
+FakeNccl::FakeNccl(std::unique_ptr<NcclStreams> streams,
+                   const std::optional<std::filesystem::path>& folder)
+    : streams_(std::move(streams)) {
+  if (folder) post_.emplace(*folder);
 }
 
 std::vector<std::string> FakeNccl::calls(const std::string& kind) const {
-  std::vector<std::string> found = calls();
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> found = calls_;
   std::erase_if(found, [&](const std::string& call) { return !call.starts_with(kind); });
   return found;
 }
@@ -74,8 +118,13 @@ std::vector<std::string> FakeNccl::violations() const {
 
 int FakeNccl::num_alive() const {
   const std::lock_guard lock(mutex_);
-  return static_cast<int>(std::count_if(
-      comms_.begin(), comms_.end(), [](const auto& comm) { return comm->state != State::gone; }));
+  return static_cast<int>(
+      std::ranges::count_if(comms_, [](const auto& comm) { return comm->state != State::gone; }));
+}
+
+std::string FakeNccl::words() const {
+  const std::lock_guard lock(mutex_);
+  return words_;
 }
 
 void FakeNccl::break_latest(Result error) {
@@ -89,15 +138,9 @@ void FakeNccl::forget_alive() {
   for (const auto& comm : comms_) comm->state = State::gone;
 }
 
-void FakeNccl::let_aborts_hang(bool hang) {
+void FakeNccl::let(bool& that, bool hang) {
   const std::lock_guard lock(mutex_);
-  aborts_hang_ = hang;
-  changed_.notify_all();
-}
-
-void FakeNccl::let_destroys_hang(bool hang) {
-  const std::lock_guard lock(mutex_);
-  destroys_hang_ = hang;
+  that = hang;
   changed_.notify_all();
 }
 
@@ -107,43 +150,55 @@ void FakeNccl::wait_until_aborted() {
 }
 
 std::string FakeNccl::error_text(Result result) {
-  return "error " + std::to_string(static_cast<int>(result)) + words_;
+  return "error " + std::to_string(static_cast<int>(result)) +
+         (words_.empty() ? "" : ": " + words_);
 }
 
-Comm FakeNccl::add_comm(int size, int rank) {
+Result FakeNccl::refuse(const std::string& why) {
+  std::fprintf(stderr, "fake NCCL: %s\n", why.c_str());
+  violations_.push_back(why);
+  words_ = why;
+  return Result::invalid_usage;
+}
+
+Comm FakeNccl::add_comm(int device) {
   Comm comm = comms_.emplace_back(std::make_unique<ncclComm>()).get();
   comm->number = static_cast<int>(comms_.size());
-  comm->size = size;
-  comm->rank = rank;
+  comm->device = device;
+  comm->order = streams_->make_order(device);
   comm->maker = std::this_thread::get_id();
   return comm;
 }
 
-bool FakeNccl::may_be_used(Comm comm, const std::string& kind) {
-  const std::string number = comm == nullptr ? "none" : std::to_string(comm->number);
-  const auto refuse = [&](const std::string& why) {
-    violate(kind + " of " + number + " " + why);
-    return false;
+std::string FakeNccl::violation(Comm comm, const std::string& kind) {
+  const char* why = nullptr;
+  if (comm == nullptr) return kind + " without a communicator";
+  if (comm->maker != std::this_thread::get_id()) why = "from another thread";
+  if (comm->state == State::busy) why = "that is in progress";
+  if (comm->was_finalized) why = "that was finalized";
+  if (comm->state == State::failed) why = "that has failed";
+  if (comm->state == State::gone) why = "that is gone";
+  return why == nullptr ? "" : kind + " of " + std::to_string(comm->number) + " " + why;
+}
+
+std::string FakeNccl::memory_violation(const Memory& memory) const {
+  const auto& [read, written, own_place] = memory;
+  const auto is_beyond = [&](const Bytes& bytes) {
+    return bytes.count > 0 && !streams_->reaches(bytes.begin, bytes.count);
   };
-  if (comm == nullptr) return refuse("without a communicator");
-  if (comm->state == State::gone) return refuse("that is gone");
-  if (comm->state == State::failed) return refuse("that has failed");
-  if (comm->was_finalized) return refuse("that was finalized");
-  if (comm->state != State::ready) return refuse("that is in progress");
-  if (comm->maker != std::this_thread::get_id()) return refuse("from another thread");
-  return true;
+  if (is_beyond(read)) return " reads beyond what was allocated";
+  if (is_beyond(written)) return " writes beyond what was allocated";
+  const bool is_in_place =
+      own_place == (read.count < written.count ? read.first() : written.first());
+  return read.overlaps(written) && !is_in_place ? " reads where it writes and is not in place" : "";
 }
 
 std::optional<Result> FakeNccl::injected(const std::string& kind) {
-  const auto found = failures_.find(kind);
-  if (found == failures_.end()) return std::nullopt;
-  const Result result = found->second;
-  failures_.erase(found);
-  return result;
+  const auto found = failures_.extract(kind);
+  return found ? std::optional(found.mapped()) : std::nullopt;
 }
 
-/// What the call says that was made on a communicator.
-Result FakeNccl::begin(Comm comm, const std::string& kind) {
+Result FakeNccl::begin(Comm comm, const std::string& kind, const std::function<End()>& start) {
   if (const auto error = injected(kind)) {
     comm->state = State::failed;
     comm->error = *error;
@@ -154,45 +209,35 @@ Result FakeNccl::begin(Comm comm, const std::string& kind) {
     never_ends_.clear();
     comm->polls_left = for_ever;
   }
-  const auto late = late_failures_.find(kind);
-  if (late != late_failures_.end()) {
-    comm->error = late->second;
+  if (const auto late = late_failures_.extract(kind)) {
+    comm->error = late.mapped();
     comm->polls_left = std::max(1, comm->polls_left);
-    late_failures_.erase(late);
   }
-  if (comm->polls_left == 0 && !comm->has_connected) {
-    comm->state = State::ready;
-    return Result::success;
+  comm->under_way = start();
+  const bool is_done = comm->polls_left == 0 && !comm->under_way;
+  comm->state = is_done ? State::ready : State::busy;
+  return is_done ? Result::success : Result::in_progress;
+}
+
+void FakeNccl::look(ncclComm& comm) {
+  if (comm.polls_left > 0 && (comm.polls_left == for_ever || --comm.polls_left > 0)) return;
+  if (comm.error == Result::success && comm.under_way) {
+    const std::optional<Ended> ended = comm.under_way();
+    if (!ended) return;
+    comm.error = ended->result;
+    if (!ended->words.empty()) words_ = ended->words;
   }
-  comm->state = comm->has_connected ? State::connecting : State::busy;
-  return Result::in_progress;
+  comm.under_way = nullptr;
+  comm.state = comm.error == Result::success ? State::ready : State::failed;
 }
 
 Result FakeNccl::async_error(Comm comm, Result& state) {
   const std::lock_guard lock(mutex_);
-  if (groups_[std::this_thread::get_id()].depth > 0) violate("async_error inside a group");
-  if (comm == nullptr || comm->state == State::gone) {
-    violate("async_error of a communicator that is gone");
-    return Result::invalid_argument;
-  }
-  if (comm->state == State::ready || comm->state == State::failed) {
-    state = comm->error;
-    return Result::success;
-  }
-  state = Result::in_progress;
-  if (comm->polls_left > 0) {
-    if (comm->polls_left != for_ever) --comm->polls_left;
-    if (comm->polls_left > 0) return Result::success;
-  }
-  if (comm->error != Result::success) {
-    comm->state = State::failed;
-    state = comm->error;
-    return Result::success;
-  }
-  if (comm->has_connected && !comm->has_connected()) return Result::success;
-  comm->has_connected = nullptr;
-  comm->state = State::ready;
-  state = Result::success;
+  if (group().depth > 0) return refuse("async_error inside a group");
+  if (comm == nullptr || comm->state == State::gone)
+    return refuse("async_error of a communicator that is gone");
+  if (comm->state == State::busy) look(*comm);
+  state = comm->state == State::busy ? Result::in_progress : comm->error;
   return Result::success;
 }
 
@@ -200,208 +245,312 @@ Result FakeNccl::get_unique_id(nccl::UniqueId& id) {
   const std::lock_guard lock(mutex_);
   note("get_unique_id");
   if (const auto error = injected("get_unique_id")) return *error;
-  const int root_and_tag[] = {world_ == nullptr ? 0 : world_->rank(), new_tag()};
-  // All of the id is needed to get there.
-  for (std::size_t i = 0; i < id.bytes.size(); ++i) id.bytes[i] = static_cast<char>(251 - 3 * i);
-  std::memcpy(id.bytes.data(), root_and_tag, sizeof root_and_tag);
+  std::random_device random;
+  std::snprintf(id.bytes.data(), name_bytes + 1, "%08x%08x", random(), random());
+  for (std::size_t i = name_bytes; i < id.bytes.size(); ++i) id.bytes[i] = rest_of_id(i);
   return Result::success;
+}
+
+End FakeNccl::joining(Comm comm) {
+  if (!post_) return nullptr;
+  const pid_t process = getpid();
+  post_->put(comm->name("join", comm->rank), message_of(&process, sizeof process));
+  return [this, comm]() -> std::optional<Ended> {
+    for (int rank = 0; rank < comm->size; ++rank)
+      if (!post_->read(comm->name("join", rank))) return std::nullopt;
+    const std::string missing = streams_->take_memory(comm->device);
+    comm->is_connected = missing.empty();
+    return missing.empty() ? Ended{} : Ended{Result::unhandled_cuda_error, missing};
+  };
 }
 
 Result FakeNccl::init(Comm& made, int size, const nccl::UniqueId& id, int rank, bool shares) {
   const std::lock_guard lock(mutex_);
   note("init " + std::to_string(rank) + " of " + std::to_string(size) +
        (shares ? "" : " sharing nothing"));
-  if (groups_[std::this_thread::get_id()].depth > 0) violate("init inside a group");
-  made = add_comm(size, rank);
-  if (world_ != nullptr) {
-    for (std::size_t i = 2 * sizeof(int); i < id.bytes.size(); ++i)
-      if (id.bytes[i] != static_cast<char>(251 - 3 * i)) violate("init with a damaged id");
-    int root_and_tag[2];
-    std::memcpy(root_and_tag, id.bytes.data(), sizeof root_and_tag);
-    made->tag = root_and_tag[1];
-    made->world_ranks.assign(1, root_and_tag[0]);
-    made->has_connected = rendezvous_for_init(made);
+  if (group().depth > 0) return refuse("init inside a group");
+  for (std::size_t i = name_bytes; post_ && i < id.bytes.size(); ++i)
+    if (id.bytes[i] != rest_of_id(i)) return refuse("init with a damaged id");
+  made = add_comm(streams_->device());
+  made->id.assign(id.bytes.data(), name_bytes);
+  made->size = size;
+  made->rank = rank;
+  return begin(made, "init", [&] { return joining(made); });
+}
+
+bool FakeNccl::has_members(const ncclComm& parent, const std::string& split, int color,
+                           ncclComm& part) {
+  std::vector<std::pair<int, int>> members;  // key and rank
+  for (int rank = 0; rank < parent.size; ++rank) {
+    const std::optional<Message> message = post_->read(parent.name(split, rank));
+    if (!message) return false;
+    int theirs[2];
+    std::memcpy(theirs, message->data(), sizeof theirs);
+    if (theirs[0] == color) members.emplace_back(theirs[1], rank);
   }
-  return begin(made, "init");
+  std::ranges::sort(members);
+  const auto own = std::ranges::find(members, std::pair(part.rank, parent.rank));
+  part.id = parent.id + "." + split + "." + std::to_string(color);
+  part.size = static_cast<int>(members.size());
+  part.rank = static_cast<int>(own - members.begin());
+  return true;
 }
 
 Result FakeNccl::split(Comm parent, int color, int key, Comm& made, bool shares) {
   const std::lock_guard lock(mutex_);
   note("split " + std::to_string(parent->number) + " color " + std::to_string(color) + " key " +
        std::to_string(key) + (shares ? "" : " sharing nothing"));
-  if (groups_[std::this_thread::get_id()].depth > 0) violate("split inside a group");
-  if (queues_.num_waiting() > 0) violate("split of a communicator that has something to do");
-  if (!may_be_used(parent, "split")) return Result::invalid_usage;
+  if (group().depth > 0) return refuse("split inside a group");
+  if (const std::string why = violation(parent, "split"); !why.empty()) return refuse(why);
+  if (!streams_->is_idle(*parent))
+    return refuse("split of a communicator that has something to do");
   made = nullptr;
-  Comm child = add_comm(0, key);
-  child->state = State::busy;
-  child->polls_left = polls_;
-  parent->created_since = child;
-  parent->place_of_pending = &made;
-  // Only when the parent is ready again is the child known.
-  parent->has_connected =
-      [parent,
-       rendezvous = world_ == nullptr ? nullptr : rendezvous_for_split(parent, color, key, child)] {
-        if (rendezvous && !rendezvous()) return false;
-        bear(parent);
-        return true;
-      };
-  // NCCL, too, says so while the parent is in progress.
-  const Result result = begin(parent, "split");
+  Comm part = add_comm(parent->device);
+  part->rank = key;
+  part->state = State::busy;
+  part->polls_left = polls_;
+  if (shares) part->order = parent->order;
+  parent->part = part;
+  parent->place_of_part = &made;
+  const std::string name = "split" + std::to_string(parent->splits++);
+  const int mine[] = {color, key};
+  if (post_) post_->put(parent->name(name, parent->rank), message_of(mine, sizeof mine));
+  // Only when the parent is ready again is the part known.
+  const Result result = begin(parent, "split", [=, this]() -> End {
+    return [=, this]() -> std::optional<Ended> {
+      if (post_ && !has_members(*parent, name, color, *part)) return std::nullopt;
+      part->under_way = joining(part);
+      bear(*parent);
+      return Ended{};
+    };
+  });
+  // NCCL, too, says so while the parent is in progress (its source, init.cc).
   return result == Result::in_progress ? Result::success : result;
+}
+
+/// By what was asked of it, or by graphs.
+bool FakeNccl::is_used(const ncclComm& comm) const {
+  return streams_->go_on() &&
+         std::ranges::any_of(comm.uses, [](const auto& use) { return !use.expired(); });
 }
 
 Result FakeNccl::finalize(Comm comm) {
   const std::lock_guard lock(mutex_);
   note("finalize " + std::to_string(comm->number));
-  if (!may_be_used(comm, "finalize")) return Result::invalid_usage;
+  if (const std::string why = violation(comm, "finalize"); !why.empty()) return refuse(why);
   comm->was_finalized = true;
-  return begin(comm, "finalize");
+  return begin(comm, "finalize", [=, this]() -> End {
+    return [=, this] { return is_used(*comm) ? std::nullopt : std::optional(Ended{}); };
+  });
+}
+
+/// Whether a rank that has joined has not ended it yet.
+bool FakeNccl::waits_for_us(const ncclComm& comm, int rank) {
+  const auto joined = post_->read(comm.name("join", rank));
+  if (!joined || post_->read(comm.name("closed", rank))) return false;
+  pid_t process = 0;
+  std::memcpy(&process, joined->data(), sizeof process);
+  return streams_->lives(process);
+}
+
+void FakeNccl::leave(ncclComm& comm) {
+  const int device_of_caller = streams_->device();
+  streams_->set_device(comm.device);
+  comm.under_way = nullptr;
+  if (comm.is_connected && streams_->go_on()) {
+    wait_while([&] { return is_used(comm); });
+    post_->put(comm.name("closed", comm.rank), {});
+    for (int rank = 0; rank < comm.size; ++rank)
+      wait_while([&] { return waits_for_us(comm, rank); });
+    // Else peers may still have to read it.
+    post_->remove(comm.last_post);
+  }
+  if (comm.is_connected) streams_->give_back_memory(comm.device);
+  streams_->set_device(device_of_caller);
 }
 
 Result FakeNccl::destroy(Comm comm) {
-  std::unique_lock lock(mutex_);
-  note("destroy " + std::to_string(comm->number));
-  if (!comm->was_finalized || comm->state != State::ready) violate("destroy before finalize's end");
-  changed_.wait(lock, [&] { return !destroys_hang_; });
-  comm->state = State::gone;
+  {
+    std::unique_lock lock(mutex_);
+    note("destroy " + std::to_string(comm->number));
+    if (!comm->was_finalized || comm->state != State::ready)
+      return refuse("destroy before finalize's end");
+    changed_.wait(lock, [&] { return !destroys_hang_; });
+    comm->state = State::gone;
+    comm->is_gone = true;
+  }
+  leave(*comm);
   return Result::success;
 }
 
 Result FakeNccl::abort(Comm comm) {
-  std::unique_lock lock(mutex_);
-  note("abort " + std::to_string(comm->number));
-  if (comm->state == State::gone) violate("abort of a communicator that is gone");
-  if (comm->maker == std::this_thread::get_id()) violate("abort on the thread that works");
-  groups_[std::this_thread::get_id()].has_aborts = true;
-  changed_.wait(lock, [&] { return !aborts_hang_; });
-  // What a split has not finished is left to the caller.
-  bear(comm);
-  comm->state = State::gone;
-  changed_.notify_all();
+  {
+    std::unique_lock lock(mutex_);
+    note("abort " + std::to_string(comm->number));
+    if (comm->state == State::gone) return refuse("abort of a communicator that is gone");
+    if (comm->maker == std::this_thread::get_id()) return refuse("abort on the thread that works");
+    group().has_aborts = true;
+    changed_.wait(lock, [&] { return !aborts_hang_; });
+    // What a split has not finished is left to the caller.
+    bear(*comm);
+    comm->state = State::gone;
+    comm->is_gone = true;
+    changed_.notify_all();
+  }
+  leave(*comm);
   return Result::success;
 }
 
 Result FakeNccl::group_start() {
   const std::lock_guard lock(mutex_);
-  ++groups_[std::this_thread::get_id()].depth;
+  ++group().depth;
   return Result::success;
 }
 
 Result FakeNccl::group_end() {
-  Group group;
+  Group ended;
   {
     const std::lock_guard lock(mutex_);
-    Group& own = groups_[std::this_thread::get_id()];
-    if (--own.depth > 0) return Result::success;
-    if (own.depth < 0) violate("group_end without a start");
-    if (own.has_aborts && own.has_transfers) violate("a group that aborts and transfers");
-    group = std::move(own);
+    if (--group().depth > 0) return Result::success;
+    ended = std::move(group());
     groups_.erase(std::this_thread::get_id());
+    if (ended.depth < 0) return refuse("group_end without a start");
+    if (ended.has_aborts && !ended.parts.empty()) refuse("a group that aborts and transfers");
   }
-  if (!group.has_transfers) return Result::success;
-  const std::string what = "transfers " + std::to_string(group.parts.size());
-  return collective("transfers", what, group.comm, group.stream,
-                    [this, comm = group.comm, what, parts = std::move(group.parts)] {
-                      if (world_ != nullptr) trade(comm, "transfers", parts);
-                    });
+  if (ended.parts.empty()) return Result::success;
+  return enqueue("transfers " + std::to_string(ended.parts.size()), ended.comm, ended.stream, {},
+                 trading(ended.comm, ended.parts));
 }
 
-Result FakeNccl::collective(const std::string& kind, const std::string& what, Comm comm,
-                            void* stream, Work work) {
+Task FakeNccl::exchanging(Comm comm, const std::string& what, const Bytes& mine, const Use& use) {
+  return [=, this]() -> Turn {
+    if (!post_ || comm->is_gone) return [] { return true; };
+    const auto all = std::make_shared<Exchanged>(comm->size, what);
+    const std::string name = std::to_string(comm->begun++);
+    post_->put(comm->name(name, comm->rank), all->with_head(mine));
+    return [=, this] {
+      // What was aborted has ended without doing anything.
+      if (comm->is_gone) return true;
+      for (int rank = 0; rank < comm->size; ++rank)
+        if (!all->look(*post_, comm->name(name, rank), rank)) return false;
+      use(*all);
+      // Whoever has posted this one has read what was posted for the one before.
+      post_->remove(std::exchange(comm->last_post, comm->name(name, comm->rank)));
+      return true;
+    };
+  };
+}
+
+/// All ranks of the communicator have a part in it.
+Task FakeNccl::trading(Comm comm, const std::vector<Part>& parts) {
+  return [=, this]() -> Turn {
+    const auto name = [comm, number = comm->begun](int from, int to) {
+      return comm->name(std::to_string(number) + ".to" + std::to_string(to), from);
+    };
+    for (const auto& [peer, bytes, received] : parts)
+      if (post_ && received == nullptr)
+        post_->put(name(comm->rank, peer), message_of(bytes.begin, bytes.count));
+    const Use use = [=, this](const Exchanged&) {
+      for (const auto& [peer, bytes, received] : parts) {
+        if (received == nullptr) continue;
+        const auto message = post_->read(name(peer, comm->rank));
+        require(message && message->size() == bytes.count, "ranks trade what the others expect");
+        std::memcpy(received, message->data(), bytes.count);
+        post_->remove(name(peer, comm->rank));
+      }
+    };
+    return exchanging(comm, "transfers", {}, use)();
+  };
+}
+
+Result FakeNccl::enqueue(const std::string& what, Comm comm, void* stream, const Memory& memory,
+                         const Task& task) {
   std::unique_lock lock(mutex_);
-  const int queue = queues_.number_of(stream);
-  note(what + " of " + std::to_string(comm == nullptr ? 0 : comm->number) + " in queue " +
-       std::to_string(queue));
-  if (groups_[std::this_thread::get_id()].depth > 0) violate(kind + " inside a group");
-  if (!may_be_used(comm, kind)) return Result::invalid_usage;
+  const std::string kind = what.substr(0, what.find(' '));
+  note(what + " of " + std::to_string(comm == nullptr ? 0 : comm->number) + streams_->name(stream));
+  if (group().depth > 0) return refuse(kind + " inside a group");
+  if (const std::string why = violation(comm, kind); !why.empty()) return refuse(why);
+  if (const std::string why = memory_violation(memory); !why.empty()) return refuse(what + why);
   if (held_up_ == kind) {
     held_up_.clear();
     changed_.wait(lock, [&] { return comm->state == State::gone; });
     return Result::success;
   }
-  const Result result = begin(comm, kind);
-  if (result != Result::success && result != Result::in_progress) return result;
-  queues_.add_to(stream, [comm, work = std::move(work)] {
-    // What was aborted has ended without doing anything.
-    if (comm->state != State::gone) work();
+  return begin(comm, kind, [&] {
+    const auto use = std::make_shared<char>();
+    std::erase_if(comm->uses, [](const auto& other) { return other.expired(); });
+    comm->uses.push_back(use);
+    return streams_->add(comm, stream, [use, task] { return task(); });
   });
-  return result;
-}
-
-std::string FakeNccl::name_of(const Buffers& buffers) const {
-  return std::string(test::name_of(buffers.type)) + " " + std::to_string(buffers.count);
-}
-
-void FakeNccl::reduce_to(void* out, const std::vector<Bytes>& all, std::size_t first_byte,
-                         const Buffers& buffers, Reduction op) const {
-  std::vector<const void*> parts;
-  for (const Bytes& part : all) parts.push_back(part.data() + first_byte);
-  sum_and_divide(out, parts, op == Reduction::sum ? 1 : static_cast<int>(all.size()), buffers.count,
-                 buffers.type, Write::cached);
 }
 
 Result FakeNccl::all_reduce(const Buffers& b, Reduction op, Comm comm, void* stream) {
-  const std::string what = std::string("all_reduce ") + test::name_of(op) + " " + name_of(b);
-  return collective("all_reduce", what, comm, stream, [=, this] {
-    if (world_ != nullptr)
-      reduce_to(b.out, gather(comm, what, b.in, bytes_of(b.count, b.type)), 0, b, op);
-  });
+  const Bytes read{b.in, as_bytes(b.count, b.type)};
+  return collective(name_of("all_reduce", op, b), comm, stream,
+                    {read, {b.out, read.count}, read.first()},
+                    [=](const Exchanged& all) { all.reduce_to(b, op, 0); });
 }
 
 Result FakeNccl::reduce(const Buffers& b, Reduction op, int root, Comm comm, void* stream) {
-  const std::string what =
-      std::string("reduce ") + test::name_of(op) + " " + name_of(b) + " to " + std::to_string(root);
-  return collective("reduce", what, comm, stream, [=, this] {
-    if (world_ == nullptr) return;
-    const std::vector<Bytes> all = gather(comm, what, b.in, bytes_of(b.count, b.type));
-    if (comm->rank == root) reduce_to(b.out, all, 0, b, op);
-  });
+  const Bytes read{b.in, as_bytes(b.count, b.type)};
+  const bool is_root = comm->rank == root;
+  return collective(name_of("reduce", op, b) + " to " + std::to_string(root), comm, stream,
+                    {read, {b.out, is_root ? read.count : 0}, read.first()},
+                    [=](const Exchanged& all) {
+                      if (is_root) all.reduce_to(b, op, 0);
+                    });
 }
 
 Result FakeNccl::reduce_scatter(const Buffers& b, Reduction op, Comm comm, void* stream) {
-  const std::string what = std::string("reduce_scatter ") + test::name_of(op) + " " + name_of(b);
-  return collective("reduce_scatter", what, comm, stream, [=, this] {
-    if (world_ == nullptr) return;
-    const std::size_t part_bytes = bytes_of(b.count, b.type);
-    const auto size = static_cast<std::size_t>(comm->size);
-    reduce_to(b.out, gather(comm, what, b.in, size * part_bytes),
-              static_cast<std::size_t>(comm->rank) * part_bytes, b, op);
-  });
+  const std::size_t bytes = as_bytes(b.count, b.type);
+  const std::size_t own_byte = bytes * static_cast<std::size_t>(comm->rank);
+  const Bytes read{b.in, bytes * static_cast<std::size_t>(comm->size)};
+  return collective(name_of("reduce_scatter", op, b), comm, stream,
+                    {read, {b.out, bytes}, read.first() + own_byte},
+                    [=](const Exchanged& all) { all.reduce_to(b, op, own_byte); });
 }
 
 Result FakeNccl::all_gather(const Buffers& b, Comm comm, void* stream) {
-  const std::string what = "all_gather " + name_of(b);
-  return collective("all_gather", what, comm, stream, [=, this] {
-    if (world_ == nullptr) return;
-    auto* place = static_cast<std::byte*>(b.out);
-    for (const Bytes& part : gather(comm, what, b.in, bytes_of(b.count, b.type)))
-      place = std::copy(part.begin(), part.end(), place);
-  });
+  const std::size_t bytes = as_bytes(b.count, b.type);
+  const auto size = static_cast<std::size_t>(comm->size);
+  auto* const out = static_cast<std::byte*>(b.out);
+  return collective(
+      name_of("all_gather", b), comm, stream,
+      {{b.in, bytes}, {out, bytes * size}, out + bytes * static_cast<std::size_t>(comm->rank)},
+      [=](const Exchanged& all) {
+        for (std::size_t rank = 0; rank < size; ++rank)
+          std::memcpy(out + rank * bytes, all.of(rank), bytes);
+      });
 }
 
-Result FakeNccl::send(const void* sent, std::int64_t count, DType type, int peer, Comm comm,
+Result FakeNccl::add_part(const std::string& call, Comm comm, void* stream, const Part& part) {
+  const std::lock_guard lock(mutex_);
+  Group& own = group();
+  if (const std::string why = violation(comm, call); !why.empty()) return refuse(why);
+  if (own.depth == 0) return refuse(call + " outside of a group");
+  if (!own.parts.empty() && (own.comm != comm || own.stream != stream))
+    return refuse("a group on two communicators or streams");
+  for (const Part& other : own.parts) {
+    const bool writes = part.received != nullptr || other.received != nullptr;
+    if (writes && part.bytes.overlaps(other.bytes))
+      return refuse(call + " where another of its group reads or writes");
+  }
+  if (!streams_->reaches(part.bytes.begin, part.bytes.count))
+    return refuse(call + " goes beyond what was allocated");
+  own.comm = comm;
+  own.stream = stream;
+  own.parts.push_back(part);
+  return injected(call).value_or(Result::success);
+}
+
+Result FakeNccl::send(const void* data, std::int64_t count, DType type, int peer, Comm comm,
                       void* stream) {
-  const std::lock_guard lock(mutex_);
-  Group& group = groups_[std::this_thread::get_id()];
-  if (group.depth == 0) violate("send outside of a group");
-  group.has_transfers = true;
-  group.comm = comm;
-  group.stream = stream;
-  group.parts.push_back({peer, sent, bytes_of(count, type)});
-  return injected("send").value_or(Result::success);
+  return add_part("send", comm, stream, {peer, {data, as_bytes(count, type)}});
 }
 
-Result FakeNccl::receive(void* received, std::int64_t count, DType type, int peer, Comm comm,
+Result FakeNccl::receive(void* data, std::int64_t count, DType type, int peer, Comm comm,
                          void* stream) {
-  const std::lock_guard lock(mutex_);
-  Group& group = groups_[std::this_thread::get_id()];
-  if (group.depth == 0) violate("receive outside of a group");
-  group.has_transfers = true;
-  group.comm = comm;
-  group.stream = stream;
-  group.parts.push_back({peer, nullptr, 0, received, bytes_of(count, type)});
-  return Result::success;
+  return add_part("receive", comm, stream, {peer, {data, as_bytes(count, type)}, data});
 }
 
 }  // namespace dstune::test

@@ -1,10 +1,12 @@
 #pragma once
-/// A stand-in for NCCL that holds its callers to the contract of non-blocking communicators, and,
-/// given a communicator of MPI, really moves the data: when the queues do what they were asked for.
+/// A stand-in for NCCL that holds its callers to the contract of non-blocking communicators, fails
+/// where it is told to, and moves the data by messages between processes. Streams are those of
+/// whoever makes it: a test's own queues, or emulated GPUs, where it is libnccl.so.2.
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -12,45 +14,102 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "deferred_queues.hpp"
-#include "dstune/comm/communicator.hpp"
 #include "dstune/group/nccl_library.hpp"
+#include "post.hpp"
+
+namespace dstune::test {
+
+/// The end of something under way.
+struct Ended {
+  nccl::Result result = nccl::Result::success;
+  std::string words{};
+};
+/// Nothing while it is under way.
+using End = std::function<std::optional<Ended>()>;
+
+}  // namespace dstune::test
 
 /// A communicator of the stand-in.
 struct ncclComm {
-  enum class State { connecting, ready, busy, failed, finalizing, gone };
+  enum class State { ready, busy, failed, gone };
 
-  int number = 0;  ///< in the order in which this rank made them, from 1
+  int number = 0;  ///< in the order in which this process made them, from 1
   int size = 1;
   int rank = 0;
-  int tag = 0;                   ///< the first of those that MPI's messages have
-  std::vector<int> world_ranks;  ///< where data moves
-  std::atomic<State> state = State::ready;
+  int device = 0;
+  std::string id{};               ///< the same on all ranks
+  std::shared_ptr<void> order{};  ///< that of all communicators with the same resources
+  std::thread::id maker{};
+  State state = State::ready;
   int polls_left = 0;
-  bool was_finalized = false;
+  dstune::test::End under_way{};
   dstune::nccl::Result error = dstune::nccl::Result::success;
-  std::function<bool()> has_connected;
+  bool is_connected = false;  ///< to all ranks, which wait for one another when it goes
+  bool was_finalized = false;
+  int splits = 0;
   /// What it is being split into, and where that goes.
-  ncclComm* created_since = nullptr;
-  ncclComm** place_of_pending = nullptr;
-  std::thread::id maker;
+  ncclComm* part = nullptr;
+  ncclComm** place_of_part = nullptr;
+  /// What it was asked for lives as long as it is not done, or in a graph.
+  std::vector<std::weak_ptr<void>> uses{};
+
+  // What streams look at.
+  std::atomic<bool> is_gone = false;
+  int begun = 0;
+  std::string last_post{};  ///< that others may still have to read
+
+  [[nodiscard]] std::string name(const std::string& what, int of_rank) const {
+    return "nccl." + id + "." + what + "." + std::to_string(of_rank);
+  }
 };
 
 namespace dstune::test {
 
+/// What a stream does: asked again and again until it says that it is done.
+using Turn = std::function<bool()>;
+/// Made anew each time that it is begun: a graph does it at every launch.
+using Task = std::function<Turn()>;
+
+/// Streams, and the memory of the GPUs that they are of.
+class NcclStreams {
+ public:
+  virtual ~NcclStreams() = default;
+
+  /// Behind what was asked for in the communicator's order before. No function: it is done.
+  virtual End add(nccl::Comm comm, void* stream, Task task) = 0;
+  /// Whether all of that is done.
+  [[nodiscard]] virtual bool is_idle(const ncclComm& comm) const = 0;
+  /// Whether streams go on unless the host waits for them. Else NCCL waits for nobody either.
+  [[nodiscard]] virtual bool go_on() const { return false; }
+  [[nodiscard]] virtual std::string name(void* /*stream*/) const { return ""; }
+
+  /// The calling thread's.
+  [[nodiscard]] virtual int device() const { return 0; }
+  virtual void set_device(int /*device*/) {}
+  [[nodiscard]] virtual std::shared_ptr<void> make_order(int /*device*/) { return nullptr; }
+  /// Empty, or what lacks for one more communicator.
+  virtual std::string take_memory(int /*device*/) { return ""; }
+  virtual void give_back_memory(int /*device*/) {}
+  /// Whether all of it is memory of one piece.
+  [[nodiscard]] virtual bool reaches(const void* /*memory*/, std::size_t /*bytes*/) const {
+    return true;
+  }
+  [[nodiscard]] virtual bool lives(int /*process*/) const { return true; }
+};
+
 class FakeNccl : public nccl::Library {
  public:
-  /// Without a world nothing moves, and peers are thought to do their part. Both outlive it; the
-  /// waiter ends what a queue waits for peers.
-  explicit FakeNccl(DeferredQueues& queues, const Communicator* world = nullptr,
-                    Waiter waiter = {});
+  /// Processes meet in the folder (empty: this one is alone). Without one nothing moves, and peers
+  /// are thought to do their part.
+  explicit FakeNccl(std::unique_ptr<NcclStreams> streams,
+                    const std::optional<std::filesystem::path>& folder = std::nullopt);
 
-  /// "all_reduce average f32 5 of 1 in queue 0", where 1 is the communicator's number.
-  [[nodiscard]] std::vector<std::string> calls() const;
-  /// Those of one kind.
-  [[nodiscard]] std::vector<std::string> calls(const std::string& kind) const;
+  /// "all_reduce average f32 5 of 1 in queue 0", where 1 is the communicator's number. Those of one
+  /// kind.
+  [[nodiscard]] std::vector<std::string> calls(const std::string& kind = "") const;
   void forget_calls();
   /// What NCCL does not allow, as it was done.
   [[nodiscard]] std::vector<std::string> violations() const;
@@ -73,13 +132,14 @@ class FakeNccl : public nccl::Library {
   void wait_until_aborted();
   /// What NCCL says of errors beside their numbers.
   void set_words(const std::string& words) { words_ = words; }
+  [[nodiscard]] std::string words() const;
   /// Those that the end of the process would end.
   void forget_alive();
   /// The latest communicator gets an error beside the calls.
   void break_latest(nccl::Result error);
-  void let_aborts_hang(bool hang);
+  void let_aborts_hang(bool hang) { let(aborts_hang_, hang); }
   /// As where a peer of the node does not end its communicator.
-  void let_destroys_hang(bool hang);
+  void let_destroys_hang(bool hang) { let(destroys_hang_, hang); }
 
   [[nodiscard]] int version() const override { return version_; }
   std::string error_text(nccl::Result result) override;
@@ -106,58 +166,76 @@ class FakeNccl : public nccl::Library {
                        void* stream) override;
 
  private:
-  /// What a rank sends to and gets from a peer.
+  struct Bytes {
+    const void* begin = nullptr;
+    std::size_t count = 0;
+
+    [[nodiscard]] const std::byte* first() const { return static_cast<const std::byte*>(begin); }
+    [[nodiscard]] const std::byte* end() const { return first() + count; }
+    [[nodiscard]] bool overlaps(const Bytes& other) const {
+      return first() < other.end() && other.first() < end();
+    }
+  };
+  /// What a call reads and writes, and the part of it that is this rank's.
+  struct Memory {
+    Bytes read, written;
+    const std::byte* own_place = nullptr;
+  };
+  /// A send or receive of a group of calls.
   struct Part {
     int peer;
-    const void* sent = nullptr;
-    std::size_t sent_bytes = 0;
-    void* received = nullptr;
-    std::size_t received_bytes = 0;
-  };
-  struct Sent {
-    std::unique_ptr<Bytes> bytes;
-    Request request;
+    Bytes bytes;
+    void* received = nullptr;  ///< null: they are sent
   };
   /// Between group_start and group_end, of a thread.
   struct Group {
     int depth = 0;
     bool has_aborts = false;
-    bool has_transfers = false;
     nccl::Comm comm = nullptr;
     void* stream = nullptr;
     std::vector<Part> parts;
   };
-  using Work = std::function<void()>;
+  /// Everybody's data of a collective, in rank order.
+  class Exchanged;
+  using Use = std::function<void(const Exchanged& all)>;
 
-  nccl::Comm add_comm(int size, int rank);
+  nccl::Comm add_comm(int device);
+  void let(bool& that, bool hang);
   void note(const std::string& call) { calls_.push_back(call); }
-  void violate(const std::string& what) { violations_.push_back(what); }
-  /// Whether the communicator may be used for a call of that kind; else the violation is noted.
-  bool may_be_used(nccl::Comm comm, const std::string& kind);
-  nccl::Result begin(nccl::Comm comm, const std::string& kind);
+  /// Says why, and that it is a wrong use.
+  nccl::Result refuse(const std::string& why);
+  Group& group() { return groups_[std::this_thread::get_id()]; }
+  /// Empty where the communicator may be used for a call of that kind.
+  [[nodiscard]] static std::string violation(nccl::Comm comm, const std::string& kind);
+  /// Empty, or what NCCL's manual does not allow: both may begin at the same place in the part that
+  /// is this rank's, and overlap nowhere else.
+  [[nodiscard]] std::string memory_violation(const Memory& memory) const;
   std::optional<nccl::Result> injected(const std::string& kind);
+  /// What the call says that was made on a communicator.
+  nccl::Result begin(nccl::Comm comm, const std::string& kind, const std::function<End()>& start);
+  /// Whether what is under way has ended.
+  void look(ncclComm& comm);
+  /// The end of a communicator's making.
+  End joining(nccl::Comm comm);
+  /// Whether all ranks have said where they go; then the part knows its own.
+  bool has_members(const ncclComm& parent, const std::string& split, int color, ncclComm& part);
+  /// After its last call: when streams and peers are done with it.
+  void leave(ncclComm& comm);
+  [[nodiscard]] bool is_used(const ncclComm& comm) const;
+  [[nodiscard]] bool waits_for_us(const ncclComm& comm, int rank);
 
-  nccl::Result collective(const std::string& kind, const std::string& what, nccl::Comm comm,
-                          void* stream, Work work);
-  std::string name_of(const nccl::Buffers& buffers) const;
-  /// Everybody's data of a call, in rank order, this rank's own among it.
-  std::vector<Bytes> gather(nccl::Comm comm, const std::string& what, const void* data,
-                            std::size_t bytes);
-  void check_peers(nccl::Comm comm, const std::string& what);
-  void complete(std::vector<Request> requests, const std::string& what);
-  void trade(nccl::Comm comm, const std::string& what, const std::vector<Part>& parts);
-  void reduce_to(void* out, const std::vector<Bytes>& all, std::size_t first_byte,
-                 const nccl::Buffers& buffers, nccl::Reduction op) const;
-  void send_bytes(int world_rank, int tag, const std::vector<int>& numbers);
-  std::optional<std::vector<int>> try_receive(int tag, int* source = nullptr);
-  std::function<bool()> rendezvous_for_init(nccl::Comm comm);
-  std::function<bool()> rendezvous_for_split(nccl::Comm parent, int color, int key,
-                                             nccl::Comm made);
-  int new_tag();
+  nccl::Result enqueue(const std::string& what, nccl::Comm comm, void* stream, const Memory& memory,
+                       const Task& task);
+  nccl::Result collective(const std::string& what, nccl::Comm comm, void* stream,
+                          const Memory& memory, const Use& use) {
+    return enqueue(what, comm, stream, memory, exchanging(comm, what, memory.read, use));
+  }
+  nccl::Result add_part(const std::string& call, nccl::Comm comm, void* stream, const Part& part);
+  Task exchanging(nccl::Comm comm, const std::string& what, const Bytes& mine, const Use& use);
+  Task trading(nccl::Comm comm, const std::vector<Part>& parts);
 
-  DeferredQueues& queues_;
-  const Communicator* world_;
-  Waiter waiter_;
+  std::unique_ptr<NcclStreams> streams_;
+  std::optional<Post> post_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::unique_ptr<ncclComm>> comms_;  ///< also those that are gone
@@ -167,7 +245,6 @@ class FakeNccl : public nccl::Library {
   std::map<std::string, nccl::Result> failures_;
   std::map<std::string, nccl::Result> late_failures_;
   std::string never_ends_, held_up_, words_;
-  std::vector<Sent> sent_;
   int polls_ = 0;
   int version_ = 22809;
   bool aborts_hang_ = false, destroys_hang_ = false;

@@ -7,8 +7,8 @@
 #include <random>
 #include <thread>
 
-#include "deferred_queues.hpp"
-#include "fake_nccl.hpp"
+#include "fake_nccl_in_queues.hpp"
+#include "folder_test.hpp"
 #include "group_calls.hpp"
 #include "group_fixture.hpp"
 
@@ -29,6 +29,28 @@ struct alignas(64) Staging {
   std::byte bytes[64 * 64];
 };
 
+std::string gpu_of(int rank) {
+  return "GPU-" + std::to_string(rank);
+}
+int world_rank() {
+  return Communicator::world().rank();
+}
+int world_size() {
+  return Communicator::world().size();
+}
+
+/// The first rank's, where the ranks of a program meet.
+const std::string& folder_of_all() {
+  static const test::TemporaryFolder own;
+  static const std::string found = [] {
+    const auto* const text = reinterpret_cast<const std::byte*>(own.path().data());
+    Bytes path(text, text + own.path().size());
+    Communicator::world().broadcast(path, 0);
+    return std::string(reinterpret_cast<const char*>(path.data()), path.size());
+  }();
+  return found;
+}
+
 /// A rank of a job whose groups are a device's.
 class DeviceJob {
  public:
@@ -40,16 +62,14 @@ class DeviceJob {
     bool nccl_alone = false;
   };
   explicit DeviceJob(Has has, Transport way = Transport::shared_memory)
-      : world_(Communicator::world().duplicate()),
-        queues_(2),
-        nccl_(std::make_shared<FakeNccl>(queues_, &world_, waiter_of(has.seconds))) {
+      : queues_(2), nccl_(test::fake_nccl_in(queues_, folder_of_all(), waiter_of(has.seconds))) {
     nccl_->set_polls(3);
     nccl_->set_version(has.nccl_version);
     GroupTable::Options options;
     options.device = DeviceGroupOptions{
         .queues = &queues_,
         .staging = std::span(staging_.bytes)
-                       .first(sizeof staging_.bytes - 64 * static_cast<std::size_t>(world_.rank())),
+                       .first(sizeof staging_.bytes - 64 * static_cast<std::size_t>(world_rank())),
         .device_id = has.device_id,
         .nccl = {has.nccl_version == 0 ? nullptr : nccl_, ""},
         .free_bytes = nullptr,
@@ -82,22 +102,11 @@ class DeviceJob {
     return {Waiter::Clock::now() + limit, nullptr, true};
   }
 
-  Communicator world_;
   Staging staging_;
   DeferredQueues queues_;
   std::shared_ptr<FakeNccl> nccl_;
   std::optional<Job> job_;
 };
-
-std::string gpu_of(int rank) {
-  return "GPU-" + std::to_string(rank);
-}
-int world_rank() {
-  return Communicator::world().rank();
-}
-int world_size() {
-  return Communicator::world().size();
-}
 
 class DeviceGroupsTest : public testing::TestWithParam<Transport> {};
 INSTANTIATE_TEST_SUITE_P(Ways, DeviceGroupsTest,

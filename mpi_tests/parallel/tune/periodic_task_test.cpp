@@ -3,9 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "deferred_queues.hpp"
 #include "dstune/comm/nodes.hpp"
-#include "fake_nccl.hpp"
+#include "fake_nccl_in_queues.hpp"
 #include "watch/waiting.hpp"
 
 namespace dstune {
@@ -48,7 +47,7 @@ class ListeningTest : public testing::Test {
 
   Communicator world_ = Communicator::world().duplicate();
   test::DeferredQueues queues_;
-  std::shared_ptr<test::FakeNccl> nccl_ = std::make_shared<test::FakeNccl>(queues_);
+  std::shared_ptr<test::FakeNccl> nccl_ = test::fake_nccl_in(queues_);
   alignas(64) std::array<std::byte, 4096> staging_{};
   std::optional<GroupTable> groups_;
   std::uint64_t attempt_ = 0;

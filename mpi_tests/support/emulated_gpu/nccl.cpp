@@ -1,53 +1,120 @@
-// nccl.h, as libnccl.so.2: communicators that are non-blocking, whose collectives a thread of the
-// library puts into streams, and whose data goes from process to process by messages. A call on a
-// communicator that is in progress, or that has failed, is refused and says so.
-#include <algorithm>
+// nccl.h, as libnccl.so.2: the stand-in on emulated GPUs. A thread of the library puts collectives
+// into streams.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <functional>
+#include <future>
 #include <memory>
-#include <optional>
-#include <random>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
-#include <vector>
 
+#include <cuda_runtime_api.h>
 #include <nccl.h>
 
 #include "calls.hpp"
-#include "group/average.hpp"
+#include "fake_nccl.hpp"
+#include "machine.hpp"
 #include "memory.hpp"
-#include "nccl_comms.hpp"
 
-using namespace dstune::emulated;
-
+namespace dstune::emulated {
 namespace {
 
-std::size_t size_of(ncclDataType_t type) {
+using test::End;
+using test::Ended;
+
+/// Of a communicator on its GPU.
+constexpr std::size_t comm_bytes = std::size_t{8} << 20;
+
+Ended ended(cudaError_t error) {
+  if (error == cudaSuccess) return {};
+  return {nccl::Result::unhandled_cuda_error, "Cuda failure " + std::to_string(error)};
+}
+
+/// As of a version, or a network, that can not be captured. The variable names a rank, or "all".
+bool refuses(const ncclComm& comm, cudaStream_t stream) {
+  const char* const who = std::getenv("DSTUNE_EMULATED_NCCL_REFUSES_CAPTURE");
+  if (who == nullptr || (std::string_view(who) != "all" && std::atoi(who) != comm.rank))
+    return false;
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return cudaStreamIsCapturing(stream, &status) == cudaSuccess &&
+         status != cudaStreamCaptureStatusNone;
+}
+
+class EmulatedStreams : public test::NcclStreams {
+ public:
+  End add(nccl::Comm comm, void* handle, Task task) override {
+    auto* const stream = static_cast<cudaStream_t>(handle);
+    if (refuses(*comm, stream)) return [] { return ended(cudaErrorStreamCaptureUnsupported); };
+    const auto ask = [=, task = std::move(task)] {
+      current_device() = comm->device;
+      return ask_stream_in_order(stream, order_of(*comm), task);
+    };
+    const auto asked =
+        std::make_shared<std::future<cudaError_t>>(std::async(std::launch::async, ask));
+    return [asked]() -> std::optional<Ended> {
+      if (asked->wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+        return std::nullopt;
+      return ended(asked->get());
+    };
+  }
+  [[nodiscard]] bool is_idle(const ncclComm& comm) const override {
+    return is_reached(order_of(comm));
+  }
+  [[nodiscard]] bool go_on() const override { return !is_fault(); }
+  [[nodiscard]] int device() const override { return current_device(); }
+  void set_device(int device) override { cudaSetDevice(device); }
+  [[nodiscard]] std::shared_ptr<void> make_order(int device) override {
+    auto order = std::make_shared<CUevent_st>();
+    order->device = device;
+    return order;
+  }
+  std::string take_memory(int device) override {
+    if (take_bytes(device, comm_bytes)) return "";
+    return "Failed to CUDA calloc " + std::to_string(comm_bytes) + " bytes";
+  }
+  void give_back_memory(int device) override { give_back_bytes(device, comm_bytes); }
+  [[nodiscard]] bool reaches(const void* memory, std::size_t bytes) const override {
+    return emulated::reaches(memory, bytes);
+  }
+  [[nodiscard]] bool lives(int process) const override { return emulated::lives(process); }
+
+ private:
+  static CUevent_st& order_of(const ncclComm& comm) {
+    return *static_cast<CUevent_st*>(comm.order.get());
+  }
+};
+
+test::FakeNccl& library() {
+  static auto& one = *new test::FakeNccl(std::make_unique<EmulatedStreams>(), machine().folder);
+  return one;
+}
+
+ncclResult_t native(nccl::Result result) {
+  return static_cast<ncclResult_t>(result);
+}
+
+DType type_of(ncclDataType_t type) {
   switch (type) {
     case ncclInt8:
-      return 1;
+      return DType::i8;
     case ncclFloat16:
+      return DType::f16;
     case ncclBfloat16:
-      return 2;
+      return DType::bf16;
+    case ncclInt32:
+      return DType::i32;
     default:
-      return 4;
+      return DType::f32;
   }
 }
 
-dstune::DType type_of(ncclDataType_t type) {
-  if (type == ncclFloat16) return dstune::DType::f16;
-  return type == ncclBfloat16 ? dstune::DType::bf16 : dstune::DType::f32;
+nccl::Reduction reduction_of(ncclRedOp_t op) {
+  return op == ncclAvg ? nccl::Reduction::average : nccl::Reduction::sum;
 }
 
-/// Whether the variable names this rank, or "all".
-bool refuses_capture(const ncclComm& comm) {
-  const char* const who = std::getenv("DSTUNE_EMULATED_NCCL_REFUSES_CAPTURE");
-  return who != nullptr && (std::string_view(who) == "all" || std::atoi(who) == comm.rank);
+nccl::Buffers buffers_of(const void* in, void* out, std::size_t count, ncclDataType_t type) {
+  return {in, out, static_cast<std::int64_t>(count), type_of(type)};
 }
 
 /// The variable stands above what a communicator is asked to be, as in NCCL.
@@ -57,142 +124,14 @@ bool is_blocking(const ncclConfig_t* config) {
   return config == nullptr || config->blocking != 0;
 }
 
-bool is_captured(cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  return cudaStreamIsCapturing(stream, &status) == cudaSuccess &&
-         status != cudaStreamCaptureStatusNone;
-}
-
-ncclResult_t enqueue(const Comm& comm, cudaStream_t stream, Task task) {
-  // A version, or a network, that can not be captured.
-  if (refuses_capture(*comm) && is_captured(stream))
-    return begin(comm, [] { return cudaErrorStreamCaptureUnsupported; });
-  const auto use = std::make_shared<char>();
-  std::erase_if(comm->uses, [](const auto& other) { return other.expired(); });
-  comm->uses.push_back(use);
-  return begin(comm, [comm, stream, task = [use, task = std::move(task)] { return task(); }] {
-    return ask_stream_in_order(stream, *comm->order, task);
-  });
-}
-
-using Use = std::function<void(const Exchange& all)>;
-
-struct Bytes {
-  const void* begin = nullptr;
-  std::size_t count = 0;
-
-  [[nodiscard]] const std::byte* first() const { return static_cast<const std::byte*>(begin); }
-  [[nodiscard]] const std::byte* end() const { return first() + count; }
-};
-
-/// Empty, or what NCCL's manual does not allow of what is read and what is written: only that both
-/// begin at the same place in the part that is this rank's.
-std::string memory_violation(const Bytes& read, const Bytes& written, const std::byte* own_place) {
-  if (!reaches(read.begin, read.count)) return "reads beyond what was allocated";
-  if (written.count == 0) return "";
-  if (!reaches(written.begin, written.count)) return "writes beyond what was allocated";
-  const bool overlaps = read.first() < written.end() && written.first() < read.end();
-  const bool is_in_place =
-      own_place == (read.count < written.count ? read.first() : written.first());
-  return overlaps && !is_in_place ? "reads where it writes and is not in place" : "";
-}
-
-ncclResult_t collective(ncclComm_t handle, const std::string& what, const Bytes& read,
-                        const Bytes& written, const std::byte* own_place, cudaStream_t stream,
-                        Use use) {
-  const auto lock = lock_nccl();
-  const Comm comm = find(handle);
-  std::string why_not = violation(comm, what.c_str());
-  if (why_not.empty()) {
-    why_not = memory_violation(read, written, own_place);
-    if (!why_not.empty()) why_not = what + " " + why_not;
-  }
-  if (!why_not.empty()) return refuse(why_not);
-  const auto [data, bytes] = read;
-  return enqueue(comm, stream, [=]() -> Turn {
-    auto exchange = std::make_shared<Exchange>(comm, what);
-    return [=] {
-      if (!comm->is_aborted && !exchange->has_all(data, bytes)) return false;
-      if (!comm->is_aborted) {
-        use(*exchange);
-        exchange->finish();
-      }
-      return true;
-    };
-  });
-}
-
-void reduce_into(void* out, const Exchange& all, const ncclComm& comm, std::size_t first_byte,
-                 std::size_t count, ncclDataType_t type, ncclRedOp_t op) {
-  std::vector<const void*> parts;
-  for (int rank = 0; rank < comm.size; ++rank) parts.push_back(all.of(rank).data() + first_byte);
-  dstune::sum_and_divide(out, parts, op == ncclAvg ? comm.size : 1,
-                         static_cast<std::int64_t>(count), type_of(type), dstune::Write::cached);
-}
-
-std::string named(const char* what, std::size_t count, ncclDataType_t type) {
-  return std::string(what) + "-" + std::to_string(count) + "-" + std::to_string(type);
-}
-
-struct Group {
-  int depth = 0;
-  Comm comm;
-  cudaStream_t stream = nullptr;
-  std::vector<Part> parts;
-};
-thread_local Group group;
-
-ncclResult_t add(const char* call, ncclComm_t handle, cudaStream_t stream, const Part& part) {
-  const auto lock = lock_nccl();
-  const Comm comm = find(handle);
-  if (const std::string why_not = violation(comm, call); !why_not.empty()) return refuse(why_not);
-  if (group.depth == 0) return refuse(std::string(call) + " outside of a group of calls");
-  if (group.comm != nullptr && (group.comm != comm || group.stream != stream))
-    return refuse("a group of calls on two communicators or streams");
-  const Bytes mine{part.sent == nullptr ? part.received : part.sent, part.bytes};
-  for (const Part& other : group.parts) {
-    const Bytes theirs{other.sent == nullptr ? other.received : other.sent, other.bytes};
-    const bool is_read_only = part.sent != nullptr && other.sent != nullptr;
-    if (!is_read_only && mine.first() < theirs.end() && theirs.first() < mine.end())
-      return refuse(std::string(call) + " where another of its group reads or writes");
-  }
-  if (!reaches(mine.begin, mine.count))
-    return refuse(std::string(call) + " goes beyond what was allocated");
-  group.comm = comm;
-  group.stream = stream;
-  group.parts.push_back(part);
-  return ncclSuccess;
-}
-
-/// Once all ranks have said where they go, unless it is aborted.
-void finish_split(const Comm& parent, const std::string& name, int color, int key, bool shares,
-                  ncclComm_t* made) {
-  std::vector<std::pair<int, int>> members;  // key and rank
-  for (int rank = 0; rank < parent->size; ++rank) {
-    std::optional<Message> message;
-    while (!(message = read_post(parent->name(name, rank)))) {
-      if (parent->is_aborted) {
-        const auto lock = lock_nccl();
-        *made = make_failed(*parent);
-        return;
-      }
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-    }
-    int theirs[2];
-    std::memcpy(theirs, message->data(), sizeof theirs);
-    if (theirs[0] == color) members.emplace_back(theirs[1], rank);
-  }
-  std::ranges::sort(members);
-  const auto own = std::ranges::find(members, std::pair(key, parent->rank));
-  const auto lock = lock_nccl();
-  const Comm comm = make(parent->id + "." + name + "." + std::to_string(color),
-                         static_cast<int>(own - members.begin()), static_cast<int>(members.size()),
-                         parent->device);
-  if (shares) comm->order = parent->order;
-  *made = comm.get();
+bool shares(const ncclConfig_t* config) {
+  return config != nullptr && config->splitShare == 1;
 }
 
 }  // namespace
+}  // namespace dstune::emulated
+
+using namespace dstune::emulated;
 
 extern "C" {
 
@@ -207,136 +146,92 @@ const char* ncclGetErrorString(ncclResult_t result) {
 }
 
 const char* ncclGetLastError(ncclComm_t /*comm*/) {
-  return last_nccl_error().c_str();
+  static thread_local std::string words;
+  words = library().words();
+  return words.c_str();
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
-  std::random_device random;
-  std::snprintf(id->internal, sizeof id->internal, "%08x%08x", random(), random());
-  return ncclSuccess;
+  dstune::nccl::UniqueId made;
+  const ncclResult_t result = native(library().get_unique_id(made));
+  std::copy(made.bytes.begin(), made.bytes.end(), id->internal);
+  return result;
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int size, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
-  if (is_blocking(config)) return refuse("a blocking communicator");
-  int device = 0;
-  if (cudaGetDevice(&device) != cudaSuccess) return ncclUnhandledCudaError;
-  const auto lock = lock_nccl();
-  *made = make(id.internal, rank, size, device).get();
-  return ncclInProgress;
+  if (is_blocking(config)) {
+    std::fputs("fake NCCL: a blocking communicator\n", stderr);
+    return ncclInvalidUsage;
+  }
+  return native(library().init(*made, size, {std::to_array(id.internal)}, rank, shares(config)));
 }
 
-ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* made,
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made,
                            ncclConfig_t* config) {
-  const auto lock = lock_nccl();
-  const Comm parent = find(handle);
-  if (const std::string why_not = violation(parent, "ncclCommSplit"); !why_not.empty())
-    return refuse(why_not);
-  if (!is_reached(*parent->order)) return refuse("ncclCommSplit with collectives under way");
-  const bool shares = config != nullptr && config->splitShare == 1;
-  const std::string name = "split" + std::to_string(parent->splits++);
-  const int mine[2] = {color, key};
-  post(parent->name(name, parent->rank), copy_of(mine, sizeof mine));
-  // The handle is written when the parent is no longer in progress, of which the result says
-  // nothing (NCCL's source, init.cc).
-  *made = nullptr;
-  begin(parent, [=] {
-    finish_split(parent, name, color, key, shares, made);
-    return cudaSuccess;
-  });
-  return ncclSuccess;
+  return native(library().split(comm, color, key, *made, shares(config)));
 }
 
-ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* state) {
-  const auto lock = lock_nccl();
-  const Comm comm = find(handle);
-  if (comm == nullptr) return refuse("ncclCommGetAsyncError on a communicator that is gone");
-  *state = look(*comm);
-  return ncclSuccess;
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+  auto found = dstune::nccl::Result::success;
+  const ncclResult_t result = native(library().async_error(comm, found));
+  *state = native(found);
+  return result;
 }
 
-ncclResult_t ncclCommFinalize(ncclComm_t handle) {
-  const auto lock = lock_nccl();
-  const Comm comm = find(handle);
-  if (const std::string why_not = violation(comm, "ncclCommFinalize"); !why_not.empty())
-    return refuse(why_not);
-  comm->state = ncclComm::State::finalizing;
-  return ncclInProgress;
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  return native(library().finalize(comm));
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  return forget(comm, false);
+  return native(library().destroy(comm));
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  return forget(comm, true);
+  return native(library().abort(comm));
 }
 
 ncclResult_t ncclGroupStart() {
-  ++group.depth;
-  return ncclSuccess;
+  return native(library().group_start());
 }
 
 ncclResult_t ncclGroupEnd() {
-  if (group.depth == 0) return refuse("ncclGroupEnd without ncclGroupStart");
-  if (--group.depth > 0 || group.comm == nullptr) return ncclSuccess;
-  const Group ended = std::exchange(group, Group{});
-  const auto lock = lock_nccl();
-  return enqueue(ended.comm, ended.stream, [ended] { return trade(ended.comm, ended.parts); });
+  return native(library().group_end());
 }
 
 ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  const Bytes read{in, count * size_of(type)};
-  return collective(comm, named("allreduce", count, type), read, {out, read.count}, read.first(),
-                    stream,
-                    [=](const Exchange& all) { reduce_into(out, all, *comm, 0, count, type, op); });
+  return native(
+      library().all_reduce(buffers_of(in, out, count, type), reduction_of(op), comm, stream));
 }
 
 ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataType_t type,
                         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
-  const Bytes read{in, count * size_of(type)};
-  const std::size_t written = comm != nullptr && comm->rank == root ? read.count : 0;
-  return collective(comm, named("reduce", count, type), read, {out, written}, read.first(), stream,
-                    [=](const Exchange& all) {
-                      if (comm->rank == root) reduce_into(out, all, *comm, 0, count, type, op);
-                    });
+  return native(
+      library().reduce(buffers_of(in, out, count, type), reduction_of(op), root, comm, stream));
 }
 
 ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclDataType_t type,
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  const std::size_t bytes = count * size_of(type);
-  const std::size_t own_byte = bytes * static_cast<std::size_t>(comm->rank);
-  const Bytes read{in, bytes * static_cast<std::size_t>(comm->size)};
-  return collective(comm, named("reducescatter", count, type), read, {out, bytes},
-                    read.first() + own_byte, stream, [=](const Exchange& all) {
-                      reduce_into(out, all, *comm, own_byte, count, type, op);
-                    });
+  return native(
+      library().reduce_scatter(buffers_of(in, out, count, type), reduction_of(op), comm, stream));
 }
 
 ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream) {
-  const std::size_t bytes = count * size_of(type);
-  auto* const begin = static_cast<std::byte*>(out);
-  const Bytes written{out, bytes * static_cast<std::size_t>(comm->size)};
-  return collective(comm, named("allgather", count, type), {in, bytes}, written,
-                    begin + bytes * static_cast<std::size_t>(comm->rank), stream,
-                    [=](const Exchange& all) {
-                      for (int rank = 0; rank < comm->size; ++rank) {
-                        const auto number = static_cast<std::size_t>(rank);
-                        std::memcpy(begin + number * bytes, all.of(rank).data(), bytes);
-                      }
-                    });
+  return native(library().all_gather(buffers_of(in, out, count, type), comm, stream));
 }
 
 ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream) {
-  return add("ncclSend", comm, stream, {peer, data, nullptr, count * size_of(type)});
+  return native(
+      library().send(data, static_cast<std::int64_t>(count), type_of(type), peer, comm, stream));
 }
 
 ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-  return add("ncclRecv", comm, stream, {peer, nullptr, data, count * size_of(type)});
+  return native(
+      library().receive(data, static_cast<std::int64_t>(count), type_of(type), peer, comm, stream));
 }
 
 }  // extern "C"

@@ -11,7 +11,7 @@
 
 #include "communicator_set.hpp"
 #include "dstune/base/error.hpp"
-#include "fake_nccl.hpp"
+#include "fake_nccl_in_queues.hpp"
 #include "nccl_group.hpp"
 
 namespace dstune::test {
@@ -101,7 +101,7 @@ class NcclTest : public testing::Test {
   }
 
   DeferredQueues queues_{3, 1};
-  std::shared_ptr<FakeNccl> fake_ = std::make_shared<FakeNccl>(queues_);
+  std::shared_ptr<FakeNccl> fake_ = fake_nccl_in(queues_);
   NcclCommunicatorSet::Options options_{.library = fake_};
   std::unique_ptr<NcclCommunicatorSet> set_;
   std::uint64_t attempt_ = 0;

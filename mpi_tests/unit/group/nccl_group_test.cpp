@@ -251,14 +251,14 @@ TEST_F(NcclGroupTest, AnotherAttemptIsLeftAlone) {
 TEST_F(NcclGroupTest, MemoryThatNcclLacksIsOutOfMemory) {
   // The second is the last that NCCL says of a refused cudaMalloc (alloc.h).
   for (const char* words :
-       {": Cuda failure 2 'out of memory'", ": Failed to CUDA calloc 4194304 bytes"}) {
+       {"Cuda failure 2 'out of memory'", "Failed to CUDA calloc 4194304 bytes"}) {
     const auto group = join(ranks(2));
     fake_->set_words(words);
     fake_->fail("all_reduce", Result::unhandled_cuda_error);
     EXPECT_THROW(group->all_reduce_sum(out_.data(), 1, DType::f32), OutOfMemory) << words;
   }
   const auto group = join(ranks(2));
-  fake_->set_words(": Failed to CUDA host alloc 64 bytes");
+  fake_->set_words("Failed to CUDA host alloc 64 bytes");
   fake_->fail("all_reduce", Result::unhandled_cuda_error);
   EXPECT_THROW(group->all_reduce_sum(out_.data(), 1, DType::f32), DeviceError);
 }
