@@ -60,8 +60,7 @@ Eigen::VectorXd row_of(const CalibrationPoint& point, const TimeCalibration& pri
   row[0] = hides_device ? 0 : device_s / point.target_s;
   for (std::size_t each = 0; each < num_overheads; ++each) {
     const bool is_hidden = hides_host && is_beside_device(static_cast<Overhead>(each));
-    row[static_cast<Eigen::Index>(each + 1)] =
-        is_hidden ? 0 : point.overheads[each] / point.target_s * likely_costs_s[each];
+    row[each + 1] = is_hidden ? 0 : point.overheads[each] / point.target_s * likely_costs_s[each];
   }
   return row;
 }
@@ -101,7 +100,7 @@ Unknowns unknowns_of(const TimeCalibration& time, const Calibrating::Doubts& dou
   unknowns.mean[0] = 1;
   unknowns.covariance(0, 0) = doubts.scale * doubts.scale;
   for (std::size_t each = 0; each < num_overheads; ++each) {
-    const auto i = static_cast<Eigen::Index>(each + 1);
+    const std::size_t i = each + 1;
     const double cost = time.costs_s[each] / likely_costs_s[each];
     unknowns.mean[i] = cost;
     (is_of_network(static_cast<Overhead>(each)) ? network : host)[i] = cost;
@@ -119,7 +118,7 @@ TimeCalibration time_of(const Eigen::VectorXd& unknowns, const TimeCalibration& 
   TimeCalibration time = before;
   for (double& scale : time.scale) scale *= unknowns[0];
   for (std::size_t each = 0; each < num_overheads; ++each)
-    time.costs_s[each] = unknowns[static_cast<Eigen::Index>(each + 1)] * likely_costs_s[each];
+    time.costs_s[each] = unknowns[each + 1] * likely_costs_s[each];
   return time;
 }
 
@@ -225,7 +224,7 @@ TimeCalibration fit_time(const std::vector<CalibrationPoint>& points, const Cali
   Eigen::VectorXd start(num_unknowns);
   start[0] = factor;
   for (std::size_t each = 0; each < num_overheads; ++each) {
-    const auto i = static_cast<Eigen::Index>(each + 1);
+    const std::size_t i = each + 1;
     const double deviation_s = prior.deviations_s[each] * (prior.is_of_one_machine ? factor : 1.0);
     const double weight = std::pow(policy.noise_of_runs * likely_costs_s[each] / deviation_s, 2);
     start[i] = by_factor.costs_s[each] / likely_costs_s[each];

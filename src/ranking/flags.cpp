@@ -47,22 +47,19 @@ std::map<std::string, double> forward_of_hosts(const Measurement& measurement) {
   return slowest;
 }
 
-std::string not_comparable_flag(const Measurement& measurement, const Policy& /*policy*/) {
+using Flags = std::vector<std::string>;
+
+Flags not_comparable_flags(const Measurement& measurement, const Policy& /*policy*/) {
   const std::string& why = measurement.not_comparable;
-  return why.empty() ? "" : fmt::format("{}: {}", not_comparable_words, why);
+  return why.empty() ? Flags{} : Flags{fmt::format("{}: {}", not_comparable_words, why)};
 }
 
-std::vector<std::string> fallback_flags(const Measurement& measurement) {
-  std::vector<std::string> flags;
+Flags fallback_flags(const Measurement& measurement, const Policy& /*policy*/) {
+  Flags flags;
   // The reason why it is not comparable is a flag already.
   for (const std::string& text : measurement.fallbacks)
     if (measurement.not_comparable.find(text) == text.npos) flags.push_back("fallback: " + text);
   return flags;
-}
-
-std::string first_fallback_flag(const Measurement& measurement, const Policy& /*policy*/) {
-  const std::vector<std::string> flags = fallback_flags(measurement);
-  return flags.empty() ? "" : flags.front();
 }
 
 /// GPUs that compute all the time run at their power cap, a few per cent below their highest clock.
@@ -71,20 +68,20 @@ bool is_as_usual(const GpuCondition& gpu, const Policy::Flags& policy) {
          gpu.sm_clock_mhz >= policy.usual_clock_share * gpu.max_sm_clock_mhz;
 }
 
-std::string throttled_flag(const Measurement& measurement, const Policy& policy) {
-  if (!measurement.gpu || measurement.gpu->throttled_by.empty()) return "";
+Flags throttled_flags(const Measurement& measurement, const Policy& policy) {
+  if (!measurement.gpu || measurement.gpu->throttled_by.empty()) return {};
   const GpuCondition& gpu = *measurement.gpu;
-  if (is_as_usual(gpu, policy.flags)) return "";
+  if (is_as_usual(gpu, policy.flags)) return {};
   std::string text = "throttled: " + gpu.throttled_by;
   if (gpu.sm_clock_mhz > 0 && gpu.max_sm_clock_mhz > 0)
     text += fmt::format(", {:.0f} of {:.0f} MHz", gpu.sm_clock_mhz, gpu.max_sm_clock_mhz);
   if (gpu.temperature_c > 0) text += fmt::format(", {:.0f} °C", gpu.temperature_c);
-  return text;
+  return {text};
 }
 
 /// Flags of the timed steps alone.
-std::vector<std::string> unsteady_flags(const Measurement& measurement, const Policy& policy) {
-  std::vector<std::string> flags;
+Flags unsteady_flags(const Measurement& measurement, const Policy& policy) {
+  Flags flags;
   const std::vector<double> timed_s = timed_steps_s(measurement);
   if (timed_s.size() < policy.flags.min_steps) return flags;
   if (const std::size_t outliers = num_outliers(timed_s, policy.flags); outliers > 0)
@@ -97,19 +94,19 @@ std::vector<std::string> unsteady_flags(const Measurement& measurement, const Po
   return flags;
 }
 
-std::string first_unsteady_flag(const Measurement& measurement, const Policy& policy) {
-  const std::vector<std::string> flags = unsteady_flags(measurement, policy);
-  return flags.empty() ? "" : flags.front();
-}
+/// In their order.
+using FlagsOf = Flags (*)(const Measurement&, const Policy&);
+constexpr std::pair<FlagKind, FlagsOf> kinds[] = {{FlagKind::unsteady, unsteady_flags},
+                                                  {FlagKind::throttled, throttled_flags},
+                                                  {FlagKind::not_comparable, not_comparable_flags},
+                                                  {FlagKind::fallback, fallback_flags}};
 
 }  // namespace
 
 std::vector<std::string> flags_of(const Measurement& measurement, const Policy& policy) {
-  std::vector<std::string> flags = unsteady_flags(measurement, policy);
-  for (const std::string& flag :
-       {throttled_flag(measurement, policy), not_comparable_flag(measurement, policy)})
-    if (!flag.empty()) flags.push_back(flag);
-  std::ranges::move(fallback_flags(measurement), std::back_inserter(flags));
+  std::vector<std::string> flags;
+  for (const auto& [kind, of_kind] : kinds)
+    std::ranges::move(of_kind(measurement, policy), std::back_inserter(flags));
   return flags;
 }
 
@@ -142,20 +139,15 @@ std::vector<SlowHost> slow_hosts(const std::vector<Row>& rows, const Policy::Fla
 }
 
 std::vector<FlagCount> count_flags(const std::vector<Row>& rows, const Policy& policy) {
-  using FlagOf = std::string (*)(const Measurement&, const Policy&);
-  constexpr std::pair<FlagKind, FlagOf> kinds[] = {{FlagKind::unsteady, first_unsteady_flag},
-                                                   {FlagKind::throttled, throttled_flag},
-                                                   {FlagKind::not_comparable, not_comparable_flag},
-                                                   {FlagKind::fallback, first_fallback_flag}};
   std::vector<FlagCount> counts;
-  for (const auto& [kind, flag_of] : kinds) {
+  for (const auto& [kind, of_kind] : kinds) {
     FlagCount flagged{kind};
     for (const Row& row : rows) {
       if (!row.record) continue;
-      const std::string flag = flag_of(row.record->measurement, policy);
-      if (flag.empty() || ++flagged.count > 1) continue;
+      const Flags flags = of_kind(row.record->measurement, policy);
+      if (flags.empty() || ++flagged.count > 1) continue;
       flagged.first_name = row.planned.experiment.name;
-      flagged.first_flag = flag;
+      flagged.first_flag = flags.front();
     }
     if (flagged.count > 0) counts.push_back(std::move(flagged));
   }

@@ -14,10 +14,9 @@ constexpr double share_that_loses = 1e-3;
 /// Work of a step, in the metric's unit up to a constant.
 double work_of(const Experiment& experiment, Metric metric) {
   if (metric == Metric::latency) return 1;
-  const int size = experiment.shape.size();
-  const auto samples = static_cast<double>(global_batch(experiment.config, size));
+  const auto samples = static_cast<double>(batch_of(experiment));
   // Operations of one model and sequence length are in proportion to the samples.
-  return metric == Metric::throughput ? samples : samples / size;
+  return metric == Metric::throughput ? samples : samples / experiment.shape.size();
 }
 
 /// An estimate of the incumbent's own step, which is one of the challenger's by way of the target:

@@ -12,8 +12,7 @@ namespace {
 
 std::optional<double> joules_of(const Row& row) {
   if (!row.record) return std::nullopt;
-  const Experiment& experiment = row.record->experiment;
-  const std::int64_t batch = global_batch(experiment.config, experiment.shape.size());
+  const std::int64_t batch = batch_of(row.record->experiment);
   double sum = 0;
   int count = 0;
   const auto add = [&](const Measurement& measurement) {
@@ -74,8 +73,7 @@ std::optional<BaselineStanding> baseline_of(const Scoreboard& scoreboard, std::s
 std::optional<BatchChange> batch_change_of(const Scoreboard& scoreboard, std::size_t answer) {
   const auto& today = scoreboard.setup().todays_batch;
   if (!today) return std::nullopt;
-  const Experiment& experiment = scoreboard.row(answer).planned.experiment;
-  const std::int64_t batch = global_batch(experiment.config, experiment.shape.size());
+  const std::int64_t batch = batch_of(scoreboard.row(answer).planned.experiment);
   return *today == batch ? std::nullopt : std::optional(BatchChange{*today, batch});
 }
 
@@ -91,8 +89,7 @@ TuningCost cost_of(const Scoreboard& scoreboard, std::size_t answer,
   if (!baseline || !baseline->gain || !(*baseline->gain > 0)) return cost;
   const double after = *throughput_of(scoreboard, answer);
   const double saved_s_a_sample = (1 + *baseline->gain) / after - 1 / after;
-  const Experiment& experiment = scoreboard.row(answer).record->experiment;
-  const auto batch = static_cast<double>(global_batch(experiment.config, experiment.shape.size()));
+  const auto batch = static_cast<double>(batch_of(scoreboard.row(answer).record->experiment));
   cost.earned_back_steps = std::ceil(cost.elapsed_s / saved_s_a_sample / batch);
   return cost;
 }

@@ -50,13 +50,13 @@ class Sampler {
         predicted_(predicted),
         errors_(errors),
         random_(options.seed),
-        num_runs_(static_cast<Index>(runs.size())),
+        num_runs_(runs.size()),
         prediction_scale_{policy_.prediction_deviation, policy_.prediction_freedom},
         disturbed_(runs.size(), false),
         runs_of_(predicted.size()),
         tail_weights_(predicted.size(), 1),
         is_wrong_(predicted.size(), false),
-        members_(VectorXd::Zero(static_cast<Index>(predicted.size()))),
+        members_(VectorXd::Zero(predicted.size())),
         drift_(VectorXd::Zero(num_runs_)) {
     double sum = 0;
     for (const ModelledRun& run : runs) {
@@ -65,7 +65,7 @@ class Sampler {
       has_neighbours_ |= !run.is_alone;
     }
     middle_ = sum / static_cast<double>(runs.size());
-    for (Index index = 0; index < num_runs_; ++index) runs_of_[run(index).place].push_back(index);
+    for (Index index = 0; index < num_runs_; ++index) runs_of_[runs_[index].place].push_back(index);
     if (errors.count >= policy_.enough_predictions) {
       // It was estimated from so many.
       prediction_scale_ = {std::clamp(errors.deviation, level(0), level(num_levels - 1)),
@@ -113,7 +113,7 @@ class Sampler {
       for (Index one = 0; one < num_runs_; ++one)
         for (Index other = 0; other < num_runs_; ++other)
           correlation(one, other) =
-              std::exp(-std::abs(run(one).at_s - run(other).at_s) / (length * between));
+              std::exp(-std::abs(runs_[one].at_s - runs_[other].at_s) / (length * between));
       correlation.diagonal().array() += nugget;
       const Eigen::LLT<MatrixXd> factor(correlation);
       DriftShape& shape = drift_shapes_.emplace_back();
@@ -122,9 +122,6 @@ class Sampler {
     }
   }
 
-  [[nodiscard]] const ModelledRun& run(Index index) const {
-    return runs_[static_cast<std::size_t>(index)];
-  }
   [[nodiscard]] double level(int index) const {
     const double lowest = policy_.lowest_deviation;
     return lowest * std::pow(policy_.highest_deviation / lowest, index / (num_levels - 1.0));
@@ -153,11 +150,11 @@ class Sampler {
   }
 
   [[nodiscard]] double variance(Index index, bool is_disturbed, double run_deviation) const {
-    const double undisturbed = square(run(index).error) + square(run_deviation);
+    const double undisturbed = square(runs_[index].error) + square(run_deviation);
     return is_disturbed ? undisturbed + square(slowdown_ / 2) : undisturbed;
   }
   [[nodiscard]] double variance(Index index) const {
-    return variance(index, disturbed_[static_cast<std::size_t>(index)], run_deviation_);
+    return variance(index, disturbed_[index], run_deviation_);
   }
   /// The prior of a member's speed, without its runs.
   struct Prior {
@@ -173,12 +170,12 @@ class Sampler {
   /// A run's speed for its member and the drift, without the effects that are known to have slowed
   /// it.
   [[nodiscard]] double cleared(Index index) const {
-    return run(index).log_speed + (disturbed_[static_cast<std::size_t>(index)] ? slowdown_ : 0) -
-           (run(index).is_alone ? 0 : neighbour_);
+    return runs_[index].log_speed + (disturbed_[index] ? slowdown_ : 0) -
+           (runs_[index].is_alone ? 0 : neighbour_);
   }
   [[nodiscard]] double residual(Index index) const {
-    return run(index).log_speed - members_[static_cast<Index>(run(index).place)] - drift_[index] -
-           (run(index).is_alone ? 0 : neighbour_);
+    return runs_[index].log_speed - members_[runs_[index].place] - drift_[index] -
+           (runs_[index].is_alone ? 0 : neighbour_);
   }
 
   /// How likely a member's runs are, whatever its speed is; a logarithm.
@@ -200,18 +197,17 @@ class Sampler {
     const double log_odds_disturbed = std::log(disturbed_share_ / (1 - disturbed_share_));
     const double log_odds_wrong = std::log(wrong_share_ / (1 - wrong_share_));
     for (Index index = 0; index < num_runs_; ++index) {
-      const auto at = static_cast<std::size_t>(index);
-      const std::size_t place = run(index).place;
+      const std::size_t place = runs_[index].place;
       const std::size_t num_cases = predicted_[place] ? 4 : 2;
       std::array<double, 4> log_weights{};
       log_weights.fill(-std::numeric_limits<double>::infinity());
       const auto take = [&](std::size_t which) {
-        disturbed_[at] = which % 2 == 1;
+        disturbed_[index] = which % 2 == 1;
         is_wrong_[place] = which / 2 == 1;
       };
       for (std::size_t which = 0; which < num_cases; ++which) {
         take(which);
-        log_weights[which] = log_likelihood(place) + (disturbed_[at] ? log_odds_disturbed : 0) +
+        log_weights[which] = log_likelihood(place) + (disturbed_[index] ? log_odds_disturbed : 0) +
                              (is_wrong_[place] ? log_odds_wrong : 0);
       }
       take(choose(log_weights));
@@ -223,13 +219,13 @@ class Sampler {
     const Index num_members = members_.size();
     VectorXd weights(num_members), sums(num_members);
     for (Index place = 0; place < num_members; ++place) {
-      const auto [mean, variance] = prior_of(static_cast<std::size_t>(place));
+      const auto [mean, variance] = prior_of(place);
       weights[place] = 1 / variance;
       sums[place] = mean / variance;
     }
     VectorXd precisions(num_runs_);
     for (Index index = 0; index < num_runs_; ++index) {
-      const auto place = static_cast<Index>(run(index).place);
+      const std::size_t place = runs_[index].place;
       precisions[index] = 1 / variance(index);
       weights[place] += precisions[index];
       sums[place] += precisions[index] * cleared(index);
@@ -238,10 +234,10 @@ class Sampler {
     matrix.diagonal() += precisions;
     VectorXd right(num_runs_);
     for (Index one = 0; one < num_runs_; ++one) {
-      const auto place = static_cast<Index>(run(one).place);
+      const std::size_t place = runs_[one].place;
       right[one] = precisions[one] * (cleared(one) - sums[place] / weights[place]);
       for (Index other = 0; other < num_runs_; ++other)
-        if (run(other).place == run(one).place)
+        if (runs_[other].place == runs_[one].place)
           matrix(one, other) -= precisions[one] * precisions[other] / weights[place];
     }
     const Eigen::LLT<MatrixXd> factor(matrix);
@@ -253,7 +249,7 @@ class Sampler {
     expected_ = sums;
     members_ = sums;
     for (Index index = 0; index < num_runs_; ++index) {
-      const auto place = static_cast<Index>(run(index).place);
+      const std::size_t place = runs_[index].place;
       expected_[place] -= precisions[index] * expected_drift[index];
       members_[place] -= precisions[index] * drift_[index];
     }
@@ -267,9 +263,9 @@ class Sampler {
     if (!has_alone_ || !has_neighbours_) return;
     double weight = 1 / square(policy_.neighbour_deviation), sum = 0;
     for (Index index = 0; index < num_runs_; ++index) {
-      if (run(index).is_alone) continue;
+      if (runs_[index].is_alone) continue;
       weight += 1 / variance(index);
-      const double slowed = disturbed_[static_cast<std::size_t>(index)] ? slowdown_ : 0;
+      const double slowed = disturbed_[index] ? slowdown_ : 0;
       sum += (residual(index) + neighbour_ + slowed) / variance(index);
     }
     neighbour_ = sum / weight + normal() / std::sqrt(weight);
@@ -291,7 +287,7 @@ class Sampler {
     for (std::size_t each = 0; each < slowdowns.size(); ++each) {
       slowdown_ = slowdowns[each];
       for (Index index = 0; index < num_runs_; ++index)
-        if (disturbed_[static_cast<std::size_t>(index)])
+        if (disturbed_[index])
           log_weights[each] += log_normal(residual(index) + slowdown_, variance(index));
     }
     slowdown_ = slowdowns[choose(log_weights)];
@@ -301,7 +297,7 @@ class Sampler {
     run_deviation_ = choose_level([&](double deviation) {
       double sum = log_prior(deviation, {policy_.run_deviation, policy_.run_freedom});
       for (Index index = 0; index < num_runs_; ++index) {
-        const bool is_disturbed = disturbed_[static_cast<std::size_t>(index)];
+        const bool is_disturbed = disturbed_[index];
         sum += log_normal(residual(index) + (is_disturbed ? slowdown_ : 0),
                           variance(index, is_disturbed, deviation));
       }
@@ -342,7 +338,7 @@ class Sampler {
         tail_weights_[place] = gamma(tails / 2) / (tails / 2);
         continue;
       }
-      const double off = members_[static_cast<Index>(place)] - *predicted_[place];
+      const double off = members_[place] - *predicted_[place];
       const double own = tail_weights_[place] / square(prediction_deviation_);
       // Those of the members are among the errors of all.
       if (errors_.count == 0) {
@@ -402,12 +398,12 @@ RunBeliefs believe_runs(const std::vector<ModelledRun>& runs,
   Sampler sampler(runs, predicted, errors, options);
   for (int each = 0; each < options.policy->num_forgotten; ++each) sampler.sweep();
   beliefs.draws.resize(predicted.size());
-  VectorXd sum = VectorXd::Zero(static_cast<Index>(predicted.size()));
+  VectorXd sum = VectorXd::Zero(predicted.size());
   for (int each = 0; each < options.num_draws; ++each) {
     sampler.sweep();
     sum += sampler.expected();
     for (std::size_t place = 0; place < predicted.size(); ++place)
-      beliefs.draws[place].push_back(sampler.members()[static_cast<Index>(place)]);
+      beliefs.draws[place].push_back(sampler.members()[place]);
     beliefs.run_deviation += sampler.run_deviation() / options.num_draws;
     beliefs.drift_deviation += sampler.drift_deviation() / options.num_draws;
     beliefs.disturbed_runs += sampler.num_disturbed() / options.num_draws;

@@ -2,7 +2,6 @@
 // differences between runs are here, too.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "dstune/ranking/scoreboard.hpp"
@@ -23,26 +22,18 @@ std::vector<double> means_s(const Row& row, RepeatKind kind) {
 
 }  // namespace
 
-double half_width(const MetricValue& value) {
-  const bool is_bounded = value.ci_low > 0 && std::isfinite(value.ci_high);
-  return is_bounded ? std::log(value.ci_high / value.ci_low) / 2
-                    : std::numeric_limits<double>::infinity();
-}
-
 std::optional<MetricValue> metric_value(const Measurement& measurement, Metric metric,
                                         const Experiment& experiment, StepEstimate step,
                                         const Policy::Intervals& policy) {
-  const int group_size = experiment.shape.size();
-  return metric_value(measurement, metric, global_batch(experiment.config, group_size), group_size,
-                      step, policy);
+  return metric_value(measurement, metric, batch_of(experiment), experiment.shape.size(), step,
+                      policy);
 }
 
 std::optional<MetricValue> value_so_far(const Measurement& measurement, Metric metric,
                                         const Experiment& experiment, StepEstimate step,
                                         const Policy::Intervals& policy) {
-  const int group_size = experiment.shape.size();
-  return value_so_far(measurement, metric, global_batch(experiment.config, group_size), group_size,
-                      step, policy);
+  return value_so_far(measurement, metric, batch_of(experiment), experiment.shape.size(), step,
+                      policy);
 }
 
 double mean_step_s(const Measurement& measurement) {
@@ -129,17 +120,13 @@ std::optional<MetricValue> Scoreboard::ranked_value(std::size_t member) const {
 
 namespace {
 
-const Experiment& experiment_of(const Row& row) {
-  return row.record ? row.record->experiment : row.planned.experiment;
-}
-
 /// Work of a step, in the metric's unit. The metric must not be one that is minimised.
 double work_of_step(const Row& row, Metric metric) {
-  const Experiment& experiment = experiment_of(row);
+  const Experiment& experiment = row.record ? row.record->experiment : row.planned.experiment;
   const int size = experiment.shape.size();
   if (metric == Metric::flops)
     return row.record ? row.record->measurement.flops_per_step / size : 0;
-  const auto samples = static_cast<double>(global_batch(experiment.config, size));
+  const auto samples = static_cast<double>(batch_of(experiment));
   return metric == Metric::throughput ? samples : samples / size;
 }
 

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <numeric>
+#include <limits>
+#include <utility>
 
 #include "dstune/ranking/scoreboard.hpp"
 #include "run_model.hpp"
@@ -90,9 +91,7 @@ class Runs {
 std::optional<double> predicted_log_speed(const Row& row) {
   const auto& throughput = row.record->predicted.throughput;
   if (!throughput || !(*throughput > 0)) return std::nullopt;
-  const Experiment& experiment = row.record->experiment;
-  const auto batch = static_cast<double>(global_batch(experiment.config, experiment.shape.size()));
-  return std::log(*throughput / batch);
+  return std::log(*throughput / static_cast<double>(batch_of(row.record->experiment)));
 }
 
 /// Robust: by the median, and the median distance from it.
@@ -150,39 +149,37 @@ Verdict::Verdict(const Scoreboard& scoreboard, Care care)
   drift_deviation_ = beliefs.drift_deviation;
   disturbed_runs_ = beliefs.disturbed_runs;
 
-  const auto num_draws = static_cast<std::size_t>(draws_of_each);
-  std::vector<std::vector<double>> scores;
-  std::vector<Speed> speeds;
-  best_scores_.assign(num_draws, -std::numeric_limits<double>::infinity());
+  std::vector<std::pair<std::size_t, Judged>> judged;
+  best_scores_.assign(static_cast<std::size_t>(draws_of_each),
+                      -std::numeric_limits<double>::infinity());
   for (std::size_t place = 0; place < members.size(); ++place) {
-    const std::size_t member = members[place];
-    const double first = log_speed(scoreboard, scoreboard.row(member).record->measurement).value();
-    const std::vector<double>& draws = beliefs.draws[place];
-    speeds.push_back({beliefs.log_speeds[place] - first, quantile(draws, 0.025) - first,
-                      quantile(draws, 0.975) - first});
-    std::vector<double>& of_member = scores.emplace_back();
-    for (std::size_t draw = 0; draw < num_draws; ++draw) {
-      of_member.push_back(scoreboard.score_at(member, draws[draw] - first));
-      best_scores_[draw] = std::max(best_scores_[draw], of_member.back());
-    }
+    judged.emplace_back(members[place], judge(scoreboard, members[place], beliefs.log_speeds[place],
+                                              beliefs.draws[place]));
+    for (std::size_t draw = 0; draw < best_scores_.size(); ++draw)
+      best_scores_[draw] = std::max(best_scores_[draw], judged.back().second.scores[draw]);
   }
-  std::vector<double> chances;
-  for (const std::vector<double>& of_member : scores)
-    chances.push_back(share_of(
-        of_member, [&](std::size_t draw) { return of_member[draw] >= best_scores_[draw]; }));
-  std::vector<std::size_t> order(members.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, [&](std::size_t one, std::size_t other) {
-    if (chances[one] != chances[other]) return chances[one] > chances[other];
-    return scoreboard.score_at(members[one], speeds[one].expected) >
-           scoreboard.score_at(members[other], speeds[other].expected);
+  for (auto& [member, one] : judged)
+    one.chance = share_of(best_scores_,
+                          [&](std::size_t draw) { return one.scores[draw] >= best_scores_[draw]; });
+  std::ranges::stable_sort(judged, [](const auto& one, const auto& other) {
+    if (one.second.chance != other.second.chance) return one.second.chance > other.second.chance;
+    return one.second.expected_score > other.second.expected_score;
   });
-  for (const std::size_t place : order) {
-    members_.push_back(members[place]);
-    chances_.push_back(chances[place]);
-    speeds_.push_back(speeds[place]);
-    scores_.push_back(std::move(scores[place]));
+  for (auto& [member, one] : judged) {
+    members_.push_back(member);
+    judged_.push_back(std::move(one));
   }
+}
+
+Verdict::Judged Verdict::judge(const Scoreboard& scoreboard, std::size_t member, double expected,
+                               const std::vector<double>& draws) {
+  const double first = log_speed(scoreboard, scoreboard.row(member).record->measurement).value();
+  Judged judged;
+  judged.speed = {expected - first, quantile(draws, 0.025) - first, quantile(draws, 0.975) - first};
+  judged.expected_score = scoreboard.score_at(member, judged.speed.expected);
+  for (const double draw : draws)
+    judged.scores.push_back(scoreboard.score_at(member, draw - first));
+  return judged;
 }
 
 std::optional<std::size_t> Verdict::place_of(std::size_t member) const {
@@ -194,21 +191,21 @@ std::optional<std::size_t> Verdict::place_of(std::size_t member) const {
 double Verdict::chance_near_best(std::size_t place) const {
   const double tolerated = std::log1p(relevant_gain_);
   return share_of(best_scores_, [&](std::size_t draw) {
-    return scores_[place][draw] + tolerated >= best_scores_[draw];
+    return judged_[place].scores[draw] + tolerated >= best_scores_[draw];
   });
 }
 
 double Verdict::chance_above(std::size_t place, std::size_t other, double share) const {
   const double least = std::log1p(share);
   return share_of(best_scores_, [&](std::size_t draw) {
-    return scores_[place][draw] > scores_[other][draw] + least;
+    return judged_[place].scores[draw] > judged_[other].scores[draw] + least;
   });
 }
 
 double Verdict::gain_at_most(std::size_t place, std::size_t other, double probability) const {
   std::vector<double> gains;
   for (std::size_t draw = 0; draw < best_scores_.size(); ++draw)
-    gains.push_back(scores_[place][draw] - scores_[other][draw]);
+    gains.push_back(judged_[place].scores[draw] - judged_[other].scores[draw]);
   return std::expm1(quantile(std::move(gains), probability));
 }
 

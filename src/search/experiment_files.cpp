@@ -171,7 +171,7 @@ PlannedSpace plan_experiments(const JobSpec& job, const WorkspaceSizes& workspac
   if (space.baseline && *space.baseline > 0)
     space.warnings.push_back(fmt::format("{} can not run: the baseline is {}",
                                          space.members.front().planned.experiment.name,
-                                         space.members[*space.baseline].planned.experiment.name));
+                                         space.experiment(*space.baseline).name));
   return space;
 }
 

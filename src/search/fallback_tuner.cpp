@@ -23,11 +23,15 @@ class FallbackTuner : public Tuner {
   }
 
   std::optional<std::size_t> next() override {
-    if (const auto member = tuner_->next()) return take(*member);
-    if (!may_fall()) return std::nullopt;
-    fall();
-    const auto member = tuner_->next();
-    return member ? std::optional(take(*member)) : std::nullopt;
+    auto member = tuner_->next();
+    if (!member && may_fall()) {
+      fall();
+      member = tuner_->next();
+    }
+    if (!member) return std::nullopt;
+    running_.insert(*member);
+    ++num_asked_;
+    return member;
   }
 
   void observe(std::size_t member, const Observation& observation) override {
@@ -78,7 +82,7 @@ class FallbackTuner : public Tuner {
     std::optional<std::size_t> largest;
     for (const auto& [member, observation] : observed_)
       if (observation.result() && chain_of(member) == chain_of(*space_.baseline) &&
-          (!largest || size_of(member) > size_of(*largest)))
+          (!largest || space_.micro_batch(member) > space_.micro_batch(*largest)))
         largest = member;
     return largest;
   }
@@ -88,14 +92,8 @@ class FallbackTuner : public Tuner {
  private:
   using StageOfShape = std::pair<GroupShape, int>;
 
-  [[nodiscard]] const Experiment& experiment(std::size_t member) const {
-    return space_.members[member].planned.experiment;
-  }
   [[nodiscard]] StageOfShape stage_of(std::size_t member) const {
-    return {experiment(member).shape, experiment(member).config.zero_stage};
-  }
-  [[nodiscard]] std::int64_t size_of(std::size_t member) const {
-    return experiment(member).config.micro_batch;
+    return {space_.experiment(member).shape, space_.experiment(member).config.zero_stage};
   }
   [[nodiscard]] std::optional<std::uint64_t> chain_of(std::size_t member) const {
     return space_.members[member].micro_batch_chain;
@@ -105,11 +103,6 @@ class FallbackTuner : public Tuner {
   }
   static void leave_out(PlannedMember& member) {
     if (member.planned.status == PlanStatus::planned) member.planned.status = PlanStatus::pruned;
-  }
-  std::size_t take(std::size_t member) {
-    running_.insert(member);
-    ++num_asked_;
-    return member;
   }
 
   /// Stages whose sizes all ended without a result, and that have smaller ones.
@@ -129,11 +122,8 @@ class FallbackTuner : public Tuner {
   }
 
   [[nodiscard]] bool may_fall() const {
-    return tuner_->is_done() && running_.empty() && has_trials_left() && !failed_stages().empty();
-  }
-
-  [[nodiscard]] bool has_trials_left() const {
-    return !options_.num_trials || num_asked_ < *options_.num_trials;
+    const bool has_trials_left = !options_.num_trials || num_asked_ < *options_.num_trials;
+    return tuner_->is_done() && running_.empty() && has_trials_left && !failed_stages().empty();
   }
 
   /// The search begins anew, with what is known, and with smaller sizes in these stages.

@@ -18,23 +18,6 @@ namespace dstune {
 
 namespace {
 
-/// Members that differ in the micro-batch alone, by rising size.
-using SizeChain = std::vector<std::size_t>;
-
-std::vector<SizeChain> size_chains(const PlannedSpace& space) {
-  std::map<std::uint64_t, SizeChain> by_number;
-  for (const std::size_t member : planned_members(space))
-    by_number[space.members[member].micro_batch_chain.value_or(member)].push_back(member);
-  std::vector<SizeChain> chains;
-  for (auto& [number, members] : by_number) chains.push_back(std::move(members));
-  std::ranges::sort(chains, {}, [](const SizeChain& chain) { return chain.front(); });
-  for (SizeChain& chain : chains)
-    std::ranges::stable_sort(chain, {}, [&](std::size_t member) {
-      return space.members[member].planned.experiment.config.micro_batch;
-    });
-  return chains;
-}
-
 /// Seconds of a step by its micro-batch, from some that were measured: on straight lines between
 /// and beyond them.
 class StepTimes {
@@ -148,12 +131,6 @@ class GrowingTuner : public Tuner {
   }
 
  private:
-  [[nodiscard]] const Experiment& experiment(std::size_t member) const {
-    return space_.members[member].planned.experiment;
-  }
-  [[nodiscard]] std::int64_t size_of_member(std::size_t member) const {
-    return experiment(member).config.micro_batch;
-  }
   /// Larger is better; nothing where it was not timed. One that was raced out was.
   [[nodiscard]] std::optional<double> score_of(std::size_t member) const {
     const auto found = results_.find(member);
@@ -183,7 +160,7 @@ class GrowingTuner : public Tuner {
   [[nodiscard]] std::optional<std::size_t> place_above(const SizeChain& chain,
                                                        std::size_t place) const {
     std::vector<std::int64_t> sizes;
-    for (const std::size_t member : chain) sizes.push_back(size_of_member(member));
+    for (const std::size_t member : chain) sizes.push_back(space_.micro_batch(member));
     return step_up(sizes, place, policy_.step_up);
   }
   /// Returns the relative gain of the size at a place over one that is so much smaller that this
@@ -191,8 +168,9 @@ class GrowingTuner : public Tuner {
   [[nodiscard]] std::optional<double> growth_at(const SizeChain& chain, std::size_t place) const {
     for (std::size_t other = place; other > 0; --other) {
       const auto smaller = score_of(chain[other - 1]);
-      if (smaller && policy_.tells_growth * static_cast<double>(size_of_member(chain[other - 1])) <=
-                         static_cast<double>(size_of_member(chain[place])))
+      if (smaller &&
+          policy_.tells_growth * static_cast<double>(space_.micro_batch(chain[other - 1])) <=
+              static_cast<double>(space_.micro_batch(chain[place])))
         return *score_of(chain[place]) / *smaller - 1;
     }
     return std::nullopt;
@@ -216,15 +194,15 @@ class GrowingTuner : public Tuner {
       const Status status = found->second.status;
       last_failed = place;
       if (status == Status::failed && !runs && ++num_failed < policy_.max_failing) continue;
-      return {
-          .reason = fmt::format("{} ended as {}", experiment(chain[place]).name, to_text(status)),
-          .is_by_memory = status == Status::out_of_memory};
+      return {.reason = fmt::format("{} ended as {}", space_.experiment(chain[place]).name,
+                                    to_text(status)),
+              .is_by_memory = status == Status::out_of_memory};
     }
     if (runs) {
       const auto growth = growth_at(chain, *runs);
       if (growth && *growth < policy_.min_gain)
         return {.reason = fmt::format("{} brought {:.1f} % over a smaller micro-batch",
-                                      experiment(chain[*runs]).name, 100 * *growth)};
+                                      space_.experiment(chain[*runs]).name, 100 * *growth)};
       wanted = place_above(chain, *runs);
     } else {
       wanted = num_failed > 0 ? place_above(chain, last_failed) : std::optional<std::size_t>(0);
@@ -232,7 +210,7 @@ class GrowingTuner : public Tuner {
     if (!wanted) return {};
     const std::string refusal = memory_.refusal(chain[*wanted]);
     if (!refusal.empty())
-      return {.reason = fmt::format("{} {}", experiment(chain[*wanted]).name, refusal),
+      return {.reason = fmt::format("{} {}", space_.experiment(chain[*wanted]).name, refusal),
               .is_by_memory = true};
     return {.next = chain[*wanted]};
   }
@@ -251,32 +229,31 @@ class GrowingTuner : public Tuner {
     for (const SizeChain& chain : chains_) {
       const Growth growth = growth_of(chain);
       if (growth.next) return growth.next;
-      if (largest_timed(chain)) return wanted_of_other_shapes(chain);
+      if (!largest_timed(chain)) continue;
+      const std::vector<std::size_t> others = anchors(chain);
+      const auto open = std::ranges::find_if(
+          others, [&](std::size_t member) { return !results_.contains(member); });
+      return open == others.end() ? std::nullopt : std::optional(*open);
     }
     return std::nullopt;
   }
 
   /// On groups of each other shape one member, with the best size so far: how much faster they are
   /// nobody knows.
-  [[nodiscard]] std::optional<std::size_t> wanted_of_other_shapes(const SizeChain& grown) const {
-    for (const std::size_t member : anchors(grown))
-      if (!results_.contains(member)) return member;
-    return std::nullopt;
-  }
   [[nodiscard]] std::vector<std::size_t> anchors(const SizeChain& grown) const {
     std::size_t fastest = grown.front();
     for (const std::size_t member : grown)
       if (score_of(member) && (!score_of(fastest) || *score_of(member) > *score_of(fastest)))
         fastest = member;
-    std::set<GroupShape> shapes = {experiment(fastest).shape};
+    std::set<GroupShape> shapes = {space_.experiment(fastest).shape};
     std::vector<std::size_t> chosen;
     for (const SizeChain& chain : chains_) {
       const std::size_t* match = nullptr;
       for (const std::size_t& member : chain)
-        if (size_of_member(member) <= size_of_member(fastest)) match = &member;
-      if (match == nullptr || shapes.contains(experiment(*match).shape)) continue;
+        if (space_.micro_batch(member) <= space_.micro_batch(fastest)) match = &member;
+      if (match == nullptr || shapes.contains(space_.experiment(*match).shape)) continue;
       if (!results_.contains(*match) && !memory_.refusal(*match).empty()) continue;
-      shapes.insert(experiment(*match).shape);
+      shapes.insert(space_.experiment(*match).shape);
       chosen.push_back(*match);
     }
     return chosen;
@@ -302,19 +279,22 @@ class GrowingTuner : public Tuner {
     const SizeChain& grown = *grown_chain();
     fitted_.insert(order_.begin(), order_.end());
     anchors_ = anchors(grown);
-    const std::size_t runs = largest_timed(grown).value();
-    const Growth growth = growth_of(grown);
-    is_by_memory_ = growth.is_by_memory;
-    ceiling_ = ceiling_above(grown, runs);
-    closed_reason_ = growth.reason;
-    race_anew();
+    race_up_to(grown);
   }
 
-  /// The largest micro-batch to be tried after the largest one of a configuration. Others may have
-  /// more room if memory ended it.
-  [[nodiscard]] std::int64_t ceiling_above(const SizeChain& chain, std::size_t runs) const {
+  /// Races anew if the largest size of a configuration raises the ceiling. Others may have more
+  /// room if memory ended its growth.
+  void race_up_to(const SizeChain& chain) {
+    const Growth growth = growth_of(chain);
+    is_by_memory_ = growth.is_by_memory;
+    closed_reason_ = growth.reason;
+    const std::size_t runs = largest_timed(chain).value();
     const auto higher = place_above(chain, runs);
-    return size_of_member(chain[is_by_memory_ && higher ? *higher : runs]);
+    const std::int64_t ceiling =
+        space_.micro_batch(chain[is_by_memory_ && higher ? *higher : runs]);
+    if (ceiling <= ceiling_) return;
+    ceiling_ = ceiling;
+    race_anew();
   }
 
   /// The configuration of which the largest size ran; of several the fastest.
@@ -322,7 +302,7 @@ class GrowingTuner : public Tuner {
     const SizeChain* roomiest = grown_chain();
     const auto reach = [&](const SizeChain& chain) {
       const std::size_t member = chain[largest_timed(chain).value()];
-      return std::pair(size_of_member(member), *score_of(member));
+      return std::pair(space_.micro_batch(member), *score_of(member));
     };
     for (const SizeChain& chain : chains_)
       if (largest_timed(chain) && reach(chain) > reach(*roomiest)) roomiest = &chain;
@@ -341,18 +321,11 @@ class GrowingTuner : public Tuner {
 
   void raise_ceiling() {
     const SizeChain& roomiest = roomiest_chain();
-    const Growth growth = growth_of(roomiest);
-    if (growth.next) return;  // it grows on first
-    is_by_memory_ = growth.is_by_memory;
-    const std::int64_t ceiling = ceiling_above(roomiest, *largest_timed(roomiest));
-    closed_reason_ = growth.reason;
-    if (ceiling <= ceiling_) return;
-    ceiling_ = ceiling;
-    race_anew();
+    if (!growth_of(roomiest).next) race_up_to(roomiest);  // else it grows on first
   }
 
   [[nodiscard]] bool is_closed(std::size_t member) const {
-    return size_of_member(member) > ceiling_ && !fitted_.contains(member);
+    return space_.micro_batch(member) > ceiling_ && !fitted_.contains(member);
   }
 
   /// The configuration whose sizes tell how long steps are: the one that went furthest, if enough
@@ -370,19 +343,20 @@ class GrowingTuner : public Tuner {
     StepTimes times(policy_.least_share_of_step);
     for (const std::size_t member : grown)
       if (fitted_.contains(member) && score_of(member))
-        times.add(size_of_member(member), batch_of(member) / throughput_of(member));
+        times.add(space_.micro_batch(member), batch_of(member) / throughput_of(member));
     const auto expected = [&](std::size_t member) {
-      const TrainingConfig& config = experiment(member).config;
+      const TrainingConfig& config = space_.experiment(member).config;
       const auto steps_of = [](const TrainingConfig& of) {
         return static_cast<double>(of.accumulation_steps);
       };
-      const double micro_steps = steps_of(config) / steps_of(experiment(grown.front()).config);
+      const double micro_steps =
+          steps_of(config) / steps_of(space_.experiment(grown.front()).config);
       return batch_of(member) / (micro_steps * times.at(config.micro_batch));
     };
     std::map<GroupShape, double> scale;
     for (const std::size_t member : anchors_)
       if (score_of(member))
-        scale[experiment(member).shape] = throughput_of(member) / expected(member);
+        scale[space_.experiment(member).shape] = throughput_of(member) / expected(member);
     for (const auto& [member, chain] : chain_of_) {
       PlannedExperiment& planned = raced_.members[member].planned;
       if (is_closed(member) && !results_.contains(member)) planned.status = PlanStatus::pruned;
@@ -396,7 +370,7 @@ class GrowingTuner : public Tuner {
   }
 
   [[nodiscard]] double batch_of(std::size_t member) const {
-    const Experiment& of = experiment(member);
+    const Experiment& of = space_.experiment(member);
     return static_cast<double>(global_batch(of.config, of.shape.size()));
   }
   /// Up to a constant, which all members share.
@@ -404,7 +378,7 @@ class GrowingTuner : public Tuner {
     const double score = score_of(member).value();
     if (options_.metric == Metric::throughput) return score;
     return score * (options_.metric == Metric::latency ? batch_of(member)
-                                                       : experiment(member).shape.size());
+                                                       : space_.experiment(member).shape.size());
   }
 
   // Beyond.
@@ -416,7 +390,7 @@ class GrowingTuner : public Tuner {
     if (!leader) return std::nullopt;
     const SizeChain& chain = chains_[chain_of_.at(*leader)];
     for (const std::size_t member : chain)
-      if (size_of_member(member) > size_of_member(*leader) && results_.contains(member))
+      if (space_.micro_batch(member) > space_.micro_batch(*leader) && results_.contains(member))
         return std::nullopt;
     const Growth growth = growth_of(chain);
     return growth.next && is_closed(*growth.next) ? growth.next : std::nullopt;
@@ -427,7 +401,7 @@ class GrowingTuner : public Tuner {
     if (!score || !best_before ||
         *score <= (1 + options_.policy->answering.relevant_gain) * *score_of(*best_before))
       return;
-    ceiling_ = size_of_member(member);
+    ceiling_ = space_.micro_batch(member);
     if (chain_of_.at(member) == chain_of_.at(grown_chain()->front())) fitted_.insert(member);
     race_anew();
   }

@@ -104,7 +104,7 @@ void MeasuredMemory::note_room(std::size_t member, const Observation& observatio
   const auto chain = space_->members[member].micro_batch_chain;
   if (!chain) return;
   Room& room = rooms_[*chain];
-  const TrainingConfig& config = experiment(member).config;
+  const TrainingConfig& config = space_->experiment(member).config;
   if (observation.value) {
     room.ran = std::max(room.ran, config.micro_batch);
     std::int64_t& with_recompute = ran_with_[config.recompute];
@@ -119,7 +119,7 @@ bool MeasuredMemory::is_beyond_middle(std::size_t member) const {
   if (!chain) return false;
   const auto found = rooms_.find(*chain);
   const Room room = found == rooms_.end() ? Room{} : found->second;
-  const TrainingConfig& config = experiment(member).config;
+  const TrainingConfig& config = space_->experiment(member).config;
   const auto of_others = ran_with_.find(config.recompute);
   if (room.ran == 0 && of_others != ran_with_.end() && config.micro_batch > of_others->second)
     return true;
@@ -134,9 +134,10 @@ void MeasuredMemory::observe(std::size_t member, const Observation& observation)
     return;
   }
   if (!observation.value || observation.device_bytes <= 0) return;
-  const Size size{experiment(member).config.micro_batch, observation.device_bytes, member};
+  const Size size{space_->micro_batch(member), observation.device_bytes, member};
   auto ladder = std::ranges::find_if(ladders_, [&](const Ladder& one) {
-    return differs_by_size_alone(experiment(one.front().member), experiment(member));
+    return differs_by_size_alone(space_->experiment(one.front().member),
+                                 space_->experiment(member));
   });
   if (ladder == ladders_.end()) ladder = ladders_.insert(ladders_.end(), Ladder());
   std::erase_if(*ladder, [&](const Size& one) { return one.micro_batch == size.micro_batch; });
@@ -146,11 +147,11 @@ void MeasuredMemory::observe(std::size_t member, const Observation& observation)
 }
 
 std::string MeasuredMemory::refusal(std::size_t member) const {
-  const Experiment& wanted = experiment(member);
+  const Experiment& wanted = space_->experiment(member);
   for (const std::size_t other : ran_out_)
-    if (other != member && surely_needs_no_less(wanted, experiment(other)))
+    if (other != member && surely_needs_no_less(wanted, space_->experiment(other)))
       return fmt::format("needs no less memory than {}, which ran out of it",
-                         experiment(other).name);
+                         space_->experiment(other).name);
   const auto limit_bytes = static_cast<double>(known_limit_bytes());
   if (limit_bytes <= 0) return "";
   const auto is_too_much = [&](double bytes) {
@@ -160,11 +161,11 @@ std::string MeasuredMemory::refusal(std::size_t member) const {
     return fmt::format("needs about {} of {} on the device, by what {} and others took",
                        format_bytes(static_cast<std::int64_t>(bytes)),
                        format_bytes(static_cast<std::int64_t>(limit_bytes)),
-                       experiment(by.member).name);
+                       space_->experiment(by.member).name);
   };
   for (const Ladder& ladder : ladders_) {
     const double bytes = bytes_above(ladder, wanted.config.micro_batch);
-    if (is_too_much(bytes) && holds_no_less(wanted, experiment(ladder.front().member)))
+    if (is_too_much(bytes) && holds_no_less(wanted, space_->experiment(ladder.front().member)))
       return needs(bytes, ladder.back());
   }
   return "";
@@ -192,14 +193,14 @@ double MeasuredMemory::bytes_a_sample(const Ladder& ladder) const {
                                   slope_from(ladder[ladder.size() - 3])));
   }
   // The flattest of others whose samples are kept alike.
-  const TrainingConfig& own = experiment(ladder.front().member).config;
+  const TrainingConfig& own = space_->experiment(ladder.front().member).config;
   std::optional<double> flattest;
   for (const Ladder& other : ladders_) {
-    const TrainingConfig& config = experiment(other.front().member).config;
+    const TrainingConfig& config = space_->experiment(other.front().member).config;
     if (other.size() < policy_->enough_sizes || config.recompute != own.recompute ||
         config.precision != own.precision || config.sequence_length != own.sequence_length ||
-        rest_outside_zero(experiment(other.front().member)) !=
-            rest_outside_zero(experiment(ladder.front().member)))
+        rest_outside_zero(space_->experiment(other.front().member)) !=
+            rest_outside_zero(space_->experiment(ladder.front().member)))
       continue;
     const double slope = bytes_a_sample(other);
     if (!flattest || slope < *flattest) flattest = slope;
@@ -212,9 +213,10 @@ std::int64_t MeasuredMemory::known_limit_bytes() const {
   double least = 0;
   for (const std::size_t member : ran_out_)
     for (const Ladder& ladder : ladders_) {
-      const double bytes = bytes_above(ladder, experiment(member).config.micro_batch);
+      const double bytes = bytes_above(ladder, space_->micro_batch(member));
       const bool is_own =
-          bytes > 0 && differs_by_size_alone(experiment(member), experiment(ladder.front().member));
+          bytes > 0 && differs_by_size_alone(space_->experiment(member),
+                                             space_->experiment(ladder.front().member));
       if (is_own && (least == 0 || bytes < least)) least = bytes;
     }
   if (least == 0) return 0;

@@ -60,10 +60,6 @@ class MeasuredMemory {
 
   void note_room(std::size_t member, const Observation& observation);
 
-  [[nodiscard]] const Experiment& experiment(std::size_t member) const {
-    return space_->members[member].planned.experiment;
-  }
-
   /// Bytes of a larger size than those of the ladder, at least; 0 if that is not known.
   [[nodiscard]] double bytes_above(const Ladder& ladder, std::int64_t micro_batch) const;
   [[nodiscard]] double bytes_a_sample(const Ladder& ladder) const;

@@ -41,16 +41,16 @@ MemoryRoom::MemoryRoom(const PlannedSpace& space, const Policy::Memory& policy)
   std::unordered_map<ChainKey, std::size_t, ChainKeyHash> known;
   for (std::size_t member = 0; member < space.members.size(); ++member) {
     if (space.members[member].planned.status != PlanStatus::planned) continue;
-    const auto [found, is_new] = known.try_emplace(chain_key(experiment(member)), chains_.size());
+    const auto [found, is_new] =
+        known.try_emplace(chain_key(space_->experiment(member)), chains_.size());
     if (is_new) chains_.emplace_back();
     chains_[found->second].members.push_back(member);
     chain_of_[member] = found->second;
     most_planned_bytes_ = std::max(most_planned_bytes_, planned_bytes(member));
   }
   for (Chain& chain : chains_)
-    std::ranges::stable_sort(chain.members, {}, [&](std::size_t member) {
-      return experiment(member).config.micro_batch;
-    });
+    std::ranges::stable_sort(chain.members, {},
+                             [&](std::size_t member) { return space_->micro_batch(member); });
 }
 
 void MemoryRoom::observe(std::size_t member, const Observation& observation) {
@@ -58,7 +58,7 @@ void MemoryRoom::observe(std::size_t member, const Observation& observation) {
   const auto found = chain_of_.find(member);
   if (found == chain_of_.end()) return;
   Chain& chain = chains_[found->second];
-  const std::int64_t micro_batch = experiment(member).config.micro_batch;
+  const std::int64_t micro_batch = space_->micro_batch(member);
   if (observation.status == Status::out_of_memory) {
     ran_out_.insert(member);
     chain.ran_out = std::min(chain.ran_out, micro_batch);
@@ -82,7 +82,7 @@ void MemoryRoom::observe(std::size_t member, const Observation& observation) {
 /// The middle one of what others took, by what was planned: of the same stage and recompute where
 /// there are some.
 double MemoryRoom::factor_of_others(std::size_t member) const {
-  const TrainingConfig& own = experiment(member).config;
+  const TrainingConfig& own = space_->experiment(member).config;
   const auto alike = factors_.find(std::pair(own.zero_stage, own.recompute));
   return alike != factors_.end() ? alike->second : factor_;
 }
@@ -93,7 +93,7 @@ void MemoryRoom::learn_factors() {
   for (const Chain& chain : chains_) {
     if (chain.sizes.empty() || chain.sizes.back().planned_bytes <= 0) continue;
     const double factor = chain.sizes.back().bytes / chain.sizes.back().planned_bytes;
-    const TrainingConfig& config = experiment(chain.members.front()).config;
+    const TrainingConfig& config = space_->experiment(chain.members.front()).config;
     alike[{config.zero_stage, config.recompute}].push_back(factor);
     all.push_back(factor);
   }
@@ -115,8 +115,7 @@ MemoryRoom::Need MemoryRoom::need_of(std::size_t member) const {
   if (sizes.empty())
     return {planned_bytes(member) * factor_of_others(member), policy_->doubt_by_others};
   const Size& largest = sizes.back();
-  const bool is_far =
-      experiment(member).config.micro_batch > policy_->far_from * largest.micro_batch;
+  const bool is_far = space_->micro_batch(member) > policy_->far_from * largest.micro_batch;
   const double further_bytes = planned_bytes(member) - largest.planned_bytes;
   if (sizes.size() > 1) {
     const Size& smaller = sizes[sizes.size() - 2];
@@ -145,7 +144,7 @@ void MemoryRoom::learn_limit_of_device() {
   const bool is_known = limit_bytes > 0 && most_bytes <= limit_bytes;
   if (!is_known || largest_factor * most_planned_bytes_ <= limit_bytes) return;
   for (const Chain& chain : chains_) {
-    Limit& limit = limits_[experiment(chain.members.front()).shape];
+    Limit& limit = limits_[space_->experiment(chain.members.front()).shape];
     limit.ran_out_bytes = std::min(limit.ran_out_bytes, limit_bytes);
     if (limit_bytes >= limit.surely_out_bytes) continue;
     limit.surely_out_bytes = limit_bytes;
@@ -156,7 +155,7 @@ void MemoryRoom::learn_limit_of_device() {
 void MemoryRoom::learn_limits() {
   limits_.clear();
   for (const std::size_t member : ran_out_) {
-    Limit& limit = limits_[experiment(member).shape];
+    Limit& limit = limits_[space_->experiment(member).shape];
     limit.has_run_out = true;
     const Need need = need_of(member);
     if (need.bytes * need.doubt < limit.surely_out_bytes) {
@@ -168,7 +167,7 @@ void MemoryRoom::learn_limits() {
   learn_limit_of_device();
   for (auto& [shape, limit] : limits_) {
     for (const std::size_t member : ran_)
-      if (experiment(member).shape == shape)
+      if (space_->experiment(member).shape == shape)
         limit.ran_bytes = std::max(limit.ran_bytes, need_of(member).bytes);
     // A member that ran had room: where the order of needs is not that of the plan, it is not
     // believed.
@@ -181,14 +180,16 @@ void MemoryRoom::learn_limits() {
 
 std::string MemoryRoom::refusal(std::size_t member) const {
   const Chain& chain = chain_of(member);
-  const std::int64_t micro_batch = experiment(member).config.micro_batch;
+  const std::int64_t micro_batch = space_->micro_batch(member);
   const auto by = [&](std::size_t other) {
-    return fmt::format("needs no less memory than {}, which ran out of it", experiment(other).name);
+    return fmt::format("needs no less memory than {}, which ran out of it",
+                       space_->experiment(other).name);
   };
   for (const std::size_t other : ran_out_)
-    if (other != member && surely_needs_no_less(experiment(member), experiment(other)))
+    if (other != member &&
+        surely_needs_no_less(space_->experiment(member), space_->experiment(other)))
       return by(other);
-  const auto found = limits_.find(experiment(member).shape);
+  const auto found = limits_.find(space_->experiment(member).shape);
   if (micro_batch <= chain.ran || found == limits_.end()) return "";
   const Limit& limit = found->second;
   const Need need = need_of(member);
@@ -200,18 +201,18 @@ std::string MemoryRoom::refusal(std::size_t member) const {
 }
 
 bool MemoryRoom::is_beyond_middle(std::size_t member) const {
-  const auto found = limits_.find(experiment(member).shape);
+  const auto found = limits_.find(space_->experiment(member).shape);
   if (found == limits_.end()) return false;
   const Limit& limit = found->second;
   // The plan, as it is corrected, is believed until one has run out.
   if (!limit.has_run_out) return need_of(member).bytes >= limit.ran_out_bytes;
   double out_bytes = limit.ran_out_bytes;
   for (const std::size_t other : running_)
-    if (other != member && experiment(other).shape == experiment(member).shape)
+    if (other != member && space_->experiment(other).shape == space_->experiment(member).shape)
       if (const double bytes = need_of(other).bytes; bytes > limit.ran_bytes)
         out_bytes = std::min(out_bytes, bytes);
   const Chain& chain = chain_of(member);
-  const auto size_of = [&](std::size_t each) { return experiment(each).config.micro_batch; };
+  const auto size_of = [&](std::size_t each) { return space_->micro_batch(each); };
   auto runs = static_cast<double>(chain.ran);
   double fails = chain.ran_out == INT64_MAX ? HUGE_VAL : static_cast<double>(chain.ran_out);
   // A size that ran out although it seemed to need less than others took: only own runs count.
@@ -249,7 +250,7 @@ std::vector<std::size_t> MemoryRoom::sizes_above(std::size_t member) const {
   const Chain& chain = chain_of(member);
   std::vector<std::size_t> above;
   for (const std::size_t each : chain.members)
-    if (experiment(each).config.micro_batch > chain.ran) above.push_back(each);
+    if (space_->micro_batch(each) > chain.ran) above.push_back(each);
   return above;
 }
 

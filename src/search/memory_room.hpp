@@ -69,10 +69,6 @@ class MemoryRoom {
     bool is_of_device = false;                                       ///< or the device does
     bool has_run_out = false;                                        ///< a member
   };
-
-  [[nodiscard]] const Experiment& experiment(std::size_t member) const {
-    return space_->members[member].planned.experiment;
-  }
   [[nodiscard]] double planned_bytes(std::size_t member) const {
     const Prediction& predicted = space_->members[member].planned.predicted;
     return static_cast<double>(predicted.peak_memory_bytes - predicted.host_memory_bytes);

@@ -23,7 +23,7 @@ class ModelBasedTuner : public Tuner {
     for (std::size_t place = 0; place < members_.size(); ++place) {
       place_of_member_[members_[place]] = place;
       waiting_.push_back(place);
-      experiments.push_back(&space.members[members_[place]].planned.experiment);
+      experiments.push_back(&space.experiment(members_[place]));
     }
     points_ = features_of(experiments).points;
   }

@@ -26,8 +26,8 @@ Points with_memory(const Points& points, const std::vector<std::int64_t>& memory
   result.features.clear();
   result.knobs.push_back(points.knobs.empty() ? 0 : points.knobs.back() + 1);
   for (std::size_t place = 0; place < points.size; ++place) {
-    const auto row = points[place];
-    result.features.insert(result.features.end(), row.begin(), row.end());
+    const auto point = points[place];
+    result.features.insert(result.features.end(), point.begin(), point.end());
     const double share = (amounts[place] - least) / (most - least);
     result.features.push_back(std::round(share * num_memory_classes) / num_memory_classes);
   }

@@ -14,34 +14,22 @@ namespace dstune {
 
 namespace {
 
-/// Members that differ in the micro-batch alone, by rising size.
-using Chain = std::vector<std::size_t>;
-
 /// A ZeRO stage on groups of one shape.
 struct Stage {
   GroupShape shape;
   int zero_stage = 0;
-  std::vector<Chain> chains;  ///< in the space's order
+  std::vector<SizeChain> chains;  ///< in the space's order
 };
 
 std::vector<Stage> stages_of(const PlannedSpace& space) {
-  std::map<std::pair<GroupShape, int>, std::map<std::uint64_t, Chain>> chains;
-  for (const std::size_t member : planned_members(space)) {
-    const PlannedMember& one = space.members[member];
-    const Experiment& experiment = one.planned.experiment;
-    chains[{experiment.shape, experiment.config.zero_stage}][one.micro_batch_chain.value_or(member)]
-        .push_back(member);
+  std::map<std::pair<GroupShape, int>, std::vector<SizeChain>> chains;
+  for (SizeChain& chain : size_chains(space)) {
+    const Experiment& experiment = space.experiment(chain.front());
+    chains[{experiment.shape, experiment.config.zero_stage}].push_back(std::move(chain));
   }
   std::vector<Stage> stages;
-  for (auto& [key, of_stage] : chains) {
-    Stage& stage = stages.emplace_back(Stage{key.first, key.second, {}});
-    for (auto& [chain, members] : of_stage) stage.chains.push_back(std::move(members));
-    std::ranges::sort(stage.chains, {}, [](const Chain& chain) { return chain.front(); });
-    for (Chain& chain : stage.chains)
-      std::ranges::stable_sort(chain, {}, [&](std::size_t member) {
-        return space.members[member].planned.experiment.config.micro_batch;
-      });
-  }
+  for (auto& [key, of_stage] : chains)
+    stages.push_back({key.first, key.second, std::move(of_stage)});
   return stages;
 }
 
@@ -93,10 +81,8 @@ class PhasedTuner : public Tuner {
     if (known == known_.end()) return;
     known->second = observation;
     if (stage_ == stages_.size()) return;
-    const auto& members = grid_ ? grid_members_ : chain();
-    const auto found = std::ranges::find(members, member);
-    if (found == members.end()) return;  // of a stage before, of which only a size is used
-    const auto place = static_cast<std::size_t>(found - members.begin());
+    const std::size_t place = place_of(member);
+    if (place == members_of_phase().size()) return;  // of a stage before: only a size is used
     if (grid_)
       grid_->revise(place, observation);
     else
@@ -114,10 +100,9 @@ class PhasedTuner : public Tuner {
   [[nodiscard]] std::vector<Skipped> skipped() const override {
     std::vector<Skipped> all;
     for (const Stage& stage : stages_) {
-      for (const Chain& chain : stage.chains) {
+      for (const SizeChain& chain : stage.chains)
         for (const std::size_t member : chain)
           if (!known_.contains(member)) all.push_back({member, reason_of(stage, member)});
-      }
     }
     std::ranges::sort(all, {}, &Skipped::member);
     return all;
@@ -132,10 +117,6 @@ class PhasedTuner : public Tuner {
 
   /// A search in which nothing ever runs.
   [[nodiscard]] bool has_only_failed() const { return !best_score_ && failures_.is_due(); }
-
-  [[nodiscard]] std::int64_t micro_batch(std::size_t member) const {
-    return space_.members[member].planned.experiment.config.micro_batch;
-  }
 
   std::optional<std::size_t> next_of_phase() {
     while (stage_ < stages_.size()) {
@@ -157,7 +138,7 @@ class PhasedTuner : public Tuner {
     failures_.observe(member,
                       observation.value ? std::optional(observation.value->value) : std::nullopt);
     if (score && (!best_score_ || *score > *best_score_)) best_score_ = score;
-    const auto place = place_in(grid_ ? grid_members_ : chain(), member);
+    const std::size_t place = place_of(member);
     if (grid_)
       grid_->observe(place, observation);
     else
@@ -166,14 +147,19 @@ class PhasedTuner : public Tuner {
 
   /// It was asked for, and is known to run out of memory.
   void withdraw(std::size_t member) override {
-    const auto place = place_in(grid_ ? grid_members_ : chain(), member);
+    const std::size_t place = place_of(member);
     if (grid_)
       grid_->withdraw(place);
     else
       sizes_->observe(place, std::nullopt);
   }
 
-  static std::size_t place_in(const std::vector<std::size_t>& members, std::size_t member) {
+  [[nodiscard]] const std::vector<std::size_t>& members_of_phase() const {
+    return grid_ ? grid_members_ : chain();
+  }
+  /// Their number where it is none of them.
+  [[nodiscard]] std::size_t place_of(std::size_t member) const {
+    const auto& members = members_of_phase();
     return static_cast<std::size_t>(std::ranges::find(members, member) - members.begin());
   }
 
@@ -185,21 +171,19 @@ class PhasedTuner : public Tuner {
   /// The chain's sizes that surely run out of memory are not tried.
   void refuse_sizes() {
     if (!space_.is_unplanned || grid_ || !sizes_ || stage_ == stages_.size()) return;
-    for (std::size_t place = 0; place < chain().size(); ++place) {
-      const std::string refusal = known_.contains(chain()[place]) ? "" : refusal_of(chain()[place]);
-      if (refusal.empty()) continue;
-      return sizes_->refuse_from(place);
-    }
+    for (std::size_t place = 0; place < chain().size(); ++place)
+      if (!known_.contains(chain()[place]) && !refusal_of(chain()[place]).empty())
+        return sizes_->refuse_from(place);
   }
 
-  [[nodiscard]] const Chain& chain() const { return stages_[stage_].chains[chain_]; }
+  [[nodiscard]] const SizeChain& chain() const { return stages_[stage_].chains[chain_]; }
 
   /// From the largest of the stage before, which runs here if it ran there.
   void begin_sizes() {
     std::vector<std::int64_t> sizes;
     std::size_t start = 0;
     for (std::size_t place = 0; place < chain().size(); ++place) {
-      sizes.push_back(micro_batch(chain()[place]));
+      sizes.push_back(space_.micro_batch(chain()[place]));
       if (stages_[stage_].shape == largest_shape_ && sizes.back() <= largest_) start = place;
     }
     sizes_.emplace(std::move(sizes), options_.num_tuning_micro_batch_sizes, start,
@@ -212,21 +196,22 @@ class PhasedTuner : public Tuner {
   void end_sizes() {
     if (!sizes_->best()) return leave_chain();
     const GroupShape& shape = stages_[stage_].shape;
-    const std::int64_t largest = micro_batch(chain()[*sizes_->largest()]);
+    const std::int64_t largest = space_.micro_batch(chain()[*sizes_->largest()]);
     if (shape != largest_shape_ || largest > largest_) largest_ = largest;
     largest_shape_ = shape;
     note_sizes();
     // There was room for all sizes of the configuration unless one failed: the others paid no more.
-    begin_grid(sizes_->smallest_failed() ? largest : micro_batch(chain().back()));
+    begin_grid(sizes_->smallest_failed() ? largest : space_.micro_batch(chain().back()));
   }
 
   void leave_chain() {
     const auto failed = sizes_->smallest_failed();
     for (const std::size_t member : chain()) {
       const std::string refusal = refusal_of(member);
-      reasons_[member] = !refusal.empty() ? refusal
-                                          : fmt::format("the smaller micro-batch {} did not run",
-                                                        micro_batch(chain()[failed.value_or(0)]));
+      reasons_[member] = !refusal.empty()
+                             ? refusal
+                             : fmt::format("the smaller micro-batch {} did not run",
+                                           space_.micro_batch(chain()[failed.value_or(0)]));
     }
     if (++chain_ < stages_[stage_].chains.size())
       begin_sizes();
@@ -239,27 +224,28 @@ class PhasedTuner : public Tuner {
   void begin_grid(std::int64_t largest) {
     std::vector<std::int64_t> sizes;
     for (const std::size_t place : sizes_->sizes_to_try())
-      sizes.push_back(micro_batch(chain()[place]));
+      sizes.push_back(space_.micro_batch(chain()[place]));
     std::optional<std::size_t> failed;
     if (const auto place = sizes_->smallest_failed()) failed = chain()[*place];
     grid_members_.clear();
     for (const std::size_t member : chain())
       if (known_.contains(member)) grid_members_.push_back(member);
     const std::size_t num_known = grid_members_.size();
-    const std::vector<Chain>& chains = stages_[stage_].chains;
+    const std::vector<SizeChain>& chains = stages_[stage_].chains;
     for (std::size_t at = chain_ + 1; at < chains.size(); ++at) {
       for (const std::size_t member : chains[at]) {
         // A member with more room is worth a larger size.
         const bool has_more_room =
-            space_.is_unplanned ? failed && micro_batch(member) == micro_batch(*failed)
-                                : member == chains[at].back() && micro_batch(member) > largest;
-        const auto tried = std::ranges::find(sizes, micro_batch(member));
+            space_.is_unplanned
+                ? failed && space_.micro_batch(member) == space_.micro_batch(*failed)
+                : member == chains[at].back() && space_.micro_batch(member) > largest;
+        const auto tried = std::ranges::find(sizes, space_.micro_batch(member));
         if (has_more_room || tried != sizes.end())
           grid_members_.push_back(member);
         else
-          reasons_[member] = fmt::format("micro-batches {} were tried: they were the best of {}",
-                                         fmt::join(sizes, ", "),
-                                         space_.members[chain().front()].planned.experiment.name);
+          reasons_[member] =
+              fmt::format("micro-batches {} were tried: they were the best of {}",
+                          fmt::join(sizes, ", "), space_.experiment(chain().front()).name);
       }
     }
     grid_space_.members.clear();
@@ -278,7 +264,7 @@ class PhasedTuner : public Tuner {
     while (++stage_ < stages_.size()) {
       const std::string violation = violation_of(stages_[stage_]);
       if (violation.empty()) return begin_sizes();
-      for (const Chain& chain : stages_[stage_].chains)
+      for (const SizeChain& chain : stages_[stage_].chains)
         for (const std::size_t member : chain) reasons_[member] = violation;
     }
   }
@@ -287,7 +273,7 @@ class PhasedTuner : public Tuner {
   /// can. It takes less memory for more traffic.
   [[nodiscard]] std::string violation_of(const Stage& stage) const {
     if (stage.shape != largest_shape_) return "";
-    const std::int64_t fits = micro_batch(stage.chains.front().back());
+    const std::int64_t fits = space_.micro_batch(stage.chains.front().back());
     if (fits < largest_)
       return fmt::format("stage {} can not improve: it has room for micro-batch {}, {} ran before",
                          stage.zero_stage, fits, largest_);
@@ -321,10 +307,11 @@ class PhasedTuner : public Tuner {
                                            std::optional<std::size_t> failed) const {
     if (std::string refusal = refusal_of(chain()[place]); !refusal.empty()) return refusal;
     if (failed && place > *failed && known_.contains(chain()[*failed]))
-      return fmt::format("the smaller micro-batch {} ended as {}", micro_batch(chain()[*failed]),
+      return fmt::format("the smaller micro-batch {} ended as {}",
+                         space_.micro_batch(chain()[*failed]),
                          to_text(known_.at(chain()[*failed]).status));
     return fmt::format("micro-batch {} was the best of those tried around it",
-                       micro_batch(chain()[*sizes_->best()]));
+                       space_.micro_batch(chain()[*sizes_->best()]));
   }
 
   [[nodiscard]] std::string reason_of(const Stage& stage, std::size_t member) const {

@@ -128,6 +128,43 @@ Selection select_some(const JobSpec& job, const SearchSpace& space, const Planne
   return selection;
 }
 
+PlannedMember planned_member(const JobSpec& job, const SearchSpace& space,
+                             const PlannerOptions& options, const Member& member,
+                             MemoryPredictor& predictor) {
+  PlannedMember result;
+  result.micro_batch_chain = member.micro_batch_chain;
+  result.planned.experiment = space.experiment(member);
+  result.is_below_lowest =
+      job.has_smaller_sizes && member.config.micro_batch < *lowest_micro_batch(job);
+  if (member.is_pruned) {
+    result.planned.status = PlanStatus::pruned;
+    result.planned.reason = member.reason;
+  } else {
+    decide_feasibility(job, options, predictor, result.planned);
+  }
+  return result;
+}
+
+/// Says which members of a space are not listed; `kept`: those that are planned nevertheless.
+void warn_of_unlisted(const SearchSpace& space, const PlannerOptions& options, bool is_large,
+                      std::uint64_t kept, PlannedSpace& planned) {
+  const std::size_t listed = planned.members.size();
+  if (planned.is_cut_short) {
+    planned.warnings.push_back(fmt::format(
+        "the time limit ended planning: {} of {} members were looked at, {} of them one by one; "
+        "shorten the lists, or allow more with --time-limit",
+        planned.total, space.size(), listed));
+  } else if (is_large && options.lists_pruned) {
+    planned.warnings.push_back(fmt::format(
+        "the first {} of {} members are planned one by one and listed", listed, planned.total));
+  } else if (is_large && kept > 0) {
+    planned.warnings.push_back(
+        fmt::format("the first {} that can run, of {} members, are tried; {} are left out: shorten "
+                    "the lists, or draw a sample with the tuner random and tuner_num_trials",
+                    listed, planned.total, kept));
+  }
+}
+
 }  // namespace
 
 PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
@@ -156,17 +193,7 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
       ++(member.is_pruned ? planned.pruned : num_live);
       continue;
     }
-    PlannedMember next;
-    next.micro_batch_chain = member.micro_batch_chain;
-    next.planned.experiment = space.experiment(member);
-    next.is_below_lowest =
-        job.has_smaller_sizes && member.config.micro_batch < *lowest_micro_batch(job);
-    if (member.is_pruned) {
-      next.planned.status = PlanStatus::pruned;
-      next.planned.reason = member.reason;
-    } else {
-      decide_feasibility(job, options, predictor, next.planned);
-    }
+    PlannedMember next = planned_member(job, space, options, member, predictor);
     if (next.planned.status == PlanStatus::planned)
       possible.push_back(
           {!is_of_today(job, next.planned.experiment, member.micro_batch_chain.has_value()),
@@ -180,22 +207,8 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
   const auto kept = std::min(num_live, trials_left);
   planned.planned += kept;
   planned.pruned += selection.other_pruned + num_live - kept;
-  const auto listed = planned.members.size();
-  if (planned.is_cut_short) {
-    planned.total = planned.planned + planned.infeasible + planned.pruned;
-    planned.warnings.push_back(fmt::format(
-        "the time limit ended planning: {} of {} members were looked at, {} of them one by one; "
-        "shorten the lists, or allow more with --time-limit",
-        planned.total, space.size(), listed));
-  } else if (is_large && options.lists_pruned) {
-    planned.warnings.push_back(fmt::format(
-        "the first {} of {} members are planned one by one and listed", listed, planned.total));
-  } else if (is_large && kept > 0) {
-    planned.warnings.push_back(
-        fmt::format("the first {} that can run, of {} members, are tried; {} are left out: shorten "
-                    "the lists, or draw a sample with the tuner random and tuner_num_trials",
-                    listed, planned.total, kept));
-  }
+  if (planned.is_cut_short) planned.total = planned.planned + planned.infeasible + planned.pruned;
+  warn_of_unlisted(space, options, is_large, kept, planned);
   return planned;
 }
 

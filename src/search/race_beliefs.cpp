@@ -19,7 +19,7 @@ RaceBeliefs::RaceBeliefs(const Points& points, std::vector<double> priors,
       surrogate_(points, priors_, unknowns, policy.surrogate) {}
 
 void RaceBeliefs::begin(std::size_t place) {
-  if (are_tested()) note_belief(place);
+  begin_known(place);
   running_.insert(place);
   is_conditioned_ = false;
 }

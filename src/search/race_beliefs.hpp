@@ -39,7 +39,6 @@ class RaceBeliefs {
   /// Notes the error of an experiment elsewhere, as TrackRecord::note.
   void note_error(double error) { record_.note(error); }
 
-  [[nodiscard]] double prior(std::size_t place) const { return priors_[place]; }
   [[nodiscard]] const std::set<std::size_t>& running() const { return running_; }
   [[nodiscard]] const std::vector<Sample>& samples() const { return samples_; }
   /// The best of those that were timed to their end.

@@ -37,29 +37,24 @@ class RaceTuner : public Tuner {
     if (options.num_trials) trials_left_ = static_cast<std::size_t>(*options.num_trials);
     is_short_ = trials_left_ <= policy_.num_explored;
     choose_entrants();
-    const auto is_memory_planned = [&](const Entrant& entrant) {
-      return space_.members[entrant.member].planned.predicted.peak_memory_bytes > 0;
-    };
-    if (!space_.is_unplanned && std::ranges::all_of(entrants_, is_memory_planned))
-      room_.emplace(space, options.policy->memory);
+    if (space_.baseline) tried_size_ = space_.micro_batch(*space_.baseline);
     std::vector<const PlannedExperiment*> members;
     std::vector<const Experiment*> experiments;
+    std::vector<double> predicted;
+    std::vector<std::int64_t> bytes;
+    std::vector<std::vector<double>> unknowns;
     for (const Entrant& entrant : entrants_) {
       members.push_back(&space_.members[entrant.member].planned);
       experiments.push_back(&members.back()->experiment);
+      predicted.push_back(entrant.prior);
+      bytes.push_back(members.back()->predicted.peak_memory_bytes);
+      if (!begun.unknowns.empty()) unknowns.push_back(begun.unknowns[entrant.member]);
     }
-    if (space_.baseline)
-      tried_size_ = space_.members[*space_.baseline].planned.experiment.config.micro_batch;
+    const bool is_memory_planned =
+        std::ranges::all_of(bytes, [](std::int64_t each) { return each > 0; });
+    if (!space_.is_unplanned && is_memory_planned) room_.emplace(space, options.policy->memory);
     features_ = features_of(experiments);
-    std::vector<double> predicted;
-    for (const Entrant& entrant : entrants_) predicted.push_back(entrant.prior);
-    std::vector<std::int64_t> bytes;
-    for (const PlannedExperiment* const member : members)
-      bytes.push_back(member->predicted.peak_memory_bytes);
     neighbours_.emplace(features_.points, bytes, policy_.num_memory_classes);
-    std::vector<std::vector<double>> unknowns;
-    if (!begun.unknowns.empty())
-      for (const Entrant& entrant : entrants_) unknowns.push_back(begun.unknowns[entrant.member]);
     beliefs_.emplace(neighbours_->points(), std::move(predicted), unknowns,
                      begun.run_error.value_or(policy_.run_error), seed_, *options.policy);
     cap_ = std::max(policy_.min_cap,
@@ -221,7 +216,7 @@ class RaceTuner : public Tuner {
   }
 
   [[nodiscard]] std::int64_t micro_batch(std::size_t place) const {
-    return space_.members[entrants_[place].member].planned.experiment.config.micro_batch;
+    return space_.micro_batch(entrants_[place].member);
   }
 
   /// A smaller size of its configuration is to be tried first, or says more of the memory.
@@ -318,7 +313,7 @@ class RaceTuner : public Tuner {
 
   /// How long a step is likely to take: a logarithm, up to a constant.
   [[nodiscard]] double expected_step(std::size_t place) const {
-    const Experiment& experiment = space_.members[entrants_[place].member].planned.experiment;
+    const Experiment& experiment = space_.experiment(entrants_[place].member);
     const double score =
         samples().empty() ? entrants_[place].prior : beliefs_->expected_score(place);
     if (metric_ == Metric::latency) return -score;

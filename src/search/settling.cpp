@@ -23,15 +23,13 @@ StageOfShape stage_of(const PlannedMember& member) {
 /// there is none, the smallest.
 std::size_t member_with_size(const PlannedSpace& planned, std::int64_t size) {
   const std::size_t smallest = *planned.baseline;
-  const auto size_of = [&](std::size_t member) {
-    return planned.members[member].planned.experiment.config.micro_batch;
-  };
   std::size_t chosen = smallest;
   for (std::size_t member = 0; member < planned.members.size(); ++member) {
     const PlannedMember& one = planned.members[member];
     if (one.planned.status == PlanStatus::planned &&
         one.micro_batch_chain == planned.members[smallest].micro_batch_chain &&
-        size_of(member) <= size && size_of(member) > size_of(chosen))
+        planned.micro_batch(member) <= size &&
+        planned.micro_batch(member) > planned.micro_batch(chosen))
       chosen = member;
   }
   return chosen;
@@ -124,12 +122,12 @@ void settle_baseline(const JobSpec& job, std::vector<PossibleBaseline> possible,
     planned.warnings.push_back(
         fmt::format("no member that can run does what the training command trains today: the "
                     "baseline is {}",
-                    planned.members[*planned.baseline].planned.experiment.name));
+                    planned.experiment(*planned.baseline).name));
   else if (number > 0)
     planned.warnings.push_back(fmt::format(
         "the configuration with the first candidate of every list can not run: the baseline is the "
         "next one that can, {}",
-        planned.members[*planned.baseline].planned.experiment.name));
+        planned.experiment(*planned.baseline).name));
 }
 
 bool needs_smaller_sizes(const JobSpec& job, const PlannedSpace& space) {

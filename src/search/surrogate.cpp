@@ -39,23 +39,20 @@ class Geometry {
   Geometry(const Points& points, std::span<const double> predicted,
            std::span<const std::vector<double>> of_unknowns, const Policy::Surrogate& chosen)
       : policy(&chosen) {
-    const auto num_features = static_cast<Index>(points.num_features);
-    const Eigen::Map<const MatrixXd> given(points.features.data(), num_features,
-                                           static_cast<Index>(points.size));
+    const Index num_features = points.num_features;
+    const Eigen::Map<const MatrixXd> given(points.features.data(), num_features, points.size);
     features = given.array() - 0.5;
     pairs.assign(points.pairs.begin(), points.pairs.end());
     knobs = knob_values(points);
     for (const KnobValues& knob : knobs) resemblance.push_back(resemblance_of(knob));
     std::size_t num_unknowns = 0;
     for (const auto& of_point : of_unknowns) num_unknowns = std::max(num_unknowns, of_point.size());
-    if (num_unknowns > 0) unknowns.setZero(static_cast<Index>(num_unknowns), features.cols());
+    if (num_unknowns > 0) unknowns.setZero(num_unknowns, features.cols());
     for (std::size_t point = 0; point < of_unknowns.size(); ++point)
       for (std::size_t unknown = 0; unknown < of_unknowns[point].size(); ++unknown)
-        unknowns(static_cast<Index>(unknown), static_cast<Index>(point)) =
-            of_unknowns[point][unknown];
+        unknowns(unknown, point) = of_unknowns[point][unknown];
     if (predicted.empty()) return;
-    predictions =
-        Eigen::Map<const VectorXd>(predicted.data(), static_cast<Index>(predicted.size()));
+    predictions = Eigen::Map<const VectorXd>(predicted.data(), predicted.size());
     predictions.array() -= predictions.mean();
   }
 
@@ -72,8 +69,8 @@ class Geometry {
     MatrixXd of_values(knob.size(), knob.size());
     for (int row = 0; row < knob.size(); ++row)
       for (int column = 0; column < knob.size(); ++column) {
-        const auto& one = knob.values[static_cast<std::size_t>(row)];
-        const auto& other = knob.values[static_cast<std::size_t>(column)];
+        const auto& one = knob.values[row];
+        const auto& other = knob.values[column];
         double distance = 0;
         for (std::size_t each = 0; each < one.size(); ++each)
           distance += std::abs(one[each] - other[each]);
@@ -101,7 +98,7 @@ class Kernel {
         pair_variance_(std::exp(2 * hyperparameters[pair])),
         length_(std::exp(hyperparameters[length])),
         noise_scale_(std::exp(hyperparameters[noise])) {
-    const auto num_knobs = static_cast<Index>(geometry.resemblance.size());
+    const Index num_knobs = geometry.resemblance.size();
     knob_variances_ = (2 * hyperparameters.segment(num_common, num_knobs)).array().exp();
     scaled_ =
         (-hyperparameters.tail(geometry.features.rows())).array().exp().matrix().asDiagonal() *
@@ -119,8 +116,8 @@ class Kernel {
     const std::array<const Hyperparameter*, num_common> common = {
         &policy.linear, &policy.smooth, &policy.length, &policy.own,
         &policy.slope,  &policy.pair,   &policy.noise};
-    if (parameter < num_common) return *common[static_cast<std::size_t>(parameter)];
-    const bool is_knob = parameter - num_common < static_cast<Index>(geometry.resemblance.size());
+    if (parameter < num_common) return *common[parameter];
+    const bool is_knob = parameter - num_common < std::ssize(geometry.resemblance);
     return is_knob ? policy.knob : policy.feature;
   }
 
@@ -134,13 +131,9 @@ class Kernel {
     result = (result.array().max(0.0) * (-0.5 / (length_ * length_))).exp() * smooth_variance_ +
              linear_variance_ * products.array() + geometry_->policy->constant_variance;
     const Geometry& geometry = *geometry_;
-    for (Index column = 0; column < result.cols(); ++column) {
-      const auto other = static_cast<std::size_t>(columns[static_cast<std::size_t>(column)]);
-      for (Index row = 0; row < result.rows(); ++row) {
-        const auto one = static_cast<std::size_t>(rows[static_cast<std::size_t>(row)]);
-        result(row, column) += of_values(one, other);
-      }
-    }
+    for (Index column = 0; column < result.cols(); ++column)
+      for (Index row = 0; row < result.rows(); ++row)
+        result(row, column) += of_values(rows[row], columns[column]);
     if (geometry.predictions.size() > 0)
       result +=
           slope_variance_ * geometry.predictions(rows) * geometry.predictions(columns).transpose();
@@ -166,7 +159,7 @@ class Kernel {
 
  private:
   [[nodiscard]] static Index size(const Geometry& geometry) {
-    return num_common + static_cast<Index>(geometry.resemblance.size()) + geometry.features.rows();
+    return num_common + geometry.resemblance.size() + geometry.features.rows();
   }
   /// How much the values of two points' knobs make them resemble each other.
   [[nodiscard]] double of_values(std::size_t one, std::size_t other) const {
@@ -177,7 +170,7 @@ class Kernel {
     };
     double sum = 0;
     for (std::size_t knob = 0; knob < geometry.resemblance.size(); ++knob)
-      sum += knob_variances_[static_cast<Index>(knob)] * resemblance(knob);
+      sum += knob_variances_[knob] * resemblance(knob);
     for (const auto& [first, second] : geometry.pairs)
       sum += pair_variance_ * resemblance(first) * resemblance(second);
     return sum;
@@ -192,13 +185,13 @@ class Kernel {
 
 Places places_of(std::span<const Sample> samples) {
   Places places;
-  for (const Sample& sample : samples) places.push_back(static_cast<Index>(sample.point));
+  for (const Sample& sample : samples) places.push_back(sample.point);
   return places;
 }
 
 VectorXd values_of(std::span<const Sample> samples) {
-  VectorXd values(static_cast<Index>(samples.size()));
-  for (Index i = 0; i < values.size(); ++i) values[i] = samples[static_cast<std::size_t>(i)].value;
+  VectorXd values(samples.size());
+  for (Index i = 0; i < values.size(); ++i) values[i] = samples[i].value;
   return values;
 }
 
@@ -207,11 +200,10 @@ MatrixXd covariance(const Kernel& kernel, std::span<const Sample> samples) {
   const Places places = places_of(samples);
   MatrixXd result = kernel.between(places, places);
   for (Index i = 0; i < result.rows(); ++i) {
-    const Sample& one = samples[static_cast<std::size_t>(i)];
+    const Sample& one = samples[i];
     result(i, i) += std::pow(kernel.noise_scale() * one.noise, 2) + jitter;
     for (Index j = 0; j < result.cols(); ++j)
-      if (samples[static_cast<std::size_t>(j)].point == one.point)
-        result(i, j) += kernel.own_variance();
+      if (samples[j].point == one.point) result(i, j) += kernel.own_variance();
   }
   return result;
 }
@@ -327,9 +319,7 @@ void Surrogate::condition(std::span<const Sample> samples) {
   const Kernel& kernel = state.kernel.emplace(state.geometry, state.hyperparameters);
   const Eigen::LLT<MatrixXd> factor(covariance(kernel, samples));
   MatrixXd cross = kernel.between(places_of(samples), state.all);
-  for (Index i = 0; i < cross.rows(); ++i)
-    cross(i, static_cast<Index>(samples[static_cast<std::size_t>(i)].point)) +=
-        kernel.own_variance();
+  for (Index i = 0; i < cross.rows(); ++i) cross(i, samples[i].point) += kernel.own_variance();
   const VectorXd values = values_of(samples);
   const VectorXd weights = factor.solve(values);
   state.mean = cross.transpose() * weights;
@@ -354,29 +344,26 @@ void Surrogate::trust(double scale, bool has_heavy_tails) {
 }
 
 Posterior Surrogate::at(std::size_t point) const {
-  const auto index = static_cast<Index>(point);
-  return state_->posterior(state_->mean[index], state_->variance[index]);
+  return state_->posterior(state_->mean[point], state_->variance[point]);
 }
 
 Posterior Surrogate::difference(std::size_t point, std::size_t other) const {
-  const auto one = static_cast<Index>(point);
-  const auto two = static_cast<Index>(other);
-  const double variance =
-      state_->variance[one] + state_->variance[two] - 2 * state_->covariance_between(one, two);
-  return state_->posterior(state_->mean[one] - state_->mean[two], variance);
+  const double variance = state_->variance[point] + state_->variance[other] -
+                          2 * state_->covariance_between(point, other);
+  return state_->posterior(state_->mean[point] - state_->mean[other], variance);
 }
 
 double Surrogate::chance_of_any(std::span<const Challenger> challengers, std::size_t other,
                                 std::uint64_t seed, int num_draws) const {
   if (challengers.empty()) return 0;
   const State& state = *state_;
-  const auto count = static_cast<Index>(challengers.size());
+  const Index count = challengers.size();
   // The last one is `other`.
   Places places;
-  for (const Challenger& each : challengers) places.push_back(static_cast<Index>(each.point));
-  places.push_back(static_cast<Index>(other));
+  for (const Challenger& each : challengers) places.push_back(each.point);
+  places.push_back(other);
   VectorXd mean = state.mean(places);
-  for (Index i = 0; i < count; ++i) mean[i] += challengers[static_cast<std::size_t>(i)].offset;
+  for (Index i = 0; i < count; ++i) mean[i] += challengers[i].offset;
   const MatrixXd whitened = columns_of(state.whitened, places);
   MatrixXd joint = state.kernel->between(places, places) - whitened.transpose() * whitened;
   joint.diagonal().array() += state.kernel->own_variance() + jitter;

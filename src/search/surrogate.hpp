@@ -44,7 +44,6 @@ class TrackRecord {
   /// unlike all that were seen with the probability 1 / (errors + 2), by the rule of succession
   /// (Laplace). One in four of such errors is for the better, and by enough.
   [[nodiscard]] double chance_unforeseen() const;
-  [[nodiscard]] std::size_t size() const { return errors_.size(); }
 
  private:
   const Policy::Surrogate* policy_;

@@ -1,6 +1,7 @@
 #include "dstune/search/tuner.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -15,6 +16,18 @@ std::vector<std::size_t> planned_members(const PlannedSpace& space) {
   for (std::size_t member = 0; member < space.members.size(); ++member)
     if (space.members[member].planned.status == PlanStatus::planned) planned.push_back(member);
   return planned;
+}
+
+std::vector<SizeChain> size_chains(const PlannedSpace& space) {
+  std::map<std::uint64_t, SizeChain> by_number;
+  for (const std::size_t member : planned_members(space))
+    by_number[space.members[member].micro_batch_chain.value_or(member)].push_back(member);
+  std::vector<SizeChain> chains;
+  for (auto& [number, members] : by_number) chains.push_back(std::move(members));
+  std::ranges::sort(chains, {}, [](const SizeChain& chain) { return chain.front(); });
+  for (SizeChain& chain : chains)
+    std::ranges::stable_sort(chain, {}, [&](auto member) { return space.micro_batch(member); });
+  return chains;
 }
 
 FailureRules::Level& FailureRules::level_of(std::size_t feature, double value) {

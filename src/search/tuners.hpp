@@ -78,8 +78,13 @@ inline constexpr TunerType tuner_types[] = {
 /// Throws LogicError for another name.
 [[nodiscard]] const TunerType& tuner_type(std::string_view name);
 
-/// Indices of the space's planned members, rising.
+/// The space's planned members, rising.
 [[nodiscard]] std::vector<std::size_t> planned_members(const PlannedSpace& space);
+
+/// Members that differ in the micro-batch alone, by rising size.
+using SizeChain = std::vector<std::size_t>;
+/// The planned members as chains, in the space's order of their first ones.
+[[nodiscard]] std::vector<SizeChain> size_chains(const PlannedSpace& space);
 
 /// DeepSpeed's early stopping: after so many experiments past the best one.
 class EarlyStopping {

@@ -20,8 +20,7 @@ namespace {
 std::vector<std::size_t> choose_anchors(const PlannedSpace& space, std::size_t max_anchors) {
   const std::vector<std::size_t> members = planned_members(space);
   std::vector<const Experiment*> experiments;
-  for (const std::size_t member : members)
-    experiments.push_back(&space.members[member].planned.experiment);
+  for (const std::size_t member : members) experiments.push_back(&space.experiment(member));
   const std::vector<KnobValues> knobs = knob_values(features_of(experiments).points);
   std::set<std::pair<std::size_t, int>> seen;
   const auto count_new = [&](std::size_t place, bool takes) {

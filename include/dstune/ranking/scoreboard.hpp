@@ -43,6 +43,10 @@ struct Finals {
   std::vector<std::size_t> finalists;  ///< members, in the order in which they joined
 };
 
+/// Samples of an optimizer step.
+[[nodiscard]] inline std::int64_t batch_of(const Experiment& experiment) {
+  return global_batch(experiment.config, experiment.shape.size());
+}
 /// Returns the value of this experiment's run in a metric, as in core/measurement.hpp.
 [[nodiscard]] std::optional<MetricValue> metric_value(
     const Measurement& measurement, Metric metric, const Experiment& experiment,
@@ -65,9 +69,6 @@ struct Finals {
                                const Policy::Answering& policy = default_policy().answering);
 /// Returns a member's value in DeepSpeed itself; nothing if it did not run there to its end.
 [[nodiscard]] std::optional<MetricValue> verified_value(const Row& row, Metric metric);
-
-/// Half of an interval's width, of the logarithm; infinite where it has no end.
-[[nodiscard]] double half_width(const MetricValue& value);
 
 /// The facts that are known before anything is measured.
 struct ScoreboardSetup {

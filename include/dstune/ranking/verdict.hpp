@@ -28,7 +28,7 @@ class Verdict {
   [[nodiscard]] std::optional<std::size_t> place_of(std::size_t member) const;
 
   /// The chance that it is the best of all that were measured.
-  [[nodiscard]] double chance_best(std::size_t place) const { return chances_[place]; }
+  [[nodiscard]] double chance_best(std::size_t place) const { return judged_[place].chance; }
   /// The chance that the best one is better by no more than the gain that is relevant.
   [[nodiscard]] double chance_near_best(std::size_t place) const;
   /// The chance that it is better than the other one by more than this share.
@@ -40,7 +40,7 @@ class Verdict {
   struct Speed {
     double expected = 0, low = 0, high = 0;
   };
-  [[nodiscard]] const Speed& speed(std::size_t place) const { return speeds_[place]; }
+  [[nodiscard]] const Speed& speed(std::size_t place) const { return judged_[place].speed; }
 
   /// Facts on the runs: how far one is from its member's mean, how far the machine drifts (standard
   /// deviations of logarithms), and how many were disturbed.
@@ -50,12 +50,20 @@ class Verdict {
   [[nodiscard]] std::size_t num_runs() const { return num_runs_; }
 
  private:
+  /// Scores are logarithms of what a member is ranked by, larger is better.
+  struct Judged {
+    double chance = 0;
+    Speed speed{};
+    double expected_score = 0;
+    std::vector<double> scores{};  ///< of each draw
+  };
+  /// `expected`: the logarithm of its speed, as `draws`. The chance is left open.
+  static Judged judge(const Scoreboard& scoreboard, std::size_t member, double expected,
+                      const std::vector<double>& draws);
+
   double relevant_gain_;
   std::vector<std::size_t> members_;
-  std::vector<double> chances_;
-  std::vector<Speed> speeds_;
-  /// [place][draw]: the logarithm of what it is ranked by, larger is better.
-  std::vector<std::vector<double>> scores_;
+  std::vector<Judged> judged_;       ///< by place
   std::vector<double> best_scores_;  ///< of each draw
   double run_deviation_ = 0, drift_deviation_ = 0, disturbed_runs_ = 0;
   std::size_t num_runs_ = 0;

@@ -52,6 +52,13 @@ struct PlannerOptions {
 };
 
 struct PlannedSpace {
+  [[nodiscard]] const Experiment& experiment(std::size_t member) const {
+    return members[member].planned.experiment;
+  }
+  [[nodiscard]] std::int64_t micro_batch(std::size_t member) const {
+    return experiment(member).config.micro_batch;
+  }
+
   std::vector<PlannedMember> members;                     ///< in the order they would run
   std::uint64_t total = 0;                                ///< members of the product
   std::uint64_t planned = 0, infeasible = 0, pruned = 0;  ///< over the whole product

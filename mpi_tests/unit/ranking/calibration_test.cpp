@@ -43,6 +43,15 @@ CalibrationPoint pair(double measured_s, double target_s, const Overheads& count
   return {measured_s, target_s, Precision::fp32, counts};
 }
 
+std::vector<CalibrationPoint> all_points(const TimeCalibration& truth) {
+  std::vector<CalibrationPoint> points;
+  for (const int stage : {0, 1, 2, 3})
+    for (const double micro_steps : {1, 2, 8})
+      for (const double measured_s : {0.01, 0.1, 1.0})
+        points.push_back(point(truth, measured_s, stage, micro_steps));
+  return points;
+}
+
 double error_of(const TimeCalibration& fit, double measured_s, int stage, double micro_steps) {
   const Overheads counts = overheads(stage, micro_steps);
   return fit.target_s(measured_s, Precision::fp32, counts) /
@@ -60,23 +69,25 @@ TEST(FitTime, OnePointGivesTheScale) {
   EXPECT_DOUBLE_EQ(fit.target_s(10, Precision::bf16, overheads(2, 7)), 15);
 }
 
+/// To points of several stages.
+TimeCalibration fit_of_four() {
+  return fit_time({point(truth(), 0.3, 0, 1), point(truth(), 1.5, 2, 4), point(truth(), 1.4, 3, 4),
+                   point(truth(), 2, 0, 8)},
+                  unknown_target());
+}
+
 TEST(FitTime, PointsOfSeveralStagesTellWhatCosts) {
-  const TimeCalibration fit = fit_time({point(truth(), 0.3, 0, 1), point(truth(), 1.5, 2, 4),
-                                        point(truth(), 1.4, 3, 4), point(truth(), 2, 0, 8)},
-                                       unknown_target());
+  const TimeCalibration fit = fit_of_four();
   for (const int stage : {0, 1, 2, 3}) {
-    for (const double micro_steps : {1, 4, 8}) {
+    for (const double micro_steps : {1, 4, 8})
       EXPECT_NEAR(error_of(fit, 0.5, stage, micro_steps), 0, 0.06)
           << stage << " with " << micro_steps;
-    }
   }
 }
 
 /// Figures of the fit that had one scale and five costs, and no prior but theirs.
 TEST(FitTime, WithoutAPriorItIsTheRidgeOfBefore) {
-  const TimeCalibration fit = fit_time({point(truth(), 0.3, 0, 1), point(truth(), 1.5, 2, 4),
-                                        point(truth(), 1.4, 3, 4), point(truth(), 2, 0, 8)},
-                                       unknown_target());
+  const TimeCalibration fit = fit_of_four();
   EXPECT_NEAR(fit.scale[0], 2.018352345754, 1e-9);
   EXPECT_NEAR(cost_s(fit, Overhead::optimizer_step), 0, 1e-9);
   EXPECT_NEAR(cost_s(fit, Overhead::module_call), 5.435082879966e-07, 1e-9);
@@ -176,12 +187,7 @@ TEST(FitWithConstants, ManyPointsRecoverTheTrueCosts) {
   TimeCalibration other = times(1.5, constants().time);
   of(other.costs_s, Overhead::module_call) = 0.05e-3;
   of(other.costs_s, Overhead::gathering_hook) = 3e-3;
-  std::vector<CalibrationPoint> points;
-  for (const int stage : {0, 1, 2, 3})
-    for (const double micro_steps : {1, 2, 8})
-      for (const double measured_s : {0.01, 0.1, 1.0})
-        points.push_back(point(other, measured_s, stage, micro_steps));
-  const TimeCalibration fit = fit_time(points, prior_of(constants()));
+  const TimeCalibration fit = fit_time(all_points(other), prior_of(constants()));
   EXPECT_NEAR(fit.scale[0], 3, 0.05);
   EXPECT_NEAR(fit.scale[2] / fit.scale[0], 2.5, 1e-9) << "no point was of fp16";
   EXPECT_NEAR(cost_s(fit, Overhead::module_call), 0.05e-3, 0.02e-3);
@@ -223,15 +229,6 @@ TEST(PriorTest, KnowsConstantsToAFifth) {
     EXPECT_GT(unknown.deviations_s[each], 0);
     EXPECT_DOUBLE_EQ(prior.deviations_s[each], unknown.deviations_s[each] / 5);
   }
-}
-
-std::vector<CalibrationPoint> all_points(const TimeCalibration& truth) {
-  std::vector<CalibrationPoint> points;
-  for (const int stage : {0, 1, 2, 3})
-    for (const double micro_steps : {1, 2, 8})
-      for (const double measured_s : {0.01, 0.1, 1.0})
-        points.push_back(point(truth, measured_s, stage, micro_steps));
-  return points;
 }
 
 TEST(BelievedTimes, WithoutRunsTheyAreTheConstants) {

@@ -70,10 +70,16 @@ Scoreboard scoreboard_of(std::size_t num_members, bool are_steps_alike = true) {
   return Scoreboard({.are_steps_alike = are_steps_alike}, std::move(all));
 }
 
+/// Runs of the members from `begin` to below `end`.
+void record(Scoreboard& scoreboard, std::size_t begin, std::size_t end,
+            const std::vector<double>& steps_s) {
+  for (std::size_t member = begin; member < end; ++member)
+    scoreboard.record(member, record_of("", steps_s));
+}
+
 TEST(InterruptedStepsTest, TheQuartileCountsWhereMostRunsAreInterrupted) {
   Scoreboard scoreboard = scoreboard_of(9);
-  for (std::size_t member = 0; member < 7; ++member)
-    scoreboard.record(member, record_of("", interrupted));
+  record(scoreboard, 0, 7, interrupted);
   EXPECT_EQ(scoreboard.step_estimate(), StepEstimate::mean) << "too few runs";
   EXPECT_DOUBLE_EQ(scoreboard.ranked_value(0)->value, 16 / 1.2);
   EXPECT_EQ(scoreboard.value_revision(), 0U);
@@ -85,11 +91,9 @@ TEST(InterruptedStepsTest, TheQuartileCountsWhereMostRunsAreInterrupted) {
 
 TEST(InterruptedStepsTest, TheMeanCountsWhereTheMachineIsQuietAgain) {
   Scoreboard scoreboard = scoreboard_of(16);
-  for (std::size_t member = 0; member < 8; ++member)
-    scoreboard.record(member, record_of("", interrupted));
+  record(scoreboard, 0, 8, interrupted);
   EXPECT_EQ(scoreboard.step_estimate(), StepEstimate::first_quartile);
-  for (std::size_t member = 8; member < 16; ++member)
-    scoreboard.record(member, record_of("", steady));
+  record(scoreboard, 8, 16, steady);
   EXPECT_EQ(scoreboard.step_estimate(), StepEstimate::mean);
   EXPECT_DOUBLE_EQ(scoreboard.ranked_value(0)->value, 16 / 1.2);
   EXPECT_EQ(scoreboard.best(), 8U) << "the first steady one";
@@ -103,8 +107,7 @@ TEST(InterruptedStepsTest, ARunThatTakesTheFirstOnesPlaceIsCountedOnce) {
 
 TEST(InterruptedStepsTest, StepsThatAreNotAlikeAreTheUsersOwn) {
   Scoreboard scoreboard = scoreboard_of(9, false);
-  for (std::size_t member = 0; member < 9; ++member)
-    scoreboard.record(member, record_of("", interrupted));
+  record(scoreboard, 0, 9, interrupted);
   EXPECT_EQ(scoreboard.step_estimate(), StepEstimate::mean);
 }
 
@@ -120,8 +123,7 @@ TEST(InterruptedStepsTest, TheUsersOwnRunsAreFittedAnew) {
 
 TEST(InterruptedStepsTest, AResumedSearchHasTheSameValues) {
   Scoreboard scoreboard = scoreboard_of(9);
-  for (std::size_t member = 0; member < 9; ++member)
-    scoreboard.record(member, record_of("", interrupted));
+  record(scoreboard, 0, 9, interrupted);
   const Scoreboard resumed({.are_steps_alike = true}, scoreboard.rows());
   EXPECT_EQ(resumed.step_estimate(), StepEstimate::first_quartile);
   for (std::size_t member = 0; member < 9; ++member)

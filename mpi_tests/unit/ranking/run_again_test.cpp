@@ -98,6 +98,9 @@ std::vector<int> counts_of_finals(const test::Draft& draft, const std::vector<do
 double quiet(std::size_t /*member*/, int /*round*/) {
   return 1;
 }
+double noisy(std::size_t member, int round) {
+  return 1 + 0.3 * static_cast<double>((3 * member + 5 * static_cast<std::size_t>(round)) % 7) / 7;
+}
 
 TEST(WrongPredictionsTest, FinalsEndWithWhatIsFast) {
   const test::Draft draft = draft_with_wrong_predictions();
@@ -120,10 +123,6 @@ TEST(FinalRunTest, EqualOnesThatHardlyDifferNeedFewRuns) {
 }
 
 TEST(FinalRunTest, WhatIsNotToldApartRunsOnWithinTheTime) {
-  const auto noisy = [](std::size_t member, int round) {
-    return 1 +
-           0.3 * static_cast<double>((3 * member + 5 * static_cast<std::size_t>(round)) % 7) / 7;
-  };
   const std::vector<int> counts =
       counts_of_finals(test::draft_of({1, 1.01, 3}), {1, 1.01, 3}, noisy);
   EXPECT_GE(counts[0], 3);
@@ -132,10 +131,6 @@ TEST(FinalRunTest, WhatIsNotToldApartRunsOnWithinTheTime) {
 }
 
 TEST(FinalRunTest, LongRunsEndAfterHalfOfTheSearch) {
-  const auto noisy = [](std::size_t member, int round) {
-    return 1 +
-           0.3 * static_cast<double>((3 * member + 5 * static_cast<std::size_t>(round)) % 7) / 7;
-  };
   const auto counts_with = [&](std::chrono::seconds run) {
     const std::vector<int> counts =
         counts_of_finals(test::draft_of({1, 1.01, 3}), {1, 1.01, 3}, noisy, nullptr, run);
@@ -149,10 +144,10 @@ TEST(FinalRunTest, LongRunsEndAfterHalfOfTheSearch) {
 
 TEST(FinalRunTest, TurnsGoBackAndForth) {
   std::vector<std::size_t> order;
-  const auto noisy = [](std::size_t member, int round) {
+  const auto alternating = [](std::size_t member, int round) {
     return (member + static_cast<std::size_t>(round)) % 2 == 0 ? 1.0 : 1.05;
   };
-  counts_of_finals(test::draft_of({1, 1.001}), {1, 1}, noisy, &order);
+  counts_of_finals(test::draft_of({1, 1.001}), {1, 1}, alternating, &order);
   ASSERT_GE(order.size(), 4U);
   EXPECT_EQ(order[1], order[2]) << "the last of a round is the first of the next";
   EXPECT_NE(order[0], order[1]);

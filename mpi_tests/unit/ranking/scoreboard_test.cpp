@@ -15,56 +15,62 @@
 namespace dstune {
 namespace {
 
-TEST(BestRowTest, SmallestWhereTheMetricIsMinimised) {
-  test::Draft report;
-  report.rows = {test::row_of(test::failed_record("f", Status::failed, "")),
-                 test::row_of(test::sample_record("slow", 2)),
-                 test::row_of(test::sample_record("fast", 1)),
-                 test::row_of(test::sample_record("slower", 3))};
+using namespace test;
+
+/// Takes the records out of a draft, and returns its rows with them.
+std::vector<Row> taken_rows(Draft& draft) {
+  std::vector<Row> done = draft.rows;
+  for (Row& row : draft.rows) row.record.reset();
+  return done;
+}
+
+TEST(BestMemberTest, SmallestWhereTheMetricIsMinimised) {
+  Draft report;
+  report.rows = {row_of(failed_record("f", Status::failed, "")), row_of(sample_record("slow", 2)),
+                 row_of(sample_record("fast", 1)), row_of(sample_record("slower", 3))};
   report.metric = Metric::latency;
   EXPECT_EQ(report.scoreboard().best(), 2U);
   report.metric = Metric::throughput;
   EXPECT_EQ(report.scoreboard().best(), 2U);
 }
 
-TEST(BestRowTest, TiesGoToLessMemoryThenToTheEarlier) {
-  test::Draft report;
-  report.rows = {test::row_of(test::sample_record("a")), test::row_of(test::sample_record("b")),
-                 test::row_of(test::sample_record("c"))};
+TEST(BestMemberTest, TiesGoToLessMemoryThenToTheEarlier) {
+  Draft report;
+  report.rows = {row_of(sample_record("a")), row_of(sample_record("b")),
+                 row_of(sample_record("c"))};
   EXPECT_EQ(report.scoreboard().best(), 0U);
   report.rows[1].record->measurement.peak_memory.total_bytes = 10;
   report.rows[2].record->measurement.peak_memory.total_bytes = 10;
   EXPECT_EQ(report.scoreboard().best(), 1U);
 }
 
-TEST(BestRowTest, TheBestFewInTheirOrder) {
-  test::Draft report;
-  report.rows = {test::row_of(test::sample_record("b", 2)),
-                 test::row_of(test::failed_record("f", Status::out_of_memory, "")),
-                 test::row_of(test::sample_record("a", 1)),
-                 test::planned_row("p", PlanStatus::planned, ""),
-                 test::row_of(test::sample_record("b, too", 2))};
+TEST(BestMemberTest, TheBestFewInTheirOrder) {
+  Draft report;
+  report.rows = {row_of(sample_record("b", 2)),
+                 row_of(failed_record("f", Status::out_of_memory, "")),
+                 row_of(sample_record("a", 1)), planned_row("p", PlanStatus::planned, ""),
+                 row_of(sample_record("b, too", 2))};
   EXPECT_EQ(report.scoreboard().best_members(2), (std::vector<std::size_t>{2, 0}));
   EXPECT_EQ(report.scoreboard().best_members(9), (std::vector<std::size_t>{2, 0, 4}));
 }
 
-TEST(BestRowTest, NothingWhereNothingIsOk) {
-  test::Draft report;
+TEST(BestMemberTest, NothingWhereNothingIsOk) {
+  Draft report;
   EXPECT_EQ(report.scoreboard().best(), std::nullopt);
-  report.rows = {test::row_of(test::failed_record("f", Status::raced_out, "")),
-                 test::planned_row("p", PlanStatus::planned, "")};
+  report.rows = {row_of(failed_record("f", Status::raced_out, "")),
+                 planned_row("p", PlanStatus::planned, "")};
   EXPECT_EQ(report.scoreboard().best(), std::nullopt);
 }
 
 TEST(AnswerTest, IsTheBestThatWasMeasuredHere) {
-  const Scoreboard scoreboard = test::verified_draft({{2, 0}, {1, 0}, {3, 1}}).scoreboard();
+  const Scoreboard scoreboard = verified_draft({{2, 0}, {1, 0}, {3, 1}}).scoreboard();
   EXPECT_EQ(scoreboard.answer(), 1U);
   EXPECT_EQ(recommendation_of(scoreboard)->label, "proxy");
   EXPECT_FALSE(recommendation_of(scoreboard)->ahead_here);
 }
 
 TEST(AnswerTest, DeepSpeedsWordCountsAmongThoseItRan) {
-  test::Draft report = test::verified_draft({{2, 0}, {1, 8}, {3, 4}, {4, 6}});
+  Draft report = verified_draft({{2, 0}, {1, 8}, {3, 4}, {4, 6}});
   const Scoreboard scoreboard = report.scoreboard();
   EXPECT_EQ(scoreboard.answer(), 2U);
   const auto recommendation = recommendation_of(scoreboard);
@@ -83,14 +89,14 @@ TEST(AnswerTest, DeepSpeedsWordCountsAmongThoseItRan) {
 }
 
 TEST(CalibrationTest, RanksByTheTimeOfTheUsersTraining) {
-  test::Draft report = test::verified_draft({{1, 0}, {1.2, 0}});
+  Draft report = verified_draft({{1, 0}, {1.2, 0}});
   report.rows[0].record->experiment.config.accumulation_steps = 16;
   report.rows[0].record->experiment.config.micro_batch = 1;
   // Both have a batch of 32 or 16 samples: 32 in 1 s, 16 in 1.2 s.
   EXPECT_EQ(report.scoreboard().best(), 0U);
   report.rows[0].overheads = {1, 1600};
   report.rows[1].overheads = {1, 200};
-  report.calibration = test::calibration_of(2, {0, 0.01});
+  report.calibration = calibration_of(2, {0, 0.01});
   // 2 · 1 + 0.01 · 100 · 16 = 18 s; 2 · 1.2 + 0.01 · 100 · 2 = 4.4 s.
   EXPECT_DOUBLE_EQ(report.scoreboard().ranked_value(0)->value, 32 / 18.0);
   EXPECT_DOUBLE_EQ(report.scoreboard().ranked_value(1)->value, 16 / 4.4);
@@ -100,17 +106,17 @@ TEST(CalibrationTest, RanksByTheTimeOfTheUsersTraining) {
   EXPECT_DOUBLE_EQ(report.scoreboard().ranked_value(0)->value, 18e6);
 }
 
-/// Two rows of 16 samples, of which the faster one has more overheads.
-test::Draft draft_with_constants() {
-  test::Draft draft = test::draft_of({1, 1.2});
+/// Two members of 16 samples, of which the faster one has more overheads.
+Draft draft_with_constants() {
+  Draft draft = draft_of({1, 1.2});
   draft.rows[0].overheads = {1, 400};
   draft.rows[1].overheads = {1, 100};
-  draft.target = test::constants_of(2, {0.5, 0.01});
+  draft.target = constants_of(2, {0.5, 0.01});
   return draft;
 }
 
 TEST(TargetRankingTest, ConstantsDecideFromTheBeginning) {
-  test::Draft draft = draft_with_constants();
+  Draft draft = draft_with_constants();
   const Scoreboard scoreboard = draft.scoreboard();
   // 2 + 0.5 + 4 s and 2.4 + 0.5 + 1 s.
   EXPECT_DOUBLE_EQ(scoreboard.ranked_value(0)->value, 16 / 6.5);
@@ -128,7 +134,7 @@ TEST(TargetRankingTest, ConstantsDecideFromTheBeginning) {
 }
 
 TEST(TargetRankingTest, SaysWhatWasMeasuredAndWhatTheTargetTakes) {
-  test::Draft draft = draft_with_constants();
+  Draft draft = draft_with_constants();
   const Scoreboard scoreboard = draft.scoreboard();
   const Standing standing = standing_of(scoreboard, 0);
   EXPECT_DOUBLE_EQ(standing.measured->value, 16);
@@ -144,7 +150,7 @@ TEST(TargetRankingTest, SaysWhatWasMeasuredAndWhatTheTargetTakes) {
 }
 
 TEST(TargetRankingTest, EveryMetricHasTheSameTime) {
-  test::Draft draft = draft_with_constants();
+  Draft draft = draft_with_constants();
   const auto value = [&](Metric metric) {
     draft.metric = metric;
     const Scoreboard scoreboard = draft.scoreboard();
@@ -167,7 +173,7 @@ TEST(TargetRankingTest, AnEndOfAnIntervalIsATimeOfItsOwn) {
 }
 
 TEST(TargetRankingTest, APrecisionHasAScaleOfItsOwn) {
-  test::Draft draft = draft_with_constants();
+  Draft draft = draft_with_constants();
   draft.target->time.scale = {2, 20, 2};
   draft.rows[1].planned.experiment.config.precision = Precision::fp32;
   const Scoreboard scoreboard = draft.scoreboard();
@@ -176,7 +182,7 @@ TEST(TargetRankingTest, APrecisionHasAScaleOfItsOwn) {
 }
 
 TEST(TargetRankingTest, WhatWasRacedOutHasATimeAndNoRank) {
-  test::Draft draft = draft_with_constants();
+  Draft draft = draft_with_constants();
   draft.rows[0].record->measurement.status = Status::raced_out;
   const Scoreboard scoreboard = draft.scoreboard();
   EXPECT_FALSE(scoreboard.ranked_value(0));
@@ -186,10 +192,9 @@ TEST(TargetRankingTest, WhatWasRacedOutHasATimeAndNoRank) {
 }
 
 TEST(TargetRankingTest, TheUsersOwnRunsMoveTheConstants) {
-  test::Draft draft = draft_with_constants();
+  Draft draft = draft_with_constants();
   draft.user_runs = {{1, "/own/log", 7.8, 0}};  // twice of what the constants say
-  const std::vector<Row> done = draft.rows;
-  for (Row& row : draft.rows) row.record.reset();
+  const std::vector<Row> done = taken_rows(draft);
   Scoreboard scoreboard = draft.scoreboard();
   scoreboard.record(0, *done[0].record, done[0].overheads);
   EXPECT_DOUBLE_EQ(scoreboard.ranked_value(0)->value, 16 / 6.5);
@@ -206,10 +211,10 @@ TEST(TargetRankingTest, TheUsersOwnRunsMoveTheConstants) {
 }
 
 TEST(TargetRankingTest, AllRunsAreComparedInTheTargetsTime) {
-  test::Draft draft = draft_with_constants();
+  Draft draft = draft_with_constants();
   for (int round = 1; round <= 3; ++round) {
-    draft.rows[0].repeats.push_back(test::repeat_of(RepeatKind::final_round, round, 1));
-    draft.rows[1].repeats.push_back(test::repeat_of(RepeatKind::final_round, round, 1.2));
+    draft.rows[0].repeats.push_back(repeat_of(RepeatKind::final_round, round, 1));
+    draft.rows[1].repeats.push_back(repeat_of(RepeatKind::final_round, round, 1.2));
   }
   Scoreboard scoreboard = draft.scoreboard();
   scoreboard.judge();
@@ -226,7 +231,7 @@ TEST(TargetRankingTest, AnOfferIsAllInTheTargetsTime) {
 }
 
 TEST(ScoreboardTest, WhatIsPredictedOfTheMemoryStays) {
-  Scoreboard scoreboard = test::draft_of({1}).scoreboard();
+  Scoreboard scoreboard = draft_of({1}).scoreboard();
   Prediction predicted;
   predicted.throughput = 5;
   predicted.target_throughput = 4;
@@ -238,11 +243,10 @@ TEST(ScoreboardTest, WhatIsPredictedOfTheMemoryStays) {
   EXPECT_EQ(ranked_throughput(kept), 4);
 }
 
-/// What is measured comes one after the other, and nothing is looked for over all rows.
+/// Measurements come one after the other, and nothing is looked for over all members.
 TEST(ScoreboardTest, FollowsTheBestFromRecordToRecord) {
-  test::Draft draft = test::draft_of({2, 1, 1, 0.5});
-  const std::vector<Row> done = draft.rows;
-  for (Row& row : draft.rows) row.record.reset();
+  Draft draft = draft_of({2, 1, 1, 0.5});
+  const std::vector<Row> done = taken_rows(draft);
   Scoreboard scoreboard = draft.scoreboard();
   EXPECT_EQ(scoreboard.best(), std::nullopt);
   EXPECT_TRUE(scoreboard.record(0, *done[0].record));
@@ -250,17 +254,16 @@ TEST(ScoreboardTest, FollowsTheBestFromRecordToRecord) {
   EXPECT_EQ(scoreboard.answer(), 2U);
   EXPECT_TRUE(scoreboard.record(1, *done[1].record)) << "as good, and earlier in the space";
   const auto revision = scoreboard.answer_revision();
-  EXPECT_FALSE(scoreboard.record(3, test::failed_record("m3", Status::failed, "no")));
+  EXPECT_FALSE(scoreboard.record(3, failed_record("m3", Status::failed, "no")));
   EXPECT_EQ(scoreboard.answer_revision(), revision);
   EXPECT_EQ(scoreboard.best(), 1U);
   EXPECT_EQ(scoreboard.num_results(), 3U);
 }
 
 TEST(ScoreboardTest, TheUsersOwnRunCalibratesWhenItIsMeasuredHere) {
-  test::Draft draft = test::draft_of({1, 2});
+  Draft draft = draft_of({1, 2});
   draft.user_runs = {{1, "/own/log", 6.0, 0}};
-  const std::vector<Row> done = draft.rows;
-  for (Row& row : draft.rows) row.record.reset();
+  const std::vector<Row> done = taken_rows(draft);
   Scoreboard scoreboard = draft.scoreboard();
   scoreboard.record(0, *done[0].record);
   EXPECT_FALSE(scoreboard.calibration());
@@ -274,7 +277,7 @@ TEST(ScoreboardTest, TheUsersOwnRunCalibratesWhenItIsMeasuredHere) {
 }
 
 TEST(ScoreboardTest, WhatRanOutOfMemoryInDeepSpeedIsInfeasible) {
-  Scoreboard scoreboard = test::draft_of({1}).scoreboard();
+  Scoreboard scoreboard = draft_of({1}).scoreboard();
   Measurement measurement;
   measurement.status = Status::out_of_memory;
   measurement.reason = "needs more";
@@ -284,10 +287,10 @@ TEST(ScoreboardTest, WhatRanOutOfMemoryInDeepSpeedIsInfeasible) {
 }
 
 TEST(JudgeTest, TheValueIsThatOfAllRuns) {
-  test::Draft report = test::draft_of({1, 1.01, 5});
+  Draft report = draft_of({1, 1.01, 5});
   for (const double step_s : {1.0, 1.02, 1.04}) {
-    report.rows[0].repeats.push_back(test::repeat_of(RepeatKind::final_round, 1, 1.04 * step_s));
-    report.rows[1].repeats.push_back(test::repeat_of(RepeatKind::final_round, 1, step_s / 1.02));
+    report.rows[0].repeats.push_back(repeat_of(RepeatKind::final_round, 1, 1.04 * step_s));
+    report.rows[1].repeats.push_back(repeat_of(RepeatKind::final_round, 1, step_s / 1.02));
   }
   EXPECT_EQ(report.scoreboard().best(), 0U) << "not judged yet";
   EXPECT_DOUBLE_EQ(report.scoreboard().ranked_value(0)->value, 16);
@@ -303,10 +306,10 @@ TEST(JudgeTest, TheValueIsThatOfAllRuns) {
 }
 
 TEST(JudgeTest, OfEquallyGoodOnesTheLeanestIsTheAnswer) {
-  test::Draft draft = test::draft_of({1, 1});
+  Draft draft = draft_of({1, 1});
   for (Row& row : draft.rows)
     for (int round = 1; round <= 3; ++round)
-      row.repeats.push_back(test::repeat_of(RepeatKind::final_round, round, 1));
+      row.repeats.push_back(repeat_of(RepeatKind::final_round, round, 1));
   draft.rows[1].record->measurement.peak_memory.total_bytes = 10;
   draft.finals.is_done = true;
   const Scoreboard scoreboard = draft.scoreboard();
@@ -319,7 +322,7 @@ TEST(JudgeTest, OfEquallyGoodOnesTheLeanestIsTheAnswer) {
 }
 
 TEST(ReportedValueTest, IsWhatAnotherRunWouldSayToo) {
-  test::Draft report = test::draft_of({1, 1.1});
+  Draft report = draft_of({1, 1.1});
   const double alone = report.scoreboard().ranked_value(0)->value;
   const auto reported = [&] { return *report.scoreboard().reported_value(0); };
   // Nothing ran twice: 1 % and t(4) = 2.776445.
@@ -328,7 +331,7 @@ TEST(ReportedValueTest, IsWhatAnotherRunWouldSayToo) {
   EXPECT_EQ(reported().value, alone);
 
   for (const double step_s : {0.8, 1.3})
-    report.rows[1].repeats.push_back(test::repeat_of(RepeatKind::spread, 1, step_s));
+    report.rows[1].repeats.push_back(repeat_of(RepeatKind::spread, 1, step_s));
   EXPECT_GT(std::log(reported().ci_high / alone), 0.3);
 
   // By all runs where they were judged.
@@ -337,15 +340,15 @@ TEST(ReportedValueTest, IsWhatAnotherRunWouldSayToo) {
 }
 
 TEST(ReportedValueTest, FinalRoundsSayHowMuchTheOthersDiffer) {
-  Scoreboard scoreboard = test::draft_of({1, 1.1}).scoreboard();
+  Scoreboard scoreboard = draft_of({1, 1.1}).scoreboard();
   scoreboard.join_finals({0});
   for (const double step_s : {0.8, 1.3, 1.1})
-    scoreboard.repeat(0, test::repeat_of(RepeatKind::final_round, 1, step_s));
+    scoreboard.repeat(0, repeat_of(RepeatKind::final_round, 1, step_s));
   EXPECT_GT(scoreboard.half_width_of_run(), 5 * Scoreboard().half_width_of_run());
 }
 
 TEST(ReportedValueTest, NoEndStaysNoEnd) {
-  test::Draft report = test::draft_of({1});
+  Draft report = draft_of({1});
   report.rows[0].record->measurement.step_times_s = {1};
   report.rows[0].record->measurement.warmup_steps = 0;
   EXPECT_TRUE(std::isinf(report.scoreboard().reported_value(0)->ci_high));
@@ -358,15 +361,15 @@ TEST(JudgeTest, TheIntervalCoversTheMeanOfAllRuns) {
   for (const double autocorrelation : {0.0, 0.8}) {
     int covered = 0;
     for (int job = 0; job < jobs; ++job) {
-      test::Draft report = test::draft_of({1, 1});
+      Draft report = draft_of({1, 1});
       for (Row& row : report.rows) {
-        row.record->measurement.step_times_s.assign(5, test::mean_of_run(generator, 1, 0.02));
+        row.record->measurement.step_times_s.assign(5, mean_of_run(generator, 1, 0.02));
         for (int round = 1; round <= 3; ++round) {
-          Repeat repeat = test::repeat_of(RepeatKind::final_round, round, 1);
-          const double mean_s = test::mean_of_run(generator, 1, 0.02);
+          Repeat repeat = repeat_of(RepeatKind::final_round, round, 1);
+          const double mean_s = mean_of_run(generator, 1, 0.02);
           repeat.measurement.warmup_steps = 0;
           repeat.measurement.step_times_s =
-              test::StepSeries(generator, mean_s, 0.03, autocorrelation).take(60);
+              StepSeries(generator, mean_s, 0.03, autocorrelation).take(60);
           row.repeats.push_back(std::move(repeat));
         }
       }

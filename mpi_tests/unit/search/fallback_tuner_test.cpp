@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "dstune/search/tuner.hpp"
 #include "search_fixture.hpp"
 
 namespace dstune {
@@ -22,18 +21,14 @@ PlannedSpace space_from_eight() {
   std::uint64_t chain = 0;
   for (const int stage : {1, 3}) {
     for (const std::int64_t size : {8, 16, 32, 1, 2, 4}) {
-      PlannedMember member;
+      PlannedMember& member =
+          add_member(space, {.zero_stage = stage, .micro_batch = size}, {1, 1}, chain);
       member.planned.experiment.name = fmt::format("z{}_m{}", stage, size);
-      member.planned.experiment.config.zero_stage = stage;
-      member.planned.experiment.config.micro_batch = size;
-      member.micro_batch_chain = chain;
       member.is_below_lowest = size < 8;
-      space.members.push_back(member);
     }
     ++chain;
   }
   space.baseline = 0;
-  space.total = space.planned = space.members.size();
   return space;
 }
 
@@ -50,22 +45,18 @@ struct Search {
     options.num_trials = trials;
     options.tuner_type = type;
     const auto tuner = make_tuner(type, space, options);
-    while (const auto member = tuner->next()) {
-      const Experiment& experiment = space.members[*member].planned.experiment;
-      ran.push_back(experiment.name);
-      const bool fits = experiment.config.micro_batch <= largest.at(experiment.config.zero_stage);
-      const auto size = static_cast<double>(experiment.config.micro_batch);
-      const double samples_s = size / (1 + 0.1 * size);
-      Observation observation{fits ? Status::ok : Status::out_of_memory, {}};
-      if (fits) observation.value = MetricValue{samples_s, 0.99 * samples_s, 1.01 * samples_s};
-      tuner->observe(*member, observation);
-      ASSERT_LT(ran.size(), 100U);
-    }
-    EXPECT_TRUE(tuner->is_done());
+    const auto measure = [&](std::size_t member) {
+      const TrainingConfig& config = space.experiment(member).config;
+      const auto size = static_cast<double>(config.micro_batch);
+      return config.micro_batch <= largest.at(config.zero_stage) ? around(size / (1 + 0.1 * size))
+                                                                 : ended(Status::out_of_memory);
+    };
+    for (const std::size_t member : run_search(*tuner, measure))
+      ran.push_back(space.experiment(member).name);
     notes = tuner->notes();
     baseline = tuner->baseline();
     for (const Tuner::Skipped& one : tuner->skipped())
-      skipped.insert(space.members[one.member].planned.experiment.name);
+      skipped.insert(space.experiment(one.member).name);
   }
   [[nodiscard]] bool has_run(const std::string& name) const {
     return std::ranges::find(ran, name) != ran.end();
@@ -96,7 +87,7 @@ TEST_P(FallbackTunerTest, WhereItDoesNotRunSmallerOnesTakeItsPlace) {
   ASSERT_FALSE(search.notes.empty());
   EXPECT_THAT(search.notes.front(), HasSubstr("stage 1"));
   ASSERT_TRUE(search.baseline);
-  EXPECT_EQ(space.members[*search.baseline].planned.experiment.name, "z1_m2");
+  EXPECT_EQ(space.experiment(*search.baseline).name, "z1_m2");
 }
 
 INSTANTIATE_TEST_SUITE_P(Tuners, FallbackTunerTest, testing::Values("race", "gridsearch"),

@@ -2,15 +2,12 @@
 // memory.
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <map>
 #include <random>
 #include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "dstune/search/tuner.hpp"
 #include "search_fixture.hpp"
 
 namespace dstune {
@@ -21,9 +18,8 @@ using testing::Contains;
 using testing::Each;
 using testing::ElementsAre;
 using testing::Field;
-using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Le;
+using testing::Not;
 using testing::SizeIs;
 
 /// All up to 16, then eight until they have doubled, as the product of a space has them.
@@ -48,21 +44,15 @@ PlannedSpace unplanned_space(std::int64_t largest = 1024,
     for (int stage = 0; stage < 4; ++stage)
       for (const auto recompute : {Recompute::none, Recompute::block})
         for (const std::int64_t bucket : {500'000'000, 50'000'000}) {
-          for (const std::int64_t size : searched_sizes(largest)) {
-            PlannedMember member;
-            Experiment& experiment = member.planned.experiment;
-            experiment.name = "member" + std::to_string(space.members.size());
-            experiment.shape = shape;
-            experiment.config.zero_stage = stage;
-            experiment.config.micro_batch = size;
-            experiment.config.recompute = recompute;
-            experiment.config.reduce_bucket_size = bucket;
-            member.micro_batch_chain = chain;
-            space.members.push_back(member);
-          }
+          for (const std::int64_t size : searched_sizes(largest))
+            add_member(space,
+                       {.zero_stage = stage,
+                        .micro_batch = size,
+                        .recompute = recompute,
+                        .reduce_bucket_size = bucket},
+                       shape, chain);
           ++chain;
         }
-  space.total = space.planned = space.members.size();
   return space;
 }
 
@@ -93,55 +83,28 @@ struct Training {
   }
 };
 
-class GrowingTunerTest : public testing::Test {
+class GrowingTunerTest : public SpaceTest {
  protected:
+  GrowingTunerTest() { space_ = unplanned_space(); }
+
   Observation measure(std::size_t member) {
-    const Experiment& experiment = space_.members[member].planned.experiment;
-    if (!training_.fits(experiment.config)) return {Status::out_of_memory, std::nullopt};
-    const double noise = 0.01 * (static_cast<double>(random_() % 2001) / 1000 - 1);
-    const double value = training_.throughput(experiment) * std::exp(noise);
-    const double bytes = Training::bytes(experiment.config) *
-                         (1 + 0.01 * (static_cast<double>(random_() % 2001) / 1000 - 1));
-    return {Status::ok, MetricValue{value, value * 0.99, value * 1.01},
-            static_cast<std::int64_t>(bytes)};
+    const Experiment& experiment = space_.experiment(member);
+    if (!training_.fits(experiment.config)) return ended(Status::out_of_memory);
+    const auto noise = [&] { return 0.01 * (static_cast<double>(random_() % 2001) / 1000 - 1); };
+    Observation observation = around(training_.throughput(experiment) * std::exp(noise()));
+    observation.device_bytes =
+        static_cast<std::int64_t>(Training::bytes(experiment.config) * (1 + noise()));
+    return observation;
   }
-  using Measure = std::function<Observation(std::size_t)>;
-
-  /// Runs a search to its end.
-  void search(const Measure& measured, std::int64_t seed = 0, std::size_t slots = 1,
-              std::optional<int> num_trials = std::nullopt) {
-    TuningOptions options;
-    options.seed = seed;
-    options.num_trials = num_trials;
-    tuner_ = make_tuner("race", space_, options);
-    ran_.clear();
-    ended_.clear();
-    std::vector<std::size_t> running;
-    for (;;) {
-      while (running.size() < slots) {
-        const auto next = tuner_->next();
-        if (!next) break;
-        ran_.push_back(*next);
-        running.push_back(*next);
-      }
-      if (running.empty()) break;
-      const std::size_t member = running.front();
-      running.erase(running.begin());
-      ended_.emplace_back(member, measured(member));
-      tuner_->observe(member, ended_.back().second);
-    }
-    EXPECT_TRUE(tuner_->is_done());
-    EXPECT_EQ(std::set<std::size_t>(ran_.begin(), ran_.end()).size(), ran_.size());
+  void search(const Measure& measure, const TuningOptions& options = {}, std::size_t slots = 1) {
+    SpaceTest::search("race", measure, options, slots);
     EXPECT_THAT(tuner_->skipped(), SizeIs(space_.members.size() - ran_.size()));
-    for (const auto& [member, reason] : tuner_->skipped()) EXPECT_NE(reason, "") << member;
+    EXPECT_THAT(tuner_->skipped(), Each(Field(&Tuner::Skipped::reason, Not(IsEmpty()))));
   }
-  void search(std::int64_t seed = 0, std::size_t slots = 1) {
-    search([&](std::size_t member) { return measure(member); }, seed, slots);
+  void search(const TuningOptions& options = {}, std::size_t slots = 1) {
+    search([&](std::size_t member) { return measure(member); }, options, slots);
   }
 
-  [[nodiscard]] const TrainingConfig& config(std::size_t member) const {
-    return space_.members[member].planned.experiment.config;
-  }
   [[nodiscard]] std::vector<std::int64_t> sizes(std::size_t count) const {
     std::vector<std::int64_t> all;
     for (std::size_t place = 0; place < std::min(count, ran_.size()); ++place)
@@ -149,31 +112,21 @@ class GrowingTunerTest : public testing::Test {
     return all;
   }
   [[nodiscard]] double optimum() const {
-    double best = 0;
-    for (const PlannedMember& member : space_.members)
-      if (training_.fits(member.planned.experiment.config))
-        best = std::max(best, training_.throughput(member.planned.experiment));
-    return best;
+    return largest(space_, [&](std::size_t member) {
+      return training_.fits(config(member)) ? training_.throughput(space_.experiment(member)) : 0;
+    });
   }
   /// Of the fastest that ran.
   [[nodiscard]] double found() const {
     double best = 0;
     for (const auto& [member, observation] : ended_)
       if (observation.status == Status::ok)
-        best = std::max(best, training_.throughput(space_.members[member].planned.experiment));
+        best = std::max(best, training_.throughput(space_.experiment(member)));
     return best;
   }
-  [[nodiscard]] long num_out_of_memory() const {
-    return std::ranges::count_if(
-        ended_, [](const auto& each) { return each.second.status == Status::out_of_memory; });
-  }
 
-  PlannedSpace space_ = unplanned_space();
   Training training_;
   std::mt19937_64 random_{5};
-  std::unique_ptr<Tuner> tuner_;
-  std::vector<std::size_t> ran_;
-  std::vector<std::pair<std::size_t, Observation>> ended_;
 };
 
 TEST_F(GrowingTunerTest, SizesDoubleFromTheSmallestToThePlateau) {
@@ -182,8 +135,7 @@ TEST_F(GrowingTunerTest, SizesDoubleFromTheSmallestToThePlateau) {
   EXPECT_THAT(sizes(9), ElementsAre(1, 2, 4, 8, 16, 32, 64, 128, 256));
   for (std::size_t place = 0; place < 9; ++place) EXPECT_EQ(config(ran_[place]).zero_stage, 0);
   EXPECT_GT(found(), 0.98 * optimum());
-  EXPECT_THAT(tuner_->skipped(),
-              Contains(Field(&Tuner::Skipped::reason, HasSubstr("over a smaller micro-batch"))));
+  EXPECT_THAT(tuner_->skipped(), Contains(SkippedFor("over a smaller micro-batch")));
   ASSERT_TRUE(tuner_->chance_of_better());
   // 5 % by beliefs, and what they do not foresee after eight errors.
   EXPECT_LT(*tuner_->chance_of_better(), 1 - 0.95 * (1 - 0.025));
@@ -203,7 +155,7 @@ TEST_F(GrowingTunerTest, NoSizeIsMoreThanTwiceAsLargeAsWhatRan) {
           if (observation.value) largest = std::max(largest, size);
           return observation;
         },
-        1, slots);
+        seeded(1), slots);
     EXPECT_GE(largest, 64);
   }
 }
@@ -214,10 +166,10 @@ TEST_F(GrowingTunerTest, FindsTheBestAtTheLimitOfMemory) {
     for (std::int64_t seed = 0; seed < 2; ++seed) {
       training_.limit_bytes = limit_bytes;
       space_.device_memory_bytes = static_cast<std::int64_t>(limit_bytes);
-      search(seed);
+      search(seeded(seed));
       EXPECT_GT(found(), 0.97 * optimum()) << limit_bytes << " bytes, seed " << seed;
       EXPECT_LT(ran_.size(), space_.members.size() * 36 / 100) << limit_bytes << ", seed " << seed;
-      EXPECT_LT(num_out_of_memory(), 35) << limit_bytes << " bytes, seed " << seed;
+      EXPECT_LT(num_ended(Status::out_of_memory), 35) << limit_bytes << " bytes, seed " << seed;
     }
 }
 
@@ -231,8 +183,7 @@ TEST_F(GrowingTunerTest, WhatSurelyRunsOutIsNotStarted) {
   for (const std::size_t member : ran_)
     EXPECT_FALSE(space_.members[member].micro_batch_chain == 0 && config(member).micro_batch >= 64);
   EXPECT_THAT(tuner_->skipped(),
-              Contains(Field(&Tuner::Skipped::reason,
-                             AllOf(HasSubstr("needs about"), HasSubstr("on the device")))));
+              Contains(AllOf(SkippedFor("needs about"), SkippedFor("on the device"))));
 }
 
 TEST_F(GrowingTunerTest, WhatRanOutTeachesWhatNeedsNoLess) {
@@ -253,8 +204,7 @@ TEST_F(GrowingTunerTest, WhatRanOutTeachesWhatNeedsNoLess) {
     if (observation.status == Status::out_of_memory) ran_out.push_back(member);
   }
   EXPECT_GT(found(), 0.95 * optimum());
-  EXPECT_THAT(tuner_->skipped(),
-              Contains(Field(&Tuner::Skipped::reason, HasSubstr("needs no less memory than"))));
+  EXPECT_THAT(tuner_->skipped(), Contains(SkippedFor("needs no less memory than")));
 }
 
 TEST_F(GrowingTunerTest, AKeyThatNobodyKnowsMayNeedLess) {
@@ -283,11 +233,8 @@ TEST_F(GrowingTunerTest, ASizeThatFailsEndsTheGrowth) {
   search([&](std::size_t member) {
     return config(member).micro_batch > 50 ? ended(Status::failed) : measure(member);
   });
-  const auto num_failed = std::ranges::count_if(
-      ended_, [](const auto& each) { return each.second.status == Status::failed; });
-  EXPECT_LE(num_failed, 3);
-  EXPECT_THAT(tuner_->skipped(),
-              Contains(Field(&Tuner::Skipped::reason, HasSubstr("ended as failed"))));
+  EXPECT_LE(num_ended(Status::failed), 3);
+  EXPECT_THAT(tuner_->skipped(), Contains(SkippedFor("ended as failed")));
 }
 
 TEST_F(GrowingTunerTest, AConfigurationThatNeverRunsIsLeft) {
@@ -307,7 +254,9 @@ TEST_F(GrowingTunerTest, WhereNothingRunsItEnds) {
 
 TEST_F(GrowingTunerTest, TheCapCountsWhatIsRun) {
   for (const int trials : {1, 2, 5, 14}) {
-    search([&](std::size_t member) { return measure(member); }, 0, 1, trials);
+    TuningOptions options;
+    options.num_trials = trials;
+    search(options);
     EXPECT_THAT(ran_, SizeIs(static_cast<std::size_t>(trials)));
   }
 }
@@ -333,7 +282,7 @@ TEST_F(GrowingTunerTest, GroupsOfOtherSizesAreMeasuredOnce) {
   space_ = unplanned_space(64, {{2, 1}, {1, 1}});
   search();
   EXPECT_THAT(sizes(7), ElementsAre(1, 2, 4, 8, 16, 32, 64));
-  EXPECT_EQ(space_.members[ran_[7]].planned.experiment.shape.size(), 1);
+  EXPECT_EQ(space_.experiment(ran_[7]).shape.size(), 1);
   EXPECT_EQ(config(ran_[7]).micro_batch, 64);
   EXPECT_GT(found(), 0.98 * optimum());
 }
@@ -341,19 +290,16 @@ TEST_F(GrowingTunerTest, GroupsOfOtherSizesAreMeasuredOnce) {
 TEST_F(GrowingTunerTest, LatencyIsMinimised) {
   TuningOptions options;
   options.metric = Metric::latency;
-  const auto tuner = make_tuner("race", space_, options);
   double best = HUGE_VAL;
-  std::size_t count = 0;
-  while (const auto member = tuner->next()) {
-    const Experiment& experiment = space_.members[*member].planned.experiment;
-    const double value = 1e6 * static_cast<double>(global_batch(experiment.config, 2)) /
-                         training_.throughput(experiment);
+  const auto latency = [&](std::size_t member) {
+    const double value = 1e6 * static_cast<double>(global_batch(config(member), 2)) /
+                         training_.throughput(space_.experiment(member));
     best = std::min(best, value);
-    tuner->observe(*member, ok(value));
-    ++count;
-  }
-  EXPECT_LT(best, 1.02 * 1e6 * 2 / training_.throughput(space_.members[0].planned.experiment));
-  EXPECT_LT(count, 40U);
+    return ok(value);
+  };
+  search(latency, options);
+  EXPECT_LT(best, 1.02 * 1e6 * 2 / training_.throughput(space_.experiment(0)));
+  EXPECT_LT(ran_.size(), 40U);
 }
 
 TEST_F(GrowingTunerTest, AResumedSearchGoesOnAsAnUninterruptedOne) {
@@ -361,37 +307,29 @@ TEST_F(GrowingTunerTest, AResumedSearchGoesOnAsAnUninterruptedOne) {
   training_.limit_bytes = 40'000;
   space_.device_memory_bytes = 40'000;
   const auto uninterrupted = make_tuner("race", space_, {});
-  std::vector<std::pair<std::size_t, Observation>> known;
   for (;;) {
-    const auto resumed = make_tuner("race", space_, {});
-    for (const auto& [member, observation] : known) resumed->observe(member, observation);
+    const auto again = resumed("race", ended_.size());
     const auto next = uninterrupted->next();
-    ASSERT_EQ(resumed->next(), next) << known.size() << " are known";
+    ASSERT_EQ(again->next(), next) << ended_.size() << " are known";
     if (!next) break;
-    known.emplace_back(*next, measure(*next));
-    uninterrupted->observe(known.back().first, known.back().second);
-    ASSERT_EQ(resumed->baseline().has_value(), uninterrupted->baseline().has_value());
+    ended_.emplace_back(*next, measure(*next));
+    uninterrupted->observe(*next, ended_.back().second);
+    ASSERT_EQ(again->baseline().has_value(), uninterrupted->baseline().has_value());
   }
-  EXPECT_GT(known.size(), 10U);
+  EXPECT_GT(ended_.size(), 10U);
 }
 
 TEST_F(GrowingTunerTest, AJobThatWasInterruptedBesideOthersRepeatsNothing) {
   space_ = unplanned_space(64);
   training_.limit_bytes = 80'000;
-  search(3, 3);
-  const auto before = ended_;
-  for (const std::size_t kept : {1UL, 4UL, before.size() / 2, before.size()}) {
-    const auto tuner = make_tuner("race", space_, {});
+  search(seeded(3), 3);
+  for (const std::size_t kept : {1UL, 4UL, ended_.size() / 2, ended_.size()}) {
     std::set<std::size_t> known;
-    for (std::size_t place = 0; place < kept; ++place) {
-      tuner->observe(before[place].first, before[place].second);
-      known.insert(before[place].first);
-    }
-    while (const auto next = tuner->next()) {
-      EXPECT_TRUE(known.insert(*next).second);
-      tuner->observe(*next, measure(*next));
-    }
-    EXPECT_TRUE(tuner->is_done());
+    for (std::size_t place = 0; place < kept; ++place) known.insert(ended_[place].first);
+    const auto tuner = resumed("race", kept);
+    for (const std::size_t member :
+         run_search(*tuner, [&](std::size_t each) { return measure(each); }))
+      EXPECT_FALSE(known.contains(member));
   }
 }
 
@@ -408,7 +346,7 @@ TEST_F(GrowingTunerTest, StatedChancesComeTrue) {
     training_.limit_bytes = 30'000 * std::pow(10, uniform());
     space_.device_memory_bytes =
         seed % 2 == 0 ? static_cast<std::int64_t>(training_.limit_bytes) : 0;
-    search(seed);
+    search(seeded(seed));
     num_run += ran_.size();
     num_members += space_.members.size();
     if (*tuner_->chance_of_better() >= 0.05) continue;
@@ -442,8 +380,8 @@ TEST_F(GrowingTunerTest, AKeyThatNobodyKnowsIsTried) {
   });
   double best = 0;
   for (const std::size_t member : ran_)
-    best = std::max(best, training_.throughput(space_.members[member].planned.experiment) *
-                              (has_key(member) ? 1.2 : 1));
+    best = std::max(best,
+                    training_.throughput(space_.experiment(member)) * (has_key(member) ? 1.2 : 1));
   EXPECT_GT(best, 0.98 * 1.2 * optimum());
 }
 

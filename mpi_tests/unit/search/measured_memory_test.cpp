@@ -14,13 +14,8 @@ using testing::HasSubstr;
 class MeasuredMemoryTest : public testing::Test {
  protected:
   std::size_t add(std::int64_t micro_batch, int stage = 1, Recompute recompute = Recompute::none) {
-    PlannedMember member;
-    Experiment& experiment = member.planned.experiment;
-    experiment.name = "m" + std::to_string(space_.members.size());
-    experiment.config.micro_batch = micro_batch;
-    experiment.config.zero_stage = stage;
-    experiment.config.recompute = recompute;
-    space_.members.push_back(member);
+    add_member(space_, {.zero_stage = stage, .micro_batch = micro_batch, .recompute = recompute},
+               {1, 1});
     return space_.members.size() - 1;
   }
   static Observation took(std::int64_t bytes) { return {Status::ok, MetricValue{1, 1, 1}, bytes}; }
@@ -40,7 +35,7 @@ TEST_F(MeasuredMemoryTest, ThreeSizesSayWhatTheNextOneTakes) {
   EXPECT_EQ(memory.refusal(seven), "") << "10,200 may be within what is not exact";
   EXPECT_THAT(memory.refusal(eight),
               HasSubstr("needs about 11.1 KiB of 9.77 KiB on the device, by what "
-                        "m2 and others took"));
+                        "member2 and others took"));
   EXPECT_THAT(memory.refusal(many), HasSubstr("needs about"));
   EXPECT_EQ(memory.refusal(four), "");
 }
@@ -76,7 +71,7 @@ TEST_F(MeasuredMemoryTest, WhatSurelyNeedsNoLess) {
   MeasuredMemory memory(space_);
   memory.observe(failed, ended(Status::out_of_memory));
   for (const std::size_t each : {larger, without_recompute, more_steps})
-    EXPECT_EQ(memory.refusal(each), "needs no less memory than m0, which ran out of it");
+    EXPECT_EQ(memory.refusal(each), "needs no less memory than member0, which ran out of it");
   for (const std::size_t each :
        {failed, smaller, other_stage, with_more, bucket, other_group, unknown_key})
     EXPECT_EQ(memory.refusal(each), "") << each;

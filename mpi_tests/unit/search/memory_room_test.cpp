@@ -13,7 +13,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "dstune/search/tuner.hpp"
 #include "search_fixture.hpp"
 
 namespace dstune {
@@ -39,30 +38,24 @@ class World {
     space_.is_unplanned = !kind.is_planned;
     for (int stage = 0; stage < 4; ++stage) add_chain(stage);
     // The plan has room for all of them; runs end at a limit that is no member's.
-    limit_bytes_ = 0;
-    for (std::size_t member = 0; member < space_.members.size(); ++member)
-      limit_bytes_ = std::max(limit_bytes_, planned_bytes(member));
-    limit_bytes_ *= 1 - 0.3 * uniform();
+    limit_bytes_ = *std::ranges::max_element(planned_) * (1 - 0.3 * uniform());
     space_.baseline = 0;
   }
 
   [[nodiscard]] const PlannedSpace& space() const { return space_; }
-  [[nodiscard]] const Experiment& experiment(std::size_t member) const {
-    return space_.members[member].planned.experiment;
-  }
   [[nodiscard]] bool runs(std::size_t member) const { return needed_[member] <= limit_bytes_; }
   [[nodiscard]] double throughput(std::size_t member) const { return throughput_[member]; }
 
   Observation measure(std::size_t member) {
     if (!runs(member)) return {Status::out_of_memory, std::nullopt};
-    const double value = throughput_[member] * (1 + 0.004 * (uniform() - 0.5));
-    return {Status::ok, MetricValue{value, 0.995 * value, 1.005 * value},
-            kind_.are_bytes_known ? static_cast<std::int64_t>(needed_[member]) : 0};
+    Observation observation = around(throughput_[member] * (1 + 0.004 * (uniform() - 0.5)), 0.005);
+    if (kind_.are_bytes_known)
+      observation.device_bytes = static_cast<std::int64_t>(needed_[member]);
+    return observation;
   }
 
  private:
   double uniform() { return static_cast<double>(random_() % 100'000) / 100'000; }
-  [[nodiscard]] double planned_bytes(std::size_t member) const { return planned_[member]; }
 
   void add_chain(int stage) {
     const double factor =
@@ -73,12 +66,8 @@ class World {
     const double step_cost = 2 + 3 * uniform();
     const std::size_t chain = space_.members.size();
     for (std::int64_t size = 1; size <= largest_size; size += size < 8 ? 1 : 4) {
-      PlannedMember member;
-      Experiment& experiment = member.planned.experiment;
-      experiment.shape = {2, 1};
-      experiment.config.zero_stage = stage;
-      experiment.config.micro_batch = size;
-      experiment.name = "z" + std::to_string(stage) + "_tmbspg" + std::to_string(size);
+      PlannedMember& member =
+          add_member(space_, {.zero_stage = stage, .micro_batch = size}, {2, 1}, chain);
       const auto samples = static_cast<double>(size);
       planned_.push_back(states_bytes + samples * sample_bytes);
       needed_.push_back(factor * planned_.back());
@@ -87,8 +76,6 @@ class World {
         member.planned.predicted.peak_memory_bytes = static_cast<std::int64_t>(planned_.back());
         member.planned.predicted.throughput = throughput_.back() * (0.9 + 0.2 * uniform());
       }
-      member.micro_batch_chain = chain;
-      space_.members.push_back(member);
     }
   }
 
@@ -116,16 +103,7 @@ Tally search(const World::Kind& kind, std::size_t slots = 1) {
     const auto tuner = make_tuner("race", world.space(), options);
     std::map<std::uint64_t, int> ran_out;
     double found = 0;
-    std::vector<std::size_t> running;
-    for (;;) {
-      while (running.size() < slots) {
-        const auto next = tuner->next();
-        if (!next) break;
-        running.push_back(*next);
-      }
-      if (running.empty()) break;
-      const std::size_t member = running.front();
-      running.erase(running.begin());
+    const auto measure = [&](std::size_t member) {
       ++tally.num_runs;
       if (world.runs(member)) {
         found = std::max(found, world.throughput(member));
@@ -134,11 +112,12 @@ Tally search(const World::Kind& kind, std::size_t slots = 1) {
         const int of_chain = ++ran_out[*world.space().members[member].micro_batch_chain];
         tally.most_of_chain = std::max(tally.most_of_chain, of_chain);
       }
-      tuner->observe(member, world.measure(member));
-    }
-    double best = 0;
-    for (std::size_t member = 0; member < world.space().members.size(); ++member)
-      if (world.runs(member)) best = std::max(best, world.throughput(member));
+      return world.measure(member);
+    };
+    run_search(*tuner, measure, slots);
+    const double best = largest(world.space(), [&](std::size_t member) {
+      return world.runs(member) ? world.throughput(member) : 0;
+    });
     tally.worst_regret = std::max(tally.worst_regret, 1 - found / best);
     tally.regret += (1 - found / best) / num_seeds;
   }
@@ -179,13 +158,10 @@ TEST(MemoryRoomTest, WhatFiguresDoNotExplainIsBisected) {
   const PlannedSpace& space = world.space();
   MemoryRoom room(space);
   const auto member_of = [&](int stage, std::int64_t size) {
-    return static_cast<std::size_t>(
-        std::ranges::find_if(space.members,
-                             [&](const PlannedMember& one) {
-                               const TrainingConfig& config = one.planned.experiment.config;
-                               return config.zero_stage == stage && config.micro_batch == size;
-                             }) -
-        space.members.begin());
+    std::size_t member = 0;
+    while (space.experiment(member).config.zero_stage != stage || space.micro_batch(member) != size)
+      ++member;
+    return member;
   };
   const auto runs = [&](int stage, std::int64_t size) {
     const std::size_t member = member_of(stage, size);

@@ -1,12 +1,9 @@
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "dstune/search/tuner.hpp"
 #include "search_fixture.hpp"
 #include "surrogate.hpp"
 
@@ -14,8 +11,6 @@ namespace dstune {
 namespace {
 
 using testing::Each;
-using testing::Field;
-using testing::HasSubstr;
 using testing::SizeIs;
 
 /// Stages 0 to 3, micro-batches 1 to 32 and accumulations 1 to 4: the first `count` of 96.
@@ -23,13 +18,11 @@ PlannedSpace space_of(std::size_t count) {
   PlannedSpace space;
   for (int stage = 0; stage < 4; ++stage)
     for (std::int64_t micro_batch = 1; micro_batch <= 32; micro_batch *= 2)
-      for (std::int64_t accumulation = 1; accumulation <= 4; ++accumulation) {
-        PlannedMember member;
-        member.planned.experiment.config.zero_stage = stage;
-        member.planned.experiment.config.micro_batch = micro_batch;
-        member.planned.experiment.config.accumulation_steps = accumulation;
-        if (space.members.size() < count) space.members.push_back(member);
-      }
+      for (std::int64_t accumulation = 1; accumulation <= 4; ++accumulation)
+        if (space.members.size() < count)
+          add_member(space, {.zero_stage = stage,
+                             .micro_batch = micro_batch,
+                             .accumulation_steps = accumulation});
   return space;
 }
 
@@ -46,22 +39,19 @@ TuningOptions options_of(std::int64_t seed, int early_stopping = 0) {
   return options;
 }
 
-std::vector<std::size_t> run(Tuner& tuner, const std::function<Observation(std::size_t)>& measure) {
-  std::vector<std::size_t> order;
-  while (const auto member = tuner.next()) {
-    order.push_back(*member);
-    tuner.observe(*member, measure(*member));
-  }
-  EXPECT_TRUE(tuner.is_done());
-  return order;
-}
-
-class ModelBasedTunerTest : public testing::Test {
+class ModelBasedTunerTest : public SpaceTest {
  protected:
-  std::vector<std::size_t> order(std::size_t count, const TuningOptions& options) {
-    const PlannedSpace space = space_of(count);
-    return run(*make_tuner("model_based", space, options),
-               [&](std::size_t member) { return ok(throughput(space.members[member])); });
+  ModelBasedTunerTest() { space_ = space_of(96); }
+
+  /// Searches among the first members.
+  const std::vector<std::size_t>& order(std::size_t count, const TuningOptions& options) {
+    space_ = space_of(count);
+    search(
+        "model_based", [&](std::size_t member) { return ok(worth(member)); }, options);
+    return ran_;
+  }
+  [[nodiscard]] double worth(std::size_t member) const {
+    return throughput(space_.members[member]);
   }
 };
 
@@ -75,30 +65,24 @@ TEST_F(ModelBasedTunerTest, SmallSpacesRunToTheirEnd) {
 }
 
 TEST_F(ModelBasedTunerTest, TheFirstMemberCanBeTheAnswer) {
-  const PlannedSpace space = space_of(24);
+  space_ = space_of(24);
   int found = 0;
   for (std::int64_t seed = 0; seed < 20; ++seed) {
-    const auto tuner = make_tuner("model_based", space, options_of(seed, 8));
     // The fewest of everything is best.
-    const auto taken =
-        run(*tuner, [&](std::size_t member) { return ok(20 - throughput(space.members[member])); });
-    found += std::count(taken.begin(), taken.end(), 0U) > 0 ? 1 : 0;
+    search(
+        "model_based", [&](std::size_t member) { return ok(20 - worth(member)); },
+        options_of(seed, 8));
+    found += std::ranges::count(ran_, 0U) > 0 ? 1 : 0;
   }
   EXPECT_GE(found, 10);
 }
 
 TEST_F(ModelBasedTunerTest, LearnsWhatIsGood) {
-  const PlannedSpace space = space_of(96);
-  double best = 0;
-  for (const auto& one : space.members) best = std::max(best, throughput(one));
   int found = 0;
   for (std::int64_t seed = 0; seed < 20; ++seed) {
-    const auto taken = order(96, options_of(seed, 10));
-    EXPECT_LT(taken.size(), 60U);
-    double reached = 0;
-    for (const std::size_t member : taken)
-      reached = std::max(reached, throughput(space.members[member]));
-    found += reached > 0.95 * best ? 1 : 0;
+    EXPECT_LT(order(96, options_of(seed, 10)).size(), 60U);
+    const double most = largest(space_, [&](std::size_t member) { return worth(member); });
+    found += best() > 0.95 * most ? 1 : 0;
   }
   EXPECT_GE(found, 18);
 }
@@ -106,23 +90,20 @@ TEST_F(ModelBasedTunerTest, LearnsWhatIsGood) {
 // DeepSpeed's share of one in five is drawn but thrown away unless its first choice was taken
 // already, which is never.
 TEST_F(ModelBasedTunerTest, OneInFiveIsAnybody) {
-  const PlannedSpace space = space_of(96);
   int others = 0;
   int chosen = 0;
   for (std::int64_t seed = 0; seed < 40; ++seed) {
-    const auto tuner = make_tuner("model_based", space, options_of(seed));
+    const auto tuner = make_tuner("model_based", space_, options_of(seed));
     for (int step = 0; step < 20; ++step) {
       const auto member = tuner->next();
       ASSERT_TRUE(member);
       // Large micro-batches are by far the best: whoever trusts the model takes one.
-      const auto size = [&](std::size_t at) {
-        return space.members[at].planned.experiment.config.micro_batch;
-      };
+      const std::int64_t size = space_.micro_batch(*member);
       if (step >= 12) {
         ++chosen;
-        others += size(*member) <= 4 ? 1 : 0;
+        others += size <= 4 ? 1 : 0;
       }
-      tuner->observe(*member, ok(static_cast<double>(size(*member))));
+      tuner->observe(*member, ok(static_cast<double>(size)));
     }
   }
   // About half of the members have one of the small sizes.
@@ -131,37 +112,30 @@ TEST_F(ModelBasedTunerTest, OneInFiveIsAnybody) {
 }
 
 TEST_F(ModelBasedTunerTest, LatencyIsMinimised) {
-  const PlannedSpace space = space_of(96);
   TuningOptions options = options_of(3, 10);
   options.metric = Metric::latency;
-  const auto tuner = make_tuner("model_based", space, options);
   double reached = 1e9;
-  double least = 1e9;
-  for (const auto& one : space.members) least = std::min(least, throughput(one));
-  run(*tuner, [&](std::size_t member) {
-    const double value = throughput(space.members[member]);
-    reached = std::min(reached, value);
-    return ok(value);
-  });
-  EXPECT_LT(reached, 1.5 * least);
+  const auto measure = [&](std::size_t member) {
+    reached = std::min(reached, worth(member));
+    return ok(worth(member));
+  };
+  search("model_based", measure, options);
+  EXPECT_GT(-reached, 1.5 * largest(space_, [&](std::size_t member) { return -worth(member); }));
 }
 
 TEST_F(ModelBasedTunerTest, TheSameSeedGivesTheSameOrder) {
-  EXPECT_EQ(order(96, options_of(7, 8)), order(96, options_of(7, 8)));
-  EXPECT_NE(order(96, options_of(7, 8)), order(96, options_of(8, 8)));
+  const std::vector<std::size_t> first = order(96, options_of(7, 8));
+  EXPECT_EQ(order(96, options_of(7, 8)), first);
+  EXPECT_NE(order(96, options_of(8, 8)), first);
 }
 
 // While everything fails DeepSpeed's count of what came since the best one starts anew each time.
 TEST_F(ModelBasedTunerTest, StopsEarlyWhereEverythingFails) {
-  const PlannedSpace space = space_of(96);
-  TuningOptions options;  // as DeepSpeed's: early stopping after 5
-  const auto tuner = make_tuner("model_based", space, options);
-  const auto taken = run(*tuner, [](std::size_t) {
-    return Observation{Status::failed, std::nullopt};
-  });
-  EXPECT_THAT(taken, SizeIs(5));
-  EXPECT_THAT(tuner->skipped(), SizeIs(91));
-  EXPECT_THAT(tuner->skipped(), Each(Field(&Tuner::Skipped::reason, HasSubstr("early stopping"))));
+  // DeepSpeed's default: early stopping after 5.
+  search("model_based", [](std::size_t) { return ended(Status::failed); });
+  EXPECT_THAT(ran_, SizeIs(5));
+  EXPECT_THAT(tuner_->skipped(), SizeIs(91));
+  EXPECT_THAT(tuner_->skipped(), Each(SkippedFor("early stopping")));
 }
 
 TEST_F(ModelBasedTunerTest, RunsFiftyUnlessTold) {
@@ -178,23 +152,20 @@ TEST_F(ModelBasedTunerTest, WhatIsKnownOrDoesNotFitIsNotRun) {
   space.members[4].planned.status = PlanStatus::infeasible;
   const auto tuner = make_tuner("model_based", space, options_of(0));
   tuner->observe(7, ok(1));
-  tuner->observe(4, {Status::failed, std::nullopt});
+  tuner->observe(4, ended(Status::failed));
   const auto taken =
-      run(*tuner, [&](std::size_t member) { return ok(throughput(space.members[member])); });
+      run_search(*tuner, [&](std::size_t member) { return ok(throughput(space.members[member])); });
   EXPECT_THAT(taken, SizeIs(18));
   EXPECT_THAT(taken, Each(testing::AllOf(testing::Ne(4U), testing::Ne(7U))));
 }
 
 TEST_F(ModelBasedTunerTest, LearnsFromRevisedValues) {
-  const PlannedSpace space = space_of(96);
-  const auto target = [&](std::size_t member) {
-    return ok(20 - throughput(space.members[member]));
-  };
+  const auto target = [&](std::size_t member) { return ok(20 - worth(member)); };
   for (std::int64_t seed = 0; seed < 5; ++seed) {
-    const auto revised = make_tuner("model_based", space, options_of(seed));
-    const auto told_at_once = make_tuner("model_based", space, options_of(seed));
+    const auto revised = make_tuner("model_based", space_, options_of(seed));
+    const auto told_at_once = make_tuner("model_based", space_, options_of(seed));
     for (std::size_t member = 0; member < 96; member += 3) {
-      revised->observe(member, ok(throughput(space.members[member])));
+      revised->observe(member, ok(worth(member)));
       told_at_once->observe(member, target(member));
     }
     for (std::size_t member = 0; member < 96; member += 3) revised->revise(member, target(member));

@@ -1,16 +1,15 @@
 // The phases of a search for the micro-batch, on workloads whose answer is known.
 #include <cmath>
 #include <functional>
-#include <limits>
-#include <map>
+#include <optional>
 #include <random>
-#include <set>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "dstune/search/tuner.hpp"
 #include "search_fixture.hpp"
+#include "tuners.hpp"
 
 namespace dstune {
 namespace {
@@ -24,79 +23,55 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
 
-using Measure = std::function<Observation(const Experiment&)>;
+using MeasureExperiment = std::function<Observation(const Experiment&)>;
 
-class PhasedTunerTest : public testing::Test {
+class PhasedTunerTest : public SpaceTest {
  protected:
   /// A chain of sizes at a stage, in the given bucket size.
   void add_chain(int stage, std::int64_t largest, std::int64_t bucket = 1,
                  GroupShape shape = {2, 1}) {
     const auto chain = space_.members.size();
-    for (const std::int64_t size : sizes_to(largest)) {
-      PlannedMember member;
-      Experiment& experiment = member.planned.experiment;
-      experiment.name = "z" + std::to_string(stage) + "_" + std::to_string(size) + "_" +
-                        std::to_string(bucket) + "_" + std::to_string(shape.size());
-      experiment.shape = shape;
-      experiment.config.zero_stage = stage;
-      experiment.config.micro_batch = size;
-      experiment.config.reduce_bucket_size = bucket;
-      member.micro_batch_chain = chain;
-      space_.members.push_back(member);
-    }
+    for (const std::int64_t size : sizes_to(largest))
+      add_member(space_, {.zero_stage = stage, .micro_batch = size, .reduce_bucket_size = bucket},
+                 shape, chain)
+          .planned.experiment.name = fmt::format("z{}_{}_{}_{}", stage, size, bucket, shape.size());
   }
 
-  /// Runs the search to its end and leaves what ran, and the best of it.
-  void search(const std::string& type, const Measure& measure, TuningOptions options = {},
-              std::size_t slots = 1) {
-    const auto tuner = make_tuner(type, space_, options);
-    ran_.clear();
+  /// Runs the search to its end and leaves the names of what ran, and of the best of it.
+  void search(const std::string& type, const MeasureExperiment& measure,
+              const TuningOptions& options = {}, std::size_t slots = 1) {
+    SpaceTest::search(
+        type, [&](std::size_t member) { return measure(space_.experiment(member)); }, options,
+        slots);
+    names_.clear();
+    for (const std::size_t member : ran_) names_.push_back(space_.experiment(member).name);
     best_.clear();
-    double best = options.metric == Metric::latency ? -std::numeric_limits<double>::infinity() : 0;
-    std::vector<std::size_t> running;
-    for (;;) {
-      while (running.size() < slots) {
-        const auto member = tuner->next();
-        if (!member) break;
-        running.push_back(*member);
-        ran_.push_back(space_.members[*member].planned.experiment.name);
-      }
-      if (running.empty()) break;
-      const std::size_t member = running.front();
-      running.erase(running.begin());
-      const Experiment& experiment = space_.members[member].planned.experiment;
-      const Observation observation = measure(experiment);
-      tuner->observe(member, observation);
-      if (observation.status != Status::ok) continue;
-      const double value =
-          options.metric == Metric::latency ? -observation.value->value : observation.value->value;
-      if (value <= best && !best_.empty()) continue;
-      best = value;
-      best_ = experiment.name;
+    std::optional<double> most;
+    for (const auto& [member, observation] : ended_) {
+      const auto value = observation.result();
+      if (!value) continue;
+      const double score = options.metric == Metric::latency ? -*value : *value;
+      if (most && score <= *most) continue;
+      most = score;
+      best_ = space_.experiment(member).name;
     }
-    EXPECT_TRUE(tuner->is_done());
-    EXPECT_EQ(std::set<std::string>(ran_.begin(), ran_.end()).size(), ran_.size());
-    skipped_ = tuner->skipped();
-    std::size_t planned = 0;
-    for (const auto& one : space_.members)
-      planned += one.planned.status == PlanStatus::planned ? 1 : 0;
-    EXPECT_EQ(skipped_.size() + ran_.size(), planned);
-    for (const auto& [member, reason] : skipped_) EXPECT_FALSE(reason.empty());
+    skipped_ = tuner_->skipped();
+    EXPECT_EQ(skipped_.size() + ran_.size(), planned_members(space_).size());
+    EXPECT_THAT(skipped_, Each(Field(&Tuner::Skipped::reason, Not(IsEmpty()))));
   }
+  void search_grid(const MeasureExperiment& measure) { search("gridsearch", measure); }
 
   [[nodiscard]] std::string reason(const std::string& name) const {
     for (const auto& [member, reason] : skipped_)
-      if (space_.members[member].planned.experiment.name == name) return reason;
+      if (space_.experiment(member).name == name) return reason;
     return "it ran";
   }
   [[nodiscard]] long num_of_stage(int stage) const {
-    return std::count_if(ran_.begin(), ran_.end(), [&](const std::string& name) {
-      return name.starts_with("z" + std::to_string(stage));
-    });
+    return std::ranges::count_if(
+        ran_, [&](std::size_t member) { return config(member).zero_stage == stage; });
   }
 
-  PlannedSpace space_;
-  std::vector<std::string> ran_;
+  std::vector<std::string> names_;
   std::string best_;
   std::vector<Tuner::Skipped> skipped_;
 };
@@ -107,23 +82,27 @@ double rising(const Experiment& experiment) {
   return size / (4 * (1 + 0.02 * experiment.config.zero_stage) + 0.5 * size);
 }
 
+Observation rising_run(const Experiment& experiment) {
+  return ok(rising(experiment));
+}
+
 TEST_F(PhasedTunerTest, ASingleOptimum) {
   add_chain(0, 40);
-  search("gridsearch", [](const Experiment& experiment) {
+  search_grid([](const Experiment& experiment) {
     const double away = static_cast<double>(experiment.config.micro_batch - 26) / 40;
     return ok(100 - 100 * away * away);
   });
   EXPECT_THAT(best_, testing::AnyOf("z0_25_1_2", "z0_26_1_2", "z0_27_1_2"));
-  EXPECT_LE(ran_.size(), 10U);
+  EXPECT_LE(names_.size(), 10U);
 }
 
 TEST_F(PhasedTunerTest, APlateau) {
   add_chain(0, 64);
-  search("gridsearch", [](const Experiment& experiment) {
+  search_grid([](const Experiment& experiment) {
     if (experiment.config.micro_batch > 50) return ended(Status::out_of_memory);
     return ok(std::min(10.0, static_cast<double>(experiment.config.micro_batch)));
   });
-  EXPECT_LE(ran_.size(), 9U);
+  EXPECT_LE(names_.size(), 9U);
   EXPECT_THAT(reason("z0_64_1_2"), "it ran");
   EXPECT_THAT(reason("z0_50_1_2"), HasSubstr("best of those tried around it"));
 }
@@ -134,19 +113,19 @@ TEST_F(PhasedTunerTest, AStageBoundary) {
   add_chain(1, 24);
   add_chain(2, 26);
   add_chain(3, 26);
-  search("gridsearch", [](const Experiment& experiment) { return ok(rising(experiment)); });
+  search_grid(rising_run);
   EXPECT_EQ(best_, "z2_26_1_2");
-  EXPECT_EQ(ran_[0], "z0_1_1_2");
+  EXPECT_EQ(names_[0], "z0_1_1_2");
   const auto first_of_stage_1 =
-      std::find_if(ran_.begin(), ran_.end(), [](auto& name) { return name.starts_with("z1"); });
+      std::find_if(names_.begin(), names_.end(), [](auto& name) { return name.starts_with("z1"); });
   EXPECT_EQ(*first_of_stage_1, "z1_4_1_2") << "from the largest that ran at the stage before";
-  EXPECT_LE(ran_.size(), 24U);
+  EXPECT_LE(names_.size(), 24U);
 }
 
 TEST_F(PhasedTunerTest, AHigherStageWithLessRoomIsNotTried) {
   add_chain(0, 16);
   add_chain(1, 12);
-  search("gridsearch", [](const Experiment& experiment) { return ok(rising(experiment)); });
+  search_grid(rising_run);
   EXPECT_EQ(best_, "z0_16_1_2");
   EXPECT_EQ(num_of_stage(1), 0);
   EXPECT_THAT(reason("z1_12_1_2"), HasSubstr("stage 1 can not improve"));
@@ -154,12 +133,12 @@ TEST_F(PhasedTunerTest, AHigherStageWithLessRoomIsNotTried) {
 
 TEST_F(PhasedTunerTest, AHigherStageThatIsPredictedToBeWorseIsNotTried) {
   for (const int stage : {0, 1, 3}) add_chain(stage, 16);
-  for (auto& one : space_.members) {
-    const Experiment& experiment = one.planned.experiment;
-    one.planned.predicted.throughput =
+  for (PlannedMember& member : space_.members) {
+    const Experiment& experiment = member.planned.experiment;
+    member.planned.predicted.throughput =
         rising(experiment) * (experiment.config.zero_stage == 3 ? 0.5 : 0.95);
   }
-  search("gridsearch", [](const Experiment& experiment) { return ok(rising(experiment)); });
+  search_grid(rising_run);
   EXPECT_GT(num_of_stage(1), 0);
   EXPECT_EQ(num_of_stage(3), 0);
   EXPECT_THAT(reason("z3_16_1_2"), HasSubstr("predicted"));
@@ -167,13 +146,13 @@ TEST_F(PhasedTunerTest, AHigherStageThatIsPredictedToBeWorseIsNotTried) {
 
 TEST_F(PhasedTunerTest, TheTargetsPredictionsDecideWhereThereAreSome) {
   for (const int stage : {0, 1}) add_chain(stage, 16);
-  for (auto& one : space_.members) {
-    const Experiment& experiment = one.planned.experiment;
-    one.planned.predicted.throughput = rising(experiment);
-    one.planned.predicted.target_throughput =
+  for (PlannedMember& member : space_.members) {
+    const Experiment& experiment = member.planned.experiment;
+    member.planned.predicted.throughput = rising(experiment);
+    member.planned.predicted.target_throughput =
         rising(experiment) * (experiment.config.zero_stage == 1 ? 0.5 : 1);
   }
-  search("gridsearch", [](const Experiment& experiment) { return ok(rising(experiment)); });
+  search_grid(rising_run);
   EXPECT_EQ(num_of_stage(1), 0);
   EXPECT_THAT(reason("z1_16_1_2"), HasSubstr("predicted"));
 }
@@ -182,9 +161,6 @@ TEST_F(PhasedTunerTest, RevisedValuesChooseTheSize) {
   add_chain(0, 4);
   TuningOptions options;
   options.num_tuning_micro_batch_sizes = 1;
-  const auto measure = [&](std::size_t member) {
-    return static_cast<double>(space_.members[member].planned.experiment.config.micro_batch);
-  };
   for (const bool is_revised : {false, true}) {
     const auto tuner = make_tuner("gridsearch", space_, options);
     std::vector<std::size_t> ran;
@@ -192,7 +168,7 @@ TEST_F(PhasedTunerTest, RevisedValuesChooseTheSize) {
       ran.push_back(*member);
       // The first is worth more than all by now.
       if (is_revised && ran.size() == 2) tuner->revise(ran[0], ok(100));
-      tuner->observe(*member, ok(measure(*member)));
+      tuner->observe(*member, ok(static_cast<double>(space_.micro_batch(*member))));
     }
     EXPECT_TRUE(tuner->is_done());
     ASSERT_GE(ran.size(), 3U);
@@ -205,8 +181,8 @@ TEST_F(PhasedTunerTest, EverythingInfeasible) {
   add_chain(0, 8);
   add_chain(1, 8);
   for (auto& one : space_.members) one.planned.status = PlanStatus::infeasible;
-  search("gridsearch", [](const Experiment&) { return ok(1); });
-  EXPECT_THAT(ran_, IsEmpty());
+  search_grid([](const Experiment&) { return ok(1); });
+  EXPECT_THAT(names_, IsEmpty());
   EXPECT_THAT(skipped_, IsEmpty());
 }
 
@@ -216,14 +192,14 @@ TEST_F(PhasedTunerTest, EverythingFails) {
     for (const std::int64_t bucket : {1, 2, 3}) add_chain(stage, 8, bucket);
   for (const char* type : {"gridsearch", "random", "model_based"}) {
     search(type, [](const Experiment&) { return ended(Status::failed); });
-    EXPECT_THAT(ran_, SizeIs(12)) << "the smallest of each chain";
+    EXPECT_THAT(names_, SizeIs(12)) << "the smallest of each chain";
     EXPECT_THAT(best_, IsEmpty());
     EXPECT_THAT(reason("z0_8_1_2"), HasSubstr("the smaller micro-batch 1 did not run"));
     TuningOptions options;
     options.early_stopping = 3;
     search(
         type, [](const Experiment&) { return ended(Status::failed); }, options);
-    EXPECT_THAT(ran_, SizeIs(3));
+    EXPECT_THAT(names_, SizeIs(3));
     EXPECT_THAT(reason("z3_8_1_2"), HasSubstr("early stopping"));
   }
 }
@@ -232,7 +208,7 @@ TEST_F(PhasedTunerTest, OneConfiguration) {
   add_chain(2, 1);
   for (const char* type : {"gridsearch", "random", "model_based"}) {
     search(type, [](const Experiment&) { return ok(3); });
-    EXPECT_THAT(ran_, ElementsAre("z2_1_1_2"));
+    EXPECT_THAT(names_, ElementsAre("z2_1_1_2"));
   }
 }
 
@@ -243,7 +219,7 @@ TEST_F(PhasedTunerTest, NoiseOfTenPercent) {
   for (int turn = 0; turn < 30; ++turn) {
     double chosen = 0;
     double seen = 0;
-    search("gridsearch", [&](const Experiment& experiment) {
+    search_grid([&](const Experiment& experiment) {
       const double noise = 0.1 * (static_cast<double>(random() % 2001) / 1000 - 1);
       const double value = rising(experiment) * (1 + noise);
       if (value > seen) {
@@ -256,7 +232,7 @@ TEST_F(PhasedTunerTest, NoiseOfTenPercent) {
     best.config.micro_batch = 30;
     best.config.zero_stage = 1;
     EXPECT_GT(chosen, 0.8 * rising(best));
-    EXPECT_LE(ran_.size(), 24U);
+    EXPECT_LE(names_.size(), 24U);
   }
 }
 
@@ -284,8 +260,8 @@ TEST_F(PhasedTunerTest, TheGridOfTheStage) {
       return ok(rising(experiment) * (experiment.config.reduce_bucket_size == 3 ? 1.2 : 1));
     });
     EXPECT_EQ(best_, "z1_16_3_2") << type;
-    EXPECT_THAT(ran_, Contains("z1_16_2_2"));
-    EXPECT_THAT(ran_, Not(Contains("z1_3_2_2")));
+    EXPECT_THAT(names_, Contains("z1_16_2_2"));
+    EXPECT_THAT(names_, Not(Contains("z1_3_2_2")));
     EXPECT_THAT(reason("z1_3_2_2"), HasSubstr("micro-batches 8, 12, 16 were tried"));
   }
 }
@@ -294,7 +270,7 @@ TEST_F(PhasedTunerTest, TheGridOfTheStage) {
 TEST_F(PhasedTunerTest, AConfigurationWithMoreRoomIsTriedWithMore) {
   add_chain(1, 16);
   add_chain(1, 28, 2);
-  search("gridsearch", [](const Experiment& experiment) { return ok(rising(experiment)); });
+  search_grid(rising_run);
   EXPECT_EQ(best_, "z1_28_2_2");
 }
 
@@ -302,10 +278,10 @@ TEST_F(PhasedTunerTest, AConfigurationWithMoreRoomIsTriedWithMore) {
 TEST_F(PhasedTunerTest, SizesThatDoNotPayAreNotTriedWithOtherConfigurations) {
   add_chain(1, 1024);
   add_chain(1, 1024, 2);
-  search("gridsearch", [](const Experiment& experiment) {
+  search_grid([](const Experiment& experiment) {
     return ok(std::min(30.0, static_cast<double>(experiment.config.micro_batch)));
   });
-  for (const std::string& name : ran_)
+  for (const std::string& name : names_)
     EXPECT_THAT(name, testing::AllOf(Not(HasSubstr("_1024_")), Not(HasSubstr("_512_"))));
 }
 
@@ -313,7 +289,7 @@ TEST_F(PhasedTunerTest, SizesThatDoNotPayAreNotTriedWithOtherConfigurations) {
 TEST_F(PhasedTunerTest, AStageWhoseStartFailsFallsBack) {
   add_chain(0, 20);
   add_chain(1, 24);
-  search("gridsearch", [](const Experiment& experiment) {
+  search_grid([](const Experiment& experiment) {
     if (experiment.config.zero_stage == 1 && experiment.config.micro_batch > 12)
       return ended(Status::out_of_memory);
     return ok(rising(experiment) * (1 + experiment.config.zero_stage));
@@ -337,9 +313,9 @@ TEST_F(PhasedTunerTest, LatencyWantsTheSmallest) {
 TEST_F(PhasedTunerTest, EveryShapeIsSearchedFromTheStart) {
   add_chain(0, 8, 1, {1, 1});
   add_chain(0, 16, 1, {2, 1});
-  search("gridsearch", [](const Experiment& experiment) { return ok(rising(experiment)); });
-  EXPECT_THAT(ran_, Contains("z0_1_1_1"));
-  EXPECT_THAT(ran_, Contains("z0_1_1_2"));
+  search_grid(rising_run);
+  EXPECT_THAT(names_, Contains("z0_1_1_1"));
+  EXPECT_THAT(names_, Contains("z0_1_1_2"));
   EXPECT_EQ(best_, "z0_16_1_2");
 }
 
@@ -347,31 +323,24 @@ TEST_F(PhasedTunerTest, TheCapCountsWhatIsRun) {
   for (const std::int64_t bucket : {1, 2, 3}) add_chain(1, 16, bucket);
   TuningOptions options;
   options.num_trials = 4;
-  search(
-      "gridsearch", [](const Experiment& experiment) { return ok(rising(experiment)); }, options);
-  EXPECT_THAT(ran_, SizeIs(4));
-  EXPECT_THAT(skipped_, Contains(Field(&Tuner::Skipped::reason, "past the cap of trials")));
+  search("gridsearch", rising_run, options);
+  EXPECT_THAT(names_, SizeIs(4));
+  EXPECT_THAT(skipped_, Contains(SkippedFor("past the cap of trials")));
 }
 
 TEST_F(PhasedTunerTest, WhatTheJournalKnowsIsNotRunAgain) {
   add_chain(0, 16);
   add_chain(0, 16, 2);
-  const auto measure = [](const Experiment& experiment) { return ok(rising(experiment)); };
-  search("gridsearch", measure);
-  const auto all = ran_;
-  const auto tuner = make_tuner("gridsearch", space_, {});
-  for (std::size_t member = 0; member < space_.members.size(); ++member) {
-    const Experiment& experiment = space_.members[member].planned.experiment;
-    if (std::count(all.begin(), all.end(), experiment.name) > 0)
-      tuner->observe(member, measure(experiment));
-  }
+  search_grid(rising_run);
+  std::ranges::sort(ended_, {}, [](const auto& each) { return each.first; });
+  const auto tuner = resumed("gridsearch", ended_.size());
   EXPECT_FALSE(tuner->next());
   EXPECT_TRUE(tuner->is_done());
 }
 
 TEST_F(PhasedTunerTest, RaceTakesEverySizeForAMember) {
   add_chain(0, 6);
-  search("race", [](const Experiment& experiment) { return ok(rising(experiment)); });
+  search("race", rising_run);
   EXPECT_EQ(best_, "z0_6_1_2");
 }
 
@@ -409,12 +378,12 @@ TEST_F(UnplannedPhasesTest, SizesDoubleAndTheFinerOnesFollow) {
     add_chain(0, 64);
     add_chain(1, 64);
     search_all(type);
-    EXPECT_EQ(std::vector(ran_.begin(), ran_.begin() + 6),
+    EXPECT_EQ(std::vector(names_.begin(), names_.begin() + 6),
               (std::vector<std::string>{"z0_1_1_2", "z0_2_1_2", "z0_4_1_2", "z0_8_1_2", "z0_16_1_2",
                                         "z0_32_1_2"}))
         << type;
     EXPECT_EQ(best_, "z1_44_1_2") << type;
-    EXPECT_LE(ran_.size(), 26U) << type;
+    EXPECT_LE(names_.size(), 26U) << type;
   }
 }
 
@@ -425,7 +394,7 @@ TEST_F(UnplannedPhasesTest, WhatSurelyRunsOutIsNotStarted) {
   search_all("gridsearch");
   EXPECT_THAT(best_, testing::AnyOf("z1_43_1_2", "z1_44_1_2"));
   EXPECT_LE(num_out_of_memory_, 4);
-  EXPECT_THAT(ran_, Not(Contains("z0_32_1_2")));
+  EXPECT_THAT(names_, Not(Contains("z0_32_1_2")));
   EXPECT_THAT(reason("z0_32_1_2"), HasSubstr("needs "));
 }
 
@@ -434,7 +403,7 @@ TEST_F(UnplannedPhasesTest, WhatRanOutTeachesTheOtherConfigurations) {
   add_chain(0, 64, 3);  // larger buckets take more
   search_all("gridsearch");
   // Of the second one nothing is tried that ran out in the first.
-  for (const std::string& name : ran_)
+  for (const std::string& name : names_)
     EXPECT_TRUE(!name.ends_with("_3_2") || std::stoi(name.substr(3)) <= 20) << name;
   EXPECT_THAT(reason("z0_21_3_2"), HasSubstr("needs no less memory than"));
 }
@@ -450,18 +419,15 @@ TEST_F(UnplannedPhasesTest, AnInterruptedSearchRepeatsNothing) {
   add_chain(0, 64);
   add_chain(1, 64);
   space_.device_memory_bytes = 51'000;
-  std::vector<std::pair<std::size_t, Observation>> known;
   const auto first = make_tuner("gridsearch", space_, {});
   while (const auto member = first->next()) {
-    known.emplace_back(*member, measure(space_.members[*member].planned.experiment));
-    first->observe(*member, known.back().second);
-    const auto resumed = make_tuner("gridsearch", space_, {});
-    for (const auto& [each, observation] : known) resumed->observe(each, observation);
-    if (const auto next = resumed->next()) {
-      for (const auto& [each, observation] : known) EXPECT_NE(each, *next);
+    ended_.emplace_back(*member, measure(space_.experiment(*member)));
+    first->observe(*member, ended_.back().second);
+    if (const auto next = resumed("gridsearch", ended_.size())->next()) {
+      for (const auto& [each, observation] : ended_) EXPECT_NE(each, *next);
     }
   }
-  EXPECT_GT(known.size(), 10U);
+  EXPECT_GT(ended_.size(), 10U);
 }
 
 }  // namespace

@@ -23,24 +23,11 @@ using Throughput = std::function<std::optional<double>(std::int64_t)>;
 /// What ran, in order, `slots` at a time.
 std::vector<std::int64_t> run_sizes(SizeSearch& search, const std::vector<std::int64_t>& sizes,
                                     const Throughput& throughput, std::size_t slots = 1) {
+  const auto places = run_search(
+      search, [&](std::size_t place) { return throughput(sizes[place]); }, slots);
+  EXPECT_TRUE(are_distinct(places)) << "no size runs twice";
   std::vector<std::int64_t> ran;
-  std::vector<std::size_t> running;
-  for (;;) {
-    while (running.size() < slots) {
-      const auto place = search.next();
-      if (!place) break;
-      running.push_back(*place);
-      ran.push_back(sizes[*place]);
-    }
-    if (running.empty()) break;
-    const std::size_t ended = running.front();
-    running.erase(running.begin());
-    search.observe(ended, throughput(sizes[ended]));
-  }
-  EXPECT_TRUE(search.is_done());
-  auto once = ran;
-  std::sort(once.begin(), once.end());
-  EXPECT_EQ(std::unique(once.begin(), once.end()), once.end()) << "no size runs twice";
+  for (const std::size_t place : places) ran.push_back(sizes[place]);
   return ran;
 }
 

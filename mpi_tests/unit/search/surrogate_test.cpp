@@ -20,12 +20,16 @@ Points line(std::size_t count) {
   return points;
 }
 
+void learn(Surrogate& surrogate, const std::vector<Sample>& samples) {
+  surrogate.learn(samples);
+  surrogate.condition(samples);
+}
+
 TEST(SurrogateTest, PassesThroughWhatWasMeasuredAndIsUnsureFarAway) {
   const Points points = line(21);
   Surrogate surrogate(points);
   const std::vector<Sample> samples = {{0, 0.0, 1e-3}, {5, 0.2, 1e-3}, {10, 0.1, 1e-3}};
-  surrogate.learn(samples);
-  surrogate.condition(samples);
+  learn(surrogate, samples);
   for (const Sample& sample : samples) {
     EXPECT_NEAR(surrogate.at(sample.point).mean, sample.value, 5e-3);
     EXPECT_LT(surrogate.at(sample.point).deviation, 5e-3);
@@ -39,8 +43,7 @@ TEST(SurrogateTest, LearnsALinearEffectFromFewSamples) {
   std::vector<Sample> samples;
   for (const std::size_t point : {0, 7, 12, 21, 26, 33})
     samples.push_back({point, 0.3 * points[point][0], 1e-3});
-  surrogate.learn(samples);
-  surrogate.condition(samples);
+  learn(surrogate, samples);
   EXPECT_NEAR(surrogate.at(40).mean, 0.3, 0.03);
 }
 
@@ -90,8 +93,7 @@ TEST(SurrogateTest, IsHonestAboutWhatItDoesNotKnow) {
       if (random() % 3 == 0) samples.push_back({point, truth[point], 2e-3});
     if (samples.size() < 5) continue;
     Surrogate surrogate(points);
-    surrogate.learn(samples);
-    surrogate.condition(samples);
+    learn(surrogate, samples);
     for (std::size_t point = 0; point < points.size; ++point) {
       const Posterior posterior = surrogate.at(point);
       outside +=
@@ -123,13 +125,11 @@ TEST(SurrogateTest, AValueThatNobodyTriedStaysOpen) {
   // Of the first word all sizes are as predicted.
   std::vector<Sample> samples;
   for (const std::size_t point : {0, 3, 6, 9, 12}) samples.push_back({point, 0, 2e-3});
-  surrogate.learn(samples);
-  surrogate.condition(samples);
+  learn(surrogate, samples);
   EXPECT_GT(surrogate.difference(1, 0).deviation, 0.05);
   // One size of the second word says what it brings to all of them.
   samples.push_back({7, 0.1, 2e-3});
-  surrogate.learn(samples);
-  surrogate.condition(samples);
+  learn(surrogate, samples);
   EXPECT_NEAR(surrogate.at(13).mean, 0.1, 0.03);
   EXPECT_LT(surrogate.difference(13, 12).deviation, 0.05);
   EXPECT_GT(surrogate.difference(14, 12).deviation, 0.05) << "nothing of the third one is known";
@@ -145,8 +145,7 @@ TEST(SurrogateTest, LearnsThatPredictionsAreOfSomethingElse) {
   for (std::size_t point = 0; point < points.size; point += 2)
     samples.push_back({point, -predicted[point], 2e-3});
   Surrogate surrogate(points, predicted);
-  surrogate.learn(samples);
-  surrogate.condition(samples);
+  learn(surrogate, samples);
   for (std::size_t point = 1; point < points.size; point += 2)
     EXPECT_NEAR(surrogate.at(point).mean, -predicted[point], 0.1) << point;
 }
@@ -181,6 +180,10 @@ TEST(SurrogateTest, TrustMakesPosteriorsWider) {
               chance_above_zero(posterior), 0.04);
 }
 
+void note_eight(TrackRecord& record, double one, double other) {
+  for (int count = 0; count < 8; ++count) record.note(count % 2 == 0 ? one : other);
+}
+
 TEST(TrackRecordTest, HoldsWhereErrorsAreWithinTheirSpread) {
   TrackRecord record;
   EXPECT_EQ(record.scale(), 1);
@@ -196,10 +199,10 @@ TEST(TrackRecordTest, HoldsWhereErrorsAreWithinTheirSpread) {
 
 TEST(TrackRecordTest, LargeErrorsWidenUntilTheyFit) {
   TrackRecord record;
-  for (int count = 0; count < 8; ++count) record.note(count % 2 == 0 ? 3 : -3);
+  note_eight(record, 3, -3);
   EXPECT_NEAR(record.scale(), std::sqrt((2 + 8 * 9) / 10.0), 1e-9);
   EXPECT_FALSE(record.holds()) << "they were wider than was known";
-  for (int count = 0; count < 8; ++count) record.note(count % 2 == 0 ? 3 : -3);
+  note_eight(record, 3, -3);
   EXPECT_TRUE(record.holds()) << "by then it was";
 }
 
@@ -223,11 +226,11 @@ TEST(TrackRecordTest, EachErrorMakesTheUnforeseenLessLikely) {
 
 TEST(TrackRecordTest, OneFarOffMakesTailsHeavy) {
   TrackRecord record;
-  for (int count = 0; count < 8; ++count) record.note(count % 2 == 0 ? 0.5 : -0.7);
+  note_eight(record, 0.5, -0.7);
   EXPECT_FALSE(record.has_heavy_tails());
   record.note(6);
   EXPECT_TRUE(record.has_heavy_tails());
-  for (int count = 0; count < 8; ++count) record.note(count % 2 == 0 ? 0.5 : -0.7);
+  note_eight(record, 0.5, -0.7);
   EXPECT_TRUE(record.holds());
   record.note(6);
   EXPECT_TRUE(record.holds()) << "where tails are heavy, one of eight may be so far off";

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "dstune/search/verifying.hpp"
+#include "search_fixture.hpp"
 
 namespace dstune {
 namespace {
@@ -13,16 +14,9 @@ PlannedSpace small_grid() {
   PlannedSpace space;
   for (int stage = 0; stage < 4; ++stage)
     for (std::int64_t micro_batch = 1; micro_batch <= 8; micro_batch *= 2)
-      for (const std::int64_t bucket : {50'000, 500'000'000}) {
-        PlannedMember member;
-        Experiment& experiment = member.planned.experiment;
-        experiment.name = "member" + std::to_string(space.members.size());
-        experiment.shape = {2, 1};
-        experiment.config.zero_stage = stage;
-        experiment.config.micro_batch = micro_batch;
-        experiment.config.reduce_bucket_size = bucket;
-        space.members.push_back(member);
-      }
+      for (const std::int64_t bucket : {50'000, 500'000'000})
+        add_member(space,
+                   {.zero_stage = stage, .micro_batch = micro_batch, .reduce_bucket_size = bucket});
   space.baseline = 0;
   return space;
 }
@@ -42,8 +36,10 @@ double in_own_step(const TrainingConfig& config) {
   return in_engine(other);
 }
 
-class VerifyingTunerTest : public testing::Test {
+class VerifyingTunerTest : public SpaceTest {
  protected:
+  VerifyingTunerTest() { space_ = small_grid(); }
+
   std::unique_ptr<Tuner> tuner(TuningOptions options = {}) {
     const auto beliefs_of = [this](const std::vector<std::size_t>&) {
       ++asked_;
@@ -59,20 +55,12 @@ class VerifyingTunerTest : public testing::Test {
     return make_verifying_tuner(space_, options, beliefs_of);
   }
 
-  const TrainingConfig& config(std::size_t member) const {
-    return space_.members[member].planned.experiment.config;
-  }
   Observation measured(std::size_t member) const {
-    const double value = in_engine(config(member));
-    return {Status::ok, MetricValue{value, 0.999 * value, 1.001 * value}};
+    return around(in_engine(config(member)), 0.001);
   }
   std::vector<std::size_t> run(Tuner& tuner) {
-    std::vector<std::size_t> order;
-    while (const auto next = tuner.next()) {
-      order.push_back(*next);
-      tuner.observe(*next, measured(*next));
-    }
-    EXPECT_TRUE(tuner.is_done());
+    const auto order = run_search(tuner, [this](std::size_t member) { return measured(member); });
+    EXPECT_TRUE(are_distinct(order));
     return order;
   }
   double best_of(const std::vector<std::size_t>& order) const {
@@ -81,13 +69,9 @@ class VerifyingTunerTest : public testing::Test {
     return best;
   }
   double best_of_all() const {
-    double best = 0;
-    for (const PlannedMember& member : space_.members)
-      best = std::max(best, in_engine(member.planned.experiment.config));
-    return best;
+    return largest(space_, [this](std::size_t member) { return in_engine(config(member)); });
   }
 
-  PlannedSpace space_ = small_grid();
   int asked_ = 0;
   bool corrects_ = false;
 };
@@ -126,7 +110,6 @@ TEST_F(VerifyingTunerTest, FindsTheBestWhereForecastsAreBlind) {
   const auto order = run(*tuner());
   EXPECT_GE(best_of(order), 0.99 * best_of_all());
   EXPECT_LE(order.size(), 12U);
-  EXPECT_EQ(std::set<std::size_t>(order.begin(), order.end()).size(), order.size());
 }
 
 TEST_F(VerifyingTunerTest, NeedsFewWhereBeliefsAreCorrectedByThem) {
@@ -174,16 +157,12 @@ TEST_F(VerifyingTunerTest, BelievesAfterAnInterruptionWhatItWouldHaveBelieved) {
 }
 
 TEST_F(VerifyingTunerTest, GoesOnWhereTheFirstOnesFail) {
-  const auto one = tuner();
   std::size_t runs = 0;
-  double best = 0;
-  while (const auto next = one->next()) {
-    const bool fails = runs++ < 2;
-    one->observe(*next, fails ? Observation{Status::failed, std::nullopt} : measured(*next));
-    if (!fails) best = std::max(best, in_engine(config(*next)));
-  }
-  EXPECT_TRUE(one->is_done());
-  EXPECT_GE(best, 0.9 * best_of_all());
+  auto order = run_search(*tuner(), [&](std::size_t member) {
+    return runs++ < 2 ? ended(Status::failed) : measured(member);
+  });
+  order.erase(order.begin(), order.begin() + 2);
+  EXPECT_GE(best_of(order), 0.9 * best_of_all());
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "control/controller.hpp"
@@ -70,19 +71,19 @@ class ControllerTest : public testing::Test {
   /// A space of micro-batches 1, 2, 4, … on groups of these sizes.
   static PlannedSpace space(int num_micro_batches, const std::vector<int>& sizes) {
     PlannedSpace space;
-    for (const int size : sizes) {
-      for (int i = 0; i < num_micro_batches; ++i) {
-        PlannedMember member;
-        Experiment& experiment = member.planned.experiment;
-        experiment.shape = {size, 1};
-        experiment.config.micro_batch = std::int64_t{1} << i;
-        experiment.name = "z0_gas1_tmbspg" + std::to_string(1 << i) + "_ng" + std::to_string(size);
-        experiment.ds_config = {{"train_micro_batch_size_per_gpu", 1 << i}};
-        space.members.push_back(member);
-      }
-    }
-    space.total = space.planned = space.members.size();
+    for (const int size : sizes)
+      for (int i = 0; i < num_micro_batches; ++i)
+        add_member(space, fmt::format("z0_gas1_tmbspg{}_ng{}", 1 << i, size), size, 1 << i);
     return space;
+  }
+  static void add_member(PlannedSpace& space, const std::string& name, int num_gpus,
+                         std::int64_t micro_batch) {
+    Experiment& experiment = space.members.emplace_back().planned.experiment;
+    experiment.name = name;
+    experiment.shape = {num_gpus, 1};
+    experiment.config.micro_batch = micro_batch;
+    experiment.ds_config = {{"train_micro_batch_size_per_gpu", micro_batch}};
+    space.total = space.planned = space.members.size();
   }
 
   Run run(const PlannedSpace& space, FakeWorkers& workers, int ranks, const Settings& settings = {},

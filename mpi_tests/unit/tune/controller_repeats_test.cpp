@@ -6,23 +6,17 @@
 namespace dstune {
 namespace {
 
-/// Two groups of two that do the same, and one that is slow.
-PlannedSpace twins_and_a_slow_one() {
-  PlannedSpace space;
-  for (const char* name : {"one", "other", "slow"}) {
-    PlannedMember member;
-    Experiment& experiment = member.planned.experiment;
-    experiment.name = name;
-    experiment.shape = {2, 1};
-    experiment.config.micro_batch = 4;
-    experiment.ds_config = {{"train_micro_batch_size_per_gpu", 4}};
-    space.members.push_back(member);
+class RepeatsTest : public ControllerTest {
+ protected:
+  /// Two groups of two that do the same, and one that is slow.
+  static PlannedSpace twins_and_a_slow_one() {
+    PlannedSpace space;
+    for (const char* name : {"one", "other", "slow"}) add_member(space, name, 2, 4);
+    return space;
   }
-  space.total = space.planned = 3;
-  return space;
-}
+};
 
-TEST_F(ControllerTest, FinalistsAreMeasuredAgainAloneAndInTurns) {
+TEST_F(RepeatsTest, FinalistsAreMeasuredAgainAloneAndInTurns) {
   const PlannedSpace members = twins_and_a_slow_one();
   FakeWorkers workers({{"slow", Behaviour::slow}});
 
@@ -51,7 +45,7 @@ TEST_F(ControllerTest, FinalistsAreMeasuredAgainAloneAndInTurns) {
   EXPECT_TRUE(again.scoreboard.finals().is_done);
 }
 
-TEST_F(ControllerTest, EnergyBesideANeighbourIsNobodys) {
+TEST_F(RepeatsTest, EnergyBesideANeighbourIsNobodys) {
   const PlannedSpace members = twins_and_a_slow_one();
   FakeWorkers workers({{"slow", Behaviour::slow}});
 
@@ -65,7 +59,7 @@ TEST_F(ControllerTest, EnergyBesideANeighbourIsNobodys) {
   EXPECT_EQ(rows[0].repeats.at(0).measurement.energy_j, 10.0);
 }
 
-TEST_F(ControllerTest, AFinalistThatFailsAgainIsPassedOver) {
+TEST_F(RepeatsTest, AFinalistThatFailsAgainIsPassedOver) {
   const PlannedSpace members = twins_and_a_slow_one();
   FakeWorkers workers({{"slow", Behaviour::slow}, {"one", Behaviour::fails_again}});
 
@@ -75,7 +69,7 @@ TEST_F(ControllerTest, AFinalistThatFailsAgainIsPassedOver) {
   EXPECT_EQ(json::Value::parse(read_file(folder_ + "/results/optimal.json"))["name"], "other");
 }
 
-TEST_F(ControllerTest, WithoutTimeFinalistsAreNotMeasuredAgainAndItSaysSo) {
+TEST_F(RepeatsTest, WithoutTimeFinalistsAreNotMeasuredAgainAndItSaysSo) {
   const PlannedSpace members = twins_and_a_slow_one();
   {
     ResultsFolder results(folder_ + "/results", folder_ + "/exps");
@@ -93,10 +87,9 @@ TEST_F(ControllerTest, WithoutTimeFinalistsAreNotMeasuredAgainAndItSaysSo) {
     journal.commit();
   }
   FakeWorkers workers({});
-  Settings settings;
-  settings.end_at = SteadyClock::now() + std::chrono::minutes(1);
 
-  const Run result = run(members, workers, 4, settings);
+  const Run result =
+      run(members, workers, 4, {.end_at = SteadyClock::now() + std::chrono::minutes(1)});
 
   EXPECT_EQ(result.code, ExitCode::ok);
   EXPECT_TRUE(workers.ran().empty());
@@ -105,7 +98,7 @@ TEST_F(ControllerTest, WithoutTimeFinalistsAreNotMeasuredAgainAndItSaysSo) {
             std::string::npos);
 }
 
-TEST_F(ControllerTest, WhatIsClearIsMeasuredAgainOnce) {
+TEST_F(RepeatsTest, WhatIsClearIsMeasuredAgainOnce) {
   const PlannedSpace members = space(3, {2});
   FakeWorkers workers({});
 
@@ -124,7 +117,7 @@ int num_spread_runs(const Scoreboard& scoreboard) {
   return runs;
 }
 
-TEST_F(ControllerTest, AGridRepeatsTheBestForItsIntervals) {
+TEST_F(RepeatsTest, AGridRepeatsTheBestForItsIntervals) {
   const PlannedSpace members = space(8, {1});
   for (const bool repeats : {true, false}) {
     FakeWorkers workers({});
@@ -140,16 +133,13 @@ TEST_F(ControllerTest, AGridRepeatsTheBestForItsIntervals) {
   }
 }
 
-TEST_F(ControllerTest, RaceComparesWithTheBestAndRepeatsIt) {
+TEST_F(RepeatsTest, RaceComparesWithTheBestAndRepeatsIt) {
   const PlannedSpace members = space(8, {1});
   FakeWorkers workers({});
   // The real one is done with these after five, which are the fewest before the best is repeated.
   CautiousTuner tuner(members.members.size(), 1);
-  Settings settings;
-  settings.races = true;
-  settings.repeats_best = true;
 
-  const Run result = run(members, workers, 1, settings, &tuner);
+  const Run result = run(members, workers, 1, {.races = true, .repeats_best = true}, &tuner);
 
   EXPECT_EQ(result.code, ExitCode::ok);
   const std::string first = workers.ran().front();
@@ -168,37 +158,33 @@ TEST_F(ControllerTest, RaceComparesWithTheBestAndRepeatsIt) {
   EXPECT_EQ(result.scoreboard.chance_of_better(), 0.25);
 }
 
-TEST_F(ControllerTest, AChallengerHearsOfABetterOneWhileItRuns) {
+TEST_F(RepeatsTest, AChallengerHearsOfABetterOneWhileItRuns) {
   PlannedSpace members = twins_and_a_slow_one();
   members.members.erase(members.members.begin() + 1);
   members.total = members.planned = 2;
   members.members.back().planned.experiment.config.micro_batch = 1;
   FakeWorkers workers({{"slow", Behaviour::raced_out}});
-  Settings settings;
-  settings.races = true;
 
-  const Run result = run(members, workers, 4, settings);
+  const Run result = run(members, workers, 4, {.races = true});
 
   EXPECT_EQ(result.code, ExitCode::ok);
-  const auto& slow = result.scoreboard.rows()[1].record;
+  const auto& slow = result.scoreboard.row(1).record;
   ASSERT_TRUE(slow);
   EXPECT_EQ(slow->measurement.status, Status::raced_out) << slow->measurement.reason;
   EXPECT_NEAR(workers.incumbents("slow").at(0).step_s, 0.14 / 4, 1e-9);
   EXPECT_EQ(workers.incumbents("one").at(0).step_s, 0) << "nothing was better when it ended";
 }
 
-TEST_F(ControllerTest, WhatWasRacedOutCloseByBesideANeighbourRunsAgainAlone) {
+TEST_F(RepeatsTest, WhatWasRacedOutCloseByBesideANeighbourRunsAgainAlone) {
   PlannedSpace members = twins_and_a_slow_one();
   members.members.pop_back();
   members.total = members.planned = 2;
   FakeWorkers workers({{"other", Behaviour::raced_out}});
-  Settings settings;
-  settings.races = true;
 
-  const Run result = run(members, workers, 4, settings);
+  const Run result = run(members, workers, 4, {.races = true});
 
   EXPECT_EQ(result.code, ExitCode::ok);
-  const auto& other = result.scoreboard.rows()[1].record;
+  const auto& other = result.scoreboard.row(1).record;
   ASSERT_TRUE(other);
   EXPECT_EQ(other->measurement.status, Status::ok);
   EXPECT_EQ(other->attempt, 2);

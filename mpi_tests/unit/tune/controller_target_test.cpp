@@ -103,7 +103,7 @@ TEST_F(ControllerTest, ChallengersAreRacedInTheTargetsTime) {
   run(members, workers, 1, settings, &tuner);
 
   // Twice the first one's target time for twice its samples, less its own overheads, over 2.
-  const std::string second = members.members[1].planned.experiment.name;
+  const std::string second = members.experiment(1).name;
   EXPECT_NEAR(workers.incumbents(second).front().step_s, (2 * target_s(0) - 0.6) / 2, 1e-9);
 }
 
@@ -118,7 +118,7 @@ TEST_F(ControllerTest, RacesGoOnBesideTheUsersRunWhichIsMeasuredFully) {
   run(members, workers, 1, settings, &tuner);
 
   const auto first_bar_s = [&](std::size_t member) {
-    return workers.incumbents(members.members[member].planned.experiment.name).front().step_s;
+    return workers.incumbents(members.experiment(member).name).front().step_s;
   };
   EXPECT_EQ(first_bar_s(1), 0);
   EXPECT_GT(first_bar_s(2), 0);

@@ -14,7 +14,7 @@ TEST_F(ControllerTest, RunsEveryMemberOnceAndNamesTheBest) {
   EXPECT_FALSE(workers.was_slot_taken_twice());
   const auto best = result.scoreboard.best();
   ASSERT_TRUE(best);
-  EXPECT_EQ(result.scoreboard.rows()[*best].planned.experiment.name, "z0_gas1_tmbspg8_ng2");
+  EXPECT_EQ(result.scoreboard.row(*best).planned.experiment.name, "z0_gas1_tmbspg8_ng2");
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/results/ds_config_optimal.json"));
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/results/z0_gas1_tmbspg1_ng1/metrics.json"));
 }
@@ -46,19 +46,22 @@ TEST_F(ControllerTest, SecondRunRunsNothing) {
   EXPECT_TRUE(result.scoreboard.best());
 }
 
-TEST_F(ControllerTest, PredictsWhatAGpuHoldsBesideItsArena) {
-  PlannedSpace members = space(2, {1, 2});
-  for (PlannedMember& member : members.members) {
+/// Members of 1000 bytes, 300 of them on the host.
+PlannedSpace with_memory(PlannedSpace space) {
+  for (PlannedMember& member : space.members) {
     member.planned.predicted.peak_memory_bytes = 1000;
     member.planned.predicted.host_memory_bytes = 300;
   }
+  return space;
+}
+
+TEST_F(ControllerTest, PredictsWhatAGpuHoldsBesideItsArena) {
+  const PlannedSpace members = with_memory(space(2, {1, 2}));
   FakeWorkers workers({});
   workers.gpu_non_arena_bytes = 520;
   ProcessMemoryPredictor memory(NonArenaMemory({0, 0}), NonArenaMemory({500, 510}, true), true);
-  Settings settings;
-  settings.memory = &memory;
 
-  const Run result = run(members, workers, 2, settings);
+  const Run result = run(members, workers, 2, {.memory = &memory});
 
   std::map<std::size_t, std::vector<std::int64_t>> predicted;
   for (const Row& row : result.scoreboard.rows()) {
@@ -72,18 +75,12 @@ TEST_F(ControllerTest, PredictsWhatAGpuHoldsBesideItsArena) {
 }
 
 TEST_F(ControllerTest, OfAGpusProcessOnlyTheHostsArenaIsPredicted) {
-  PlannedSpace members = space(2, {1});
-  for (PlannedMember& member : members.members) {
-    member.planned.predicted.peak_memory_bytes = 1000;
-    member.planned.predicted.host_memory_bytes = 300;
-  }
+  const PlannedSpace members = with_memory(space(2, {1}));
   FakeWorkers workers({});
   workers.non_arena_bytes = 60;
   ProcessMemoryPredictor memory(NonArenaMemory({50}, true), std::nullopt, true);
-  Settings settings;
-  settings.memory = &memory;
 
-  const Run result = run(members, workers, 1, settings);
+  const Run result = run(members, workers, 1, {.memory = &memory});
 
   std::vector<std::int64_t> predicted;
   for (const Row& row : result.scoreboard.rows())

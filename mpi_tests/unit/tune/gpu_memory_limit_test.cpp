@@ -40,7 +40,7 @@ TEST(GpuRoomTest, WhatLacksRoomIsLeftOutUnlessItHasRun) {
   }
   space.members[3].planned.status = PlanStatus::pruned;
   space.planned = 3;
-  EXPECT_THAT(drop_what_does_not_fit(space, 700, [](std::size_t index) { return index == 1; }),
+  EXPECT_THAT(drop_what_does_not_fit(space, 700, [](std::size_t member) { return member == 1; }),
               ElementsAre(2));
   EXPECT_EQ(space.members[0].planned.status, PlanStatus::planned);
   EXPECT_EQ(space.members[1].planned.status, PlanStatus::planned);

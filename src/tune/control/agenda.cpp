@@ -50,7 +50,7 @@ void Agenda::take_known() {
 
 /// The tuner will not ask for it again.
 void Agenda::note_asked_for(std::size_t member) {
-  const auto left = num_left_.find(search_.space.members[member].planned.experiment.shape);
+  const auto left = num_left_.find(search_.space.experiment(member).shape);
   if (left != num_left_.end() && --left->second == 0) num_left_.erase(left);
 }
 

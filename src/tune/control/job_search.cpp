@@ -39,7 +39,7 @@ std::vector<ForecastMember> forecast_members(const PlannedSpace& space, JobPredi
     if (planned.status != PlanStatus::planned) continue;
     const Experiment& experiment = planned.experiment;
     member.step_s = predictor.step_s(experiment);
-    member.batch = static_cast<double>(global_batch(experiment.config, experiment.shape.size()));
+    member.batch = static_cast<double>(batch_of(experiment));
     member.precision = experiment.config.precision;
     member.overheads = predictor.overheads(experiment);
   }

@@ -26,8 +26,7 @@ constexpr std::chrono::milliseconds line_interval{200};
 
 std::string value_text(const Experiment& experiment, const Measurement& measurement,
                        Metric metric) {
-  const int size = experiment.shape.size();
-  const auto value = metric_value(measurement, metric, global_batch(experiment.config, size), size);
+  const auto value = metric_value(measurement, metric, experiment);
   if (!value) return fmt::format("{}: {}", to_text(measurement.status), measurement.reason);
   const std::string text = fmt::format("{} {}", format_number(value->value), unit_text(metric));
   if (!std::isfinite(value->ci_high)) return text;

@@ -175,13 +175,19 @@ void Attempts::tick(Moment now) {
   for (const Number number : aborting) conclude(number, now);
 }
 
+/// "rank 1 died"; empty where nobody is missed.
+std::string Attempts::death_in(const Attempt& attempt) const {
+  for (const auto& [rank, how] : dead_)
+    if (std::ranges::find(attempt.members, rank) != attempt.members.end() &&
+        !attempt.left.contains(rank))
+      return fmt::format("rank {} {}", rank, how);
+  return "";
+}
+
 /// Nothing where all is well.
 std::optional<Attempts::Failure> Attempts::failure_of(const Attempt& attempt, Time now) const {
-  for (const int member : attempt.members) {
-    const auto dead = dead_.find(member);
-    if (dead != dead_.end() && !attempt.left.contains(member))
-      return Failure{Status::failed, fmt::format("rank {} {}", member, dead->second)};
-  }
+  if (std::string death = death_in(attempt); !death.empty())
+    return Failure{Status::failed, std::move(death)};
   if (stopping_since_ && now - *stopping_since_ > to_duration(options_.stop_grace_s))
     return Failure{Status::timed_out, "stopped"};
   const Limits& limits = attempt.limits;
@@ -240,13 +246,8 @@ bool Attempts::is_answered(const Attempt& attempt) const {
 
 /// Names who died before what its peers saw of it: connections that break.
 std::string Attempts::reason_of(const Attempt& attempt) const {
-  if (attempt.is_given_up) return attempt.reason;
-  for (const int member : attempt.members) {
-    const auto dead = dead_.find(member);
-    if (dead != dead_.end() && !attempt.left.contains(member))
-      return fmt::format("rank {} {}; {}", member, dead->second, attempt.reason);
-  }
-  return attempt.reason;
+  const std::string death = attempt.is_given_up ? "" : death_in(attempt);
+  return death.empty() ? attempt.reason : death + "; " + attempt.reason;
 }
 
 /// Ends an aborted attempt once every member has answered or the grace is over: who did not is
@@ -294,10 +295,9 @@ void Attempts::end(Number number, Ended ended, Moment now) {
 
 std::set<int> Attempts::awaited_ranks() const {
   std::set<int> ranks;
-  for (const auto& [number, attempt] : under_way_) {
+  for (const auto& [number, attempt] : under_way_)
     for (const int member : attempt.members)
       if (!attempt.left.contains(member)) ranks.insert(member);
-  }
   return ranks;
 }
 

@@ -150,6 +150,7 @@ class Attempts {
                    Moment now);
   void on_gone(Number number, Attempt& attempt, int source, const message::Gone& gone, Moment now);
 
+  [[nodiscard]] std::string death_in(const Attempt& attempt) const;
   [[nodiscard]] std::optional<Failure> failure_of(const Attempt& attempt, Time now) const;
   void begin_abort(Number number, Attempt& attempt, const Failure& failure, Time now);
   void conclude(Number number, Moment now);
