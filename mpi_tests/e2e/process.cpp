@@ -52,9 +52,8 @@ std::vector<pid_t> family(pid_t root) {
   const std::map<pid_t, pid_t> parent_of = parents();
   std::vector<pid_t> found{root};
   for (std::size_t i = 0; i < found.size(); ++i) {
-    for (const auto& [pid, parent] : parent_of) {
+    for (const auto& [pid, parent] : parent_of)
       if (parent == found[i]) found.push_back(pid);
-    }
   }
   return found;
 }

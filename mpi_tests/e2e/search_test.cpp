@@ -128,9 +128,8 @@ TEST_F(SearchTest, NamesTheBest) {
   const Json validation = job_->read_json(results + "validation.json");
   EXPECT_EQ(validation["winner"], optimal["name"]);
   if (!validation["done"].get<bool>()) {
-    for (const auto& [name, metrics] : metrics_) {
+    for (const auto& [name, metrics] : metrics_)
       EXPECT_LE(metrics["value"].get<double>(), optimal["value"].get<double>()) << name;
-    }
     EXPECT_EQ(metrics_[optimal["name"]]["value"], optimal["value"]);
     return;
   }
@@ -276,9 +275,8 @@ TEST_F(SearchTest, WritesTheTableTheJournalAndTheEnvironment) {
   EXPECT_EQ(names_of(events, "started").size(), 24);
   EXPECT_EQ(names_of(events, "finished").size(), 24);
   EXPECT_TRUE(job_->read_json(results + "environment.json").is_object());
-  for (const auto& [name, text] : job_->contents()) {
+  for (const auto& [name, text] : job_->contents())
     EXPECT_THAT(name, Not(HasSubstr(".tmp"))) << "a temporary file was left: " << name;
-  }
 }
 
 TEST_F(JobTest, PrintsExactlyOneObject) {

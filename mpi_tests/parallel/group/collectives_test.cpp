@@ -240,9 +240,8 @@ TEST_P(CollectivesTest, ExchangeBringsNumbersInRankOrder) {
                                    group->group_rank() + 0.25 * round);
     const std::vector<double> all = group->exchange(mine);
     ASSERT_EQ(all.size(), mine.size() * static_cast<std::size_t>(group->size()));
-    for (std::size_t i = 0; i < all.size(); ++i) {
+    for (std::size_t i = 0; i < all.size(); ++i)
       ASSERT_EQ(all[i], static_cast<double>(i / mine.size()) + 0.25 * round);
-    }
   }
 }
 
@@ -293,9 +292,8 @@ TEST(CollectivesTest, BitsDependNeitherOnTheWayNorOnChunks) {
       }
     }
     if (type == DType::f32) {
-      for (std::int64_t i = 0; i < count; ++i) {
+      for (std::int64_t i = 0; i < count; ++i)
         expected.set(i, sums[static_cast<std::size_t>(i)] / static_cast<float>(job.size()));
-      }
       EXPECT_TRUE(results[0] == expected.bytes);
     }
     for (const auto& result : results) EXPECT_TRUE(result == results[0]);

@@ -166,9 +166,8 @@ TEST_P(DeviceGroupsTest, RanksThatShareAGpuAreStaged) {
   const auto group = device.join(everyone);
   Job hosts(GetParam());
   const auto host = hosts.join(everyone);
-  for (const Call& call : calls_of(*host, 3000, DType::bf16)) {
+  for (const Call& call : calls_of(*host, 3000, DType::bf16))
     EXPECT_TRUE(call(*group, [&] { device.queues().finish_used(); }) == call(*host, [] {}));
-  }
   EXPECT_EQ(device.nccl().calls(), Calls{}) << "NCCL is not even asked";
 }
 

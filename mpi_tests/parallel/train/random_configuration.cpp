@@ -12,7 +12,6 @@
 #include "dstune/core/settings.hpp"
 
 namespace dstune::test {
-
 namespace {
 
 /// Elements of the models that are trained, roughly: sizes beyond make no difference.

@@ -64,9 +64,8 @@ Buffer::Buffer(DType type, std::int64_t count)
     : type_(type),
       count_(count),
       bytes_(element_bytes() * static_cast<std::size_t>(count + guard_elements)) {
-  for (std::int64_t i = 0; i < count_ + guard_elements; ++i) {
+  for (std::int64_t i = 0; i < count_ + guard_elements; ++i)
     set(i, std::numeric_limits<double>::quiet_NaN());
-  }
 }
 
 Buffer::Buffer(DType type, const Values& values)
@@ -81,9 +80,8 @@ bool Buffer::operator==(const Buffer& other) const {
 
 Values Buffer::values() const {
   finish_kernels();
-  for (std::int64_t i = count_; i < count_ + guard_elements; ++i) {
+  for (std::int64_t i = count_; i < count_ + guard_elements; ++i)
     EXPECT_TRUE(std::isnan(get(i))) << "written " << i - count_ + 1 << " past the end";
-  }
   Values values;
   values.reserve(static_cast<std::size_t>(count_));
   for (std::int64_t i = 0; i < count_; ++i) values.push_back(get(i));

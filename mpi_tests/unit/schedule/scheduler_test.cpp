@@ -102,9 +102,8 @@ TEST(SchedulerTest, HasRoomForWhatWouldStartNow) {
 TEST(SchedulerTest, RunsFirstInFirstOut) {
   SlotPool pool({{0, 1}});
   Scheduler scheduler(pool);
-  for (std::size_t experiment = 10; experiment < 13; ++experiment) {
+  for (std::size_t experiment = 10; experiment < 13; ++experiment)
     scheduler.submit(experiment, {1, 1});
-  }
   auto first = next_of(scheduler);
   auto second = next_of(scheduler);
   EXPECT_EQ(first.experiment, 10U);
@@ -309,9 +308,8 @@ class Simulation {
         EXPECT_TRUE(blockers_ && blocked_head_ == waiting_.front());
         backfilled_.insert(dispatch->experiment);
       }
-      for (const int world_rank : dispatch->reservation.world_ranks()) {
+      for (const int world_rank : dispatch->reservation.world_ranks())
         EXPECT_TRUE(taken_.insert(world_rank).second) << "slot " << world_rank << " twice";
-      }
       forget(dispatch->experiment);
       running_.push_back({dispatch->experiment, std::move(dispatch->reservation)});
       note_head();
