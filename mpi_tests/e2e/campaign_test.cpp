@@ -226,7 +226,7 @@ class RandomFaultTest : public CampaignTest {
       EXPECT_FALSE(file.path().filename().string().starts_with("dstune-")) << file;
   }
 
-  /// With recovery mpirun says nothing of how the job ended, the file does.
+  /// mpirun with recovery says nothing of how the job ended, the file does.
   void expect_end(const Loss& loss, const Ended& ended) {
     if (loss.state == State::starting && !job_.exists(results + "exit_status.json")) {
       // It was lost before there was a place to say so.

@@ -1,5 +1,5 @@
 #pragma once
-/// What tests of lost ranks share: jobs of six experiments, their end, and what resumes. Local.
+/// Tests of lost ranks share this: jobs of six experiments, their end, and what resumes. Local.
 
 #include <algorithm>
 #include <chrono>

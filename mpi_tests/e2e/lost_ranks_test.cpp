@@ -41,7 +41,7 @@ std::string text_of(const Loss& loss) {
          std::to_string(loss.delay.count()) + " ms";
 }
 
-/// What the program has in shared memory.
+/// The program's files in shared memory.
 std::set<std::string> boards() {
   std::set<std::string> names;
   std::error_code ignored;
@@ -86,7 +86,7 @@ class LostRanksTest : public JobTest {
     if (loss.recovers && is_in_time) expect_status(loss, ended);
   }
 
-  /// With recovery mpirun says nothing of how the job ended, the file does.
+  /// mpirun with recovery says nothing of how the job ended, the file does.
   void expect_status(const Loss& loss, const Ended& ended) {
     if (loss.when == When::starting && !job_.exists(results + "exit_status.json")) {
       // It was lost before there was a place to say so.

@@ -58,7 +58,7 @@ std::vector<pid_t> family(pid_t root) {
   return found;
 }
 
-/// Of its environment; nothing where it is no rank.
+/// Read from its environment; nothing where it is no rank.
 std::optional<int> rank_of(pid_t pid) {
   const std::string environment = text_of(fs::path("/proc") / std::to_string(pid) / "environ");
   for (const std::string name : {"OMPI_COMM_WORLD_RANK=", "PMI_RANK="}) {

@@ -55,7 +55,7 @@ class CollectivesTest : public testing::TestWithParam<Transport> {
     for (const DType type : types)
       for (const std::int64_t count : odd_counts) check(type, count);
   }
-  /// With two ranks: means that are worked out, and of what is no number.
+  /// Two ranks: means that are worked out, and of what is no number.
   template <std::size_t size>
   void expect_means(DType type, const float (&parts)[size][2], const float (&expected)[size]) {
     Job job(GetParam());
@@ -145,7 +145,7 @@ TEST_P(CollectivesTest, AllGatherPlacesEveryPart) {
   });
 }
 
-/// What `from` has for the part `index` of those that take part.
+/// The byte that `from` has for the part `index` of those that take part.
 std::byte byte_of(int from, int index, std::int64_t i) {
   return static_cast<std::byte>(50 * from + 10 * index + static_cast<int>(i % 7));
 }

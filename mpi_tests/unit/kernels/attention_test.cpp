@@ -203,7 +203,7 @@ TEST_P(AttentionTest, SeesItsWindowAlone) {
   }
 }
 
-// What is masked may be of any size.
+// Masked keys may be of any size.
 TEST_P(AttentionTest, KeysBeforeTheWindowDoNotMatter) {
   const AttentionShape shape{
       .batch = 1, .sequence = 150, .heads = 2, .kv_heads = 1, .head_size = 16, .window = 40};

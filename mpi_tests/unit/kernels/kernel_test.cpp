@@ -27,7 +27,7 @@ double from_bfloat16(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
-/// By arithmetic in double, so by another way than the kernels'.
+/// Arithmetic in double is another way than the kernels'.
 std::uint16_t to_float16(double value) {
   const float narrow = static_cast<float>(value);
   const unsigned sign = std::signbit(narrow) ? 0x8000U : 0U;

@@ -17,7 +17,7 @@ double step_s(const StepPlan& plan, const DeviceProfile& profile) {
   return cycle_time(plan, times).step_s(plan.config.accumulation_steps);
 }
 
-/// Of all work of a kind in a cycle.
+/// The sum over all work of a kind in a cycle.
 double sum_of(const StepPlan& plan, WorkKind kind, const std::function<double(const Work&)>& time) {
   double sum = 0;
   for (const Segment& segment : plan.cycle) {
@@ -177,7 +177,7 @@ TEST(StepTimeTest, AnUnmeasuredShapeTakesTheNearestOnesCollectives) {
     return sum_of(build(model, config, ranks), WorkKind::all_reduce,
                   [&](const Work& work) { return times.seconds(work); });
   };
-  // Of every byte (N − 1)/N travel.
+  // (N − 1)/N of every byte travel.
   EXPECT_NEAR(all_reduce_s(8) / all_reduce_s(4), (7.0 / 8) / (3.0 / 4), 1e-9);
   EXPECT_NEAR(all_reduce_s(4), all_reduce_s(2), 1e-12);  // the formula's, measured both
 }

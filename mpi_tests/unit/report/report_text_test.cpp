@@ -23,7 +23,7 @@ using testing::StartsWith;
 std::string summary_of(const test::Draft& draft) {
   return summary_text(test::Concluded(draft));
 }
-/// Of results in /here.
+/// Results are in /here.
 std::string headline_of(const test::Draft& draft) {
   return headline_text(test::Concluded(draft), "/here");
 }
@@ -91,7 +91,7 @@ TEST(SummaryTextTest, ShowsPredictionsBesideMeasurements) {
 
 TEST(SummaryTextTest, RanksPredictionsAgainstMeasurements) {
   test::Draft report;
-  // By hand: ranks 1 2 3 4 against 1 3 2 4, so 1 - 6·2/(4·15).
+  // Worked out: ranks 1 2 3 4 against 1 3 2 4, so 1 - 6·2/(4·15).
   report.rows = {predicted_row("a", 10, 10, 0), predicted_row("b", 20, 31, 1),
                  predicted_row("c", 30, 30, 2), predicted_row("d", 40, 40, 3)};
   EXPECT_THAT(summary_of(report), HasSubstr("rank correlation 0.800"));
@@ -452,7 +452,7 @@ TEST(SummaryJsonTest, HasBestCountsAndCode) {
   EXPECT_EQ(best["name"], "z1_gas1_tmbspg56");
   EXPECT_EQ(best["metric"], "throughput");
   EXPECT_NEAR(best["value"], 625.698, 1e-9);
-  // By what is believed of runs, since none was repeated: 1 % and t(4).
+  // None was repeated, so runs differ as is believed: 1 % and t(4).
   EXPECT_NEAR(best["ci_low"], 625.698 * std::exp(-0.02776445), 1e-5);
   EXPECT_NEAR(best["ci_high"], 625.698 * std::exp(0.02776445), 1e-5);
   EXPECT_EQ(best["num_gpus"], 2);

@@ -58,7 +58,7 @@ TEST(SchedulerTest, AvoidsRanksWhereOthersAreIdle) {
   EXPECT_TRUE(scheduler.next()) << "there is no other place";
 }
 
-/// Where groups of one size after the other go.
+/// The places of groups of one size after the other.
 std::vector<std::vector<int>> places(SlotPool& pool, const std::vector<GroupShape>& shapes) {
   Scheduler scheduler(pool);
   for (std::size_t experiment = 0; experiment < shapes.size(); ++experiment)
@@ -315,7 +315,7 @@ class Simulation {
       note_head();
     }
     note_head();
-    // With everything gone that ran when the head came to the front, only backfilled ones could
+    // Everything is gone that ran when the head came to the front: only backfilled ones could
     // still keep it waiting.
     if (!waiting_.empty()) {
       EXPECT_TRUE(!blockers_->empty()) << "experiment " << waiting_.front() << " is delayed";

@@ -76,7 +76,7 @@ TEST(SlotPoolTest, BytesAreTakenWithTheSlotsAndComeBackWithThem) {
     return Needs{.shape = {num_gpus, 1}, .host_bytes = host_bytes, .disk_bytes = disk_bytes};
   };
   SlotPool pool(two_nodes, {{.host = 100, .disk = 50}, {.host = 40, .disk = 50}});
-  // Of each rank, and all of it on one node.
+  // Each rank needs them, and all of it is on one node.
   EXPECT_TRUE(pool.is_possible(needs(4, 25, 12)));
   EXPECT_FALSE(pool.is_possible(needs(4, 26, 0)));
   EXPECT_FALSE(pool.is_possible(needs(4, 0, 13)));
