@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t gib = std::int64_t{1} << 30;
 
-/// By the name of the backend.
+/// The parameter is the backend's name.
 class BackendTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {

@@ -16,7 +16,7 @@
 
 #include <gtest/gtest.h>
 
-#include "results.hpp"
+#include "losses.hpp"
 #include "spaces.hpp"
 
 namespace dstune::e2e {
@@ -24,9 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
 
-constexpr int num_experiments = 6;
 const std::string journal_name = results + "journal.jsonl";
 
 /// Seeds of a suite: DSTUNE_CAMPAIGN=long in the environment asks for all.
@@ -53,33 +51,6 @@ class Dice {
  private:
   std::mt19937 random_;
 };
-
-/// Events of the journal, while the job may still write it.
-std::vector<Json> events_so_far(const Job& job) {
-  std::vector<Json> events;
-  if (!job.exists(journal_name)) return events;
-  std::string text = job.read(journal_name);
-  text.resize(text.rfind('\n') + 1);
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);)
-    events.push_back(Json::parse(line, nullptr, false)["event"]);
-  return events;
-}
-
-/// The same command, undisturbed: it ends, and starts nothing that `before` has as finished.
-void expect_resumed(Job& job, const Command& command, const std::vector<Json>& before) {
-  const Ended ended = job.run(command);
-  expect_exit(job, ended, 0);
-  const auto finished = names_of(before, "finished");
-  const auto all = journal(job);
-  ASSERT_GE(all.size(), before.size());
-  EXPECT_TRUE(std::equal(before.begin(), before.end(), all.begin())) << "a line is lost";
-  for (const std::string& name : names_of(all, "started", before.size()))
-    EXPECT_EQ(std::ranges::count(finished, name), 0) << name << " had finished";
-  const auto all_finished = names_of(all, "finished");
-  EXPECT_EQ(std::set(all_finished.begin(), all_finished.end()).size(), num_experiments);
-  EXPECT_EQ(all_finished.size(), num_experiments);
-}
 
 /// A job of six recorded experiments on groups of two, whose times are waited for. The best one is
 /// more than 5 % faster than the next.
@@ -131,9 +102,6 @@ enum class State {
 constexpr int num_states = 9;
 enum class Role { rank_0, leader, member };
 constexpr int num_roles = 3;
-
-/// From a loss to the end of all ranks, beside what the search itself takes.
-constexpr auto end_limit = 60s;
 
 struct Loss {
   State state{};
@@ -243,24 +211,13 @@ class RandomFaultTest : public CampaignTest {
     Command disturbed = command(loss);
     if (loss.is_inside()) disturbed.environment = {{"DSTUNE_INJECT", injection(loss)}};
     Process process = job_.start(disturbed);
-    std::map<int, pid_t> ranks;
-    wait_until(process, [&] {
-      ranks = process.ranks();
-      return ranks.size() == static_cast<std::size_t>(loss.ranks);
-    });
+    const std::map<int, pid_t> ranks = wait_for_ranks(process, loss.ranks);
     std::optional<Clock::time_point> lost_at;
     if (loss.is_inside())
       lost_at = Clock::now();  // some seconds later, in truth
     else
       lost_at = lose(loss, process, ranks);
-    const Ended ended = process.wait();
-    const auto are_left = [&] {
-      return std::ranges::any_of(ranks, [](const auto& rank) { return is_alive(rank.second); });
-    };
-    const auto limit = lost_at.value_or(Clock::now()) + end_limit;
-    while (are_left() && Clock::now() < limit) std::this_thread::sleep_for(5ms);
-    EXPECT_FALSE(ended.is_late || are_left()) << ended;
-    EXPECT_LT(Clock::now(), limit) << ended;
+    const Ended ended = expect_end_in_time(process, ranks, lost_at.value_or(Clock::now()));
     if (lost_at && (loss.recovers || !loss.ends_rank())) expect_end(loss, ended);
     expect_resumed(job_, command(loss), events_so_far(job_));
     expect_statuses(loss);
@@ -269,7 +226,7 @@ class RandomFaultTest : public CampaignTest {
       EXPECT_FALSE(file.path().filename().string().starts_with("dstune-")) << file;
   }
 
-  /// With recovery mpirun says nothing of how the job ended, the file does.
+  /// mpirun with recovery says nothing of how the job ended, the file does.
   void expect_end(const Loss& loss, const Ended& ended) {
     if (loss.state == State::starting && !job_.exists(results + "exit_status.json")) {
       // It was lost before there was a place to say so.

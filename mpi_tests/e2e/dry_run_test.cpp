@@ -32,7 +32,7 @@ class DryRunTest : public JobTest {
     EXPECT_EQ(ended.exit_code, exit_code) << ended;
     return printed(ended);
   }
-  /// Of so many micro-batches, and as many numbers of micro-steps.
+  /// So many micro-batches, and as many numbers of micro-steps.
   void write_huge_space(int sizes) {
     Json space = synthetic_space({1}, sizes_up_to(sizes));
     space["gradient_accumulation_steps"] = sizes_up_to(sizes);

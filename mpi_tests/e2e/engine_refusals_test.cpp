@@ -19,7 +19,7 @@ class EngineRefusalTest : public JobTest {
   void expect_refused(const std::vector<std::string>& parts) {
     e2e::expect_refused(job_, command(), bad_input, parts);
   }
-  /// With a folder in front of all others, in which torch is none.
+  /// A folder in front of all others has a torch that is none.
   void expect_lacking(std::vector<std::string> args, const std::string& place) {
     job_.write_text("packages/torch/__init__.py", "raise ImportError('no torch here')\n");
     const Ended ended =

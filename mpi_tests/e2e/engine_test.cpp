@@ -15,7 +15,7 @@
 namespace dstune::e2e {
 namespace {
 
-/// As people write it, but for what certain sizes do.
+/// People write it like this, but for what certain sizes do.
 constexpr const char* script = R"(import argparse
 import ctypes
 import os
@@ -113,7 +113,7 @@ class EngineJobTest : public JobTest {
     args.emplace_back("space.json");
     return job_.run({.ranks = ranks, .args = args, .launcher = launcher, .limit_s = 400});
   }
-  /// Of an experiment that Python ended.
+  /// Python ended the experiment.
   void expect_failed(const std::string& name, const std::string& status, const std::string& words,
                      const std::string& last_line) {
     auto metrics = all_metrics(job_);
@@ -157,7 +157,7 @@ TEST_F(EngineJobTest, TheUsersScriptRunsWithoutAProcessAndFailuresCostTheirExper
   EXPECT_FALSE(job_.read_json(results + "environment.json")["python"]["versions"]["torch"].empty());
   EXPECT_EQ(count_of(ended.out, "printed by the script"), 0);
 
-  // What was known of the script counts no more once it has changed.
+  // A script that has changed is another one: nothing is known of it.
   const std::size_t before = journal(job_).size();
   written["train_micro_batch_size_per_gpu"] = {1};
   job_.write_text("train.py", std::string(script) + "# changed\n");
@@ -166,7 +166,7 @@ TEST_F(EngineJobTest, TheUsersScriptRunsWithoutAProcessAndFailuresCostTheirExper
   EXPECT_EQ(names_of(journal(job_), "started", before).size(), 1);
 }
 
-/// What a script does that says nothing of the configuration that it was to run.
+/// A script whose runs say nothing of the configuration that it was to run.
 constexpr const char* careless_script = R"(import argparse
 import os
 import pathlib

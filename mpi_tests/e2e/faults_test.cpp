@@ -1,4 +1,4 @@
-// What goes wrong in one experiment costs that experiment.
+// A fault in one experiment costs that experiment.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -90,7 +90,7 @@ std::vector<std::set<int>> ranks_after_loss(const Job& job) {
   return ranks;
 }
 
-// Whether its peers are inside a collective then, or agree on what happens.
+// Its peers are inside a collective then, or agree on what happens.
 TEST(LostDeviceTest, CostsOneAttemptAndTheRank) {
   for (const bool trains : {true, false}) {
     SCOPED_TRACE(trains);
@@ -137,7 +137,8 @@ TEST(LostDeviceTest, OfEveryRankEndsTheJobWithWhatIsKnown) {
   EXPECT_EQ(results_table(job)[short_name(0, 16)]["status"], "ok");
 }
 
-// What is no failure of an experiment ends the job, though another rank is in the middle of a step.
+// A bug is no experiment's failure: it ends the job, though another rank is in the middle of a
+// step.
 TEST(BugTest, EndsTheJobWithItsReason) {
   const std::string first = short_name(0, 1);
   const std::string second = short_name(0, 2);

@@ -29,7 +29,7 @@ class FolderTest : public JobTest {
     EXPECT_EQ(names_of(journal(job_), "finished").size(), 6U) << "every experiment once";
     EXPECT_FALSE(job_.exists(lock_name));
   }
-  /// What is done to a running job's journal ends it, and stays as it is.
+  /// A running job whose journal is changed ends, and leaves it as it is.
   void expect_noticed(const std::function<void()>& meddle, const std::string& part) {
     Process process = start_and_wait(1);
     meddle();

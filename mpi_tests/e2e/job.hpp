@@ -67,7 +67,7 @@ class Job {
 /// mpirun's words with which ranks live on where another one died; empty: this launcher has none.
 [[nodiscard]] std::vector<std::string> recovery_words();
 
-/// What a failed expectation should show.
+/// All that a failed expectation should show.
 std::ostream& operator<<(std::ostream& out, const Ended& ended);
 
 /// The Python environment in which DeepSpeed's engine runs, by DSTUNE_ENGINE_PYTHON; absolute.

@@ -15,7 +15,7 @@
 namespace dstune::e2e {
 namespace {
 
-/// What is left to do: nothing where it ended with 0; some of it where `race` ended that took
+/// The rest that is to do: nothing where it ended with 0; some of it where `race` ended that took
 /// predictions for granted, which now wants to see them hold.
 enum class Rest { nothing, some, all };
 
@@ -71,7 +71,7 @@ class OldJournalTest : public testing::TestWithParam<OldJournal> {
     for (std::string line; std::getline(lines, line);) old_.push_back(line);
   }
   Ended run(std::vector<std::string> args) {
-    // What they hold is that release's.
+    // The journals are that release's.
     args.insert(args.end(), {"--deepspeed-version", "0.19.6", "space.json"});
     return job_.run({.ranks = GetParam().ranks, .args = std::move(args)});
   }

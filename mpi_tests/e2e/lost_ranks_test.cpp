@@ -12,7 +12,7 @@
 
 #include <gtest/gtest.h>
 
-#include "results.hpp"
+#include "losses.hpp"
 #include "spaces.hpp"
 
 namespace dstune::e2e {
@@ -20,11 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
-
-constexpr int num_experiments = 6;
-/// From the loss of a rank to the end of the others, beside what the search itself takes.
-constexpr auto end_limit = 60s;
 
 /// When a rank is lost.
 enum class When { starting, searching, ending };
@@ -46,7 +41,7 @@ std::string text_of(const Loss& loss) {
          std::to_string(loss.delay.count()) + " ms";
 }
 
-/// What the program has in shared memory.
+/// The program's files in shared memory.
 std::set<std::string> boards() {
   std::set<std::string> names;
   std::error_code ignored;
@@ -66,16 +61,9 @@ class LostRanksTest : public JobTest {
     space["dstune"]["trial_budget_s"] = 0.2;
     job_.write("space.json", space);
     run_with_loss(loss);
-    // What was finished then is not run again.
-    const auto events =
-        job_.exists(results + "journal.jsonl") ? journal(job_) : std::vector<Json>();
-    const auto finished = names_of(events, "finished");
-    const Ended resumed = job_.run({.ranks = loss.ranks, .args = {"space.json"}});
-    expect_all_ok(job_, resumed, num_experiments);
-    const auto all = journal(job_);
-    for (const std::string& name : names_of(all, "started", events.size()))
-      EXPECT_EQ(std::ranges::count(finished, name), 0) << name << " had finished";
-    EXPECT_EQ(names_of(all, "finished").size(), num_experiments);
+    expect_resumed(job_, {.ranks = loss.ranks, .args = {"space.json"}}, events_so_far(job_));
+    for (const auto& [name, measured] : all_metrics(job_))
+      EXPECT_EQ(measured["status"], "ok") << name << ": " << measured["reason"];
     EXPECT_EQ(optimal_of(job_)["name"], short_name(0, num_experiments));
     EXPECT_EQ(boards(), std::set<std::string>());
   }
@@ -85,11 +73,7 @@ class LostRanksTest : public JobTest {
     Command command{.ranks = loss.ranks, .args = {"space.json"}, .limit_s = 150};
     if (loss.recovers) command.launcher = recovery_words();
     Process process = job_.start(command);
-    std::map<int, pid_t> ranks;
-    wait_until(process, [&] {
-      ranks = process.ranks();
-      return ranks.size() == static_cast<std::size_t>(loss.ranks);
-    });
+    const std::map<int, pid_t> ranks = wait_for_ranks(process, loss.ranks);
     const int awaited = loss.when == When::starting    ? 0
                         : loss.when == When::searching ? 1
                                                        : num_experiments;
@@ -97,31 +81,20 @@ class LostRanksTest : public JobTest {
     std::this_thread::sleep_for(loss.delay);
     const bool is_in_time = process.is_running();
     const auto lost_at = Clock::now();
-    if (is_in_time) kill(ranks[loss.world_rank], loss.signal);
-    const Ended ended = process.wait();
-    const auto are_left = [&] {
-      return std::ranges::any_of(ranks, [](const auto& rank) { return is_alive(rank.second); });
-    };
-    const auto limit = lost_at + end_limit;
-    while (are_left() && Clock::now() < limit) std::this_thread::sleep_for(5ms);
-    EXPECT_FALSE(ended.is_late || are_left()) << ended;
-    EXPECT_LT(Clock::now(), limit) << ended;
+    if (is_in_time) kill(ranks.at(loss.world_rank), loss.signal);
+    const Ended ended = expect_end_in_time(process, ranks, lost_at);
     if (loss.recovers && is_in_time) expect_status(loss, ended);
   }
 
-  /// With recovery mpirun says nothing of how the job ended, the file does.
+  /// mpirun with recovery says nothing of how the job ended, the file does.
   void expect_status(const Loss& loss, const Ended& ended) {
     if (loss.when == When::starting && !job_.exists(results + "exit_status.json")) {
       // It was lost before there was a place to say so.
-      EXPECT_FALSE(job_.exists(results + "journal.jsonl") &&
-                   !names_of(journal(job_), "started").empty())
-          << ended;
+      EXPECT_TRUE(names_of(events_so_far(job_), "started").empty()) << ended;
       return;
     }
     const int code = exit_status_of(job_).value("exit_code", -1);
-    // It may end before there is a journal.
-    const std::size_t num_finished =
-        job_.exists(results + "journal.jsonl") ? names_of(journal(job_), "finished").size() : 0;
+    const std::size_t num_finished = names_of(events_so_far(job_), "finished").size();
     if (loss.world_rank == 0) {
       // It may have said how the job ended before it was lost.
       EXPECT_TRUE(code == stopped_early || (code == 0 && num_finished == num_experiments)) << ended;

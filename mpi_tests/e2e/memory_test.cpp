@@ -13,9 +13,8 @@ namespace {
 /// Peak memory of each member, from the plan.
 std::map<std::string, std::int64_t> predicted_bytes(const Json& plan) {
   std::map<std::string, std::int64_t> bytes;
-  for (const Json& one : plan["experiments"]) {
+  for (const Json& one : plan["experiments"])
     bytes[one["name"]] = one["predicted"]["peak_memory_bytes"];
-  }
   return bytes;
 }
 

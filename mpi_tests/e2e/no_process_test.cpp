@@ -11,7 +11,7 @@ namespace {
 
 constexpr int skipped = 77;
 
-/// What the launcher makes of a shell script.
+/// The exit code of a shell script under the launcher.
 int code_of_script(const std::string& script) {
   const std::string command =
       std::string(DSTUNE_E2E_LAUNCHER) + " /bin/sh -c '" + script + "' 2>/dev/null";

@@ -191,7 +191,7 @@ TEST_F(PluginSizesTest, SizesGrowUntilMemoryIsUsedUp) {
       EXPECT_FALSE(ran.contains(short_name(1, size))) << tuner << ' ' << size;
     }
     EXPECT_EQ(answer()["name"].get<std::string>().substr(2), short_name(0, 30).substr(2)) << tuner;
-    // What the answer is compared with is the largest size of the user's own stage that ran.
+    // The baseline is the largest size of the user's own stage that ran.
     EXPECT_EQ(answer()["baseline"]["name"], short_name(0, 30)) << tuner;
     EXPECT_GE(count_of(job_.read(results + "results.csv"), "needs about"), 1) << tuner;
   }

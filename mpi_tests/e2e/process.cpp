@@ -52,14 +52,13 @@ std::vector<pid_t> family(pid_t root) {
   const std::map<pid_t, pid_t> parent_of = parents();
   std::vector<pid_t> found{root};
   for (std::size_t i = 0; i < found.size(); ++i) {
-    for (const auto& [pid, parent] : parent_of) {
+    for (const auto& [pid, parent] : parent_of)
       if (parent == found[i]) found.push_back(pid);
-    }
   }
   return found;
 }
 
-/// Of its environment; nothing where it is no rank.
+/// Read from its environment; nothing where it is no rank.
 std::optional<int> rank_of(pid_t pid) {
   const std::string environment = text_of(fs::path("/proc") / std::to_string(pid) / "environ");
   for (const std::string name : {"OMPI_COMM_WORLD_RANK=", "PMI_RANK="}) {

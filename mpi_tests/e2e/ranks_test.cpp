@@ -76,7 +76,7 @@ TEST(ManyRanksTest, TrainATinyTransformer) {
   Job job;
   Json space = transformer_space({8, 32});
   space["zero_optimization"]["stage"] = {0, 3};
-  // With DeepSpeed's buckets of half a gigabyte 64 ranks of the target would not fit a small host.
+  // DeepSpeed's buckets of half a gigabyte for 64 ranks of the target would not fit a small host.
   space["dstune"]["target"] = "self";
   write_transformer(job, space);
   const Ended ended = job.run({.ranks = 64, .args = {"space.json"}, .limit_s = 180});

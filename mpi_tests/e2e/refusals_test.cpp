@@ -1,4 +1,4 @@
-// What is refused: the exit code, one message that names the place, nothing written, nobody left
+// A refusal: the exit code, one message that names the place, nothing written, nobody left
 // waiting.
 #include <cstdlib>
 #include <filesystem>

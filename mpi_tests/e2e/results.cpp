@@ -54,9 +54,8 @@ std::vector<Json> journal(const Job& job) {
 std::vector<std::string> names_of(const std::vector<Json>& events, const std::string& kind,
                                   std::size_t from) {
   std::vector<std::string> names;
-  for (std::size_t i = from; i < events.size(); ++i) {
+  for (std::size_t i = from; i < events.size(); ++i)
     if (events[i].at("kind") == kind) names.push_back(events[i].at("name"));
-  }
   return names;
 }
 
@@ -87,9 +86,8 @@ std::map<std::string, std::map<std::string, std::string>> results_table(const Jo
   for (std::size_t i = 1; i < rows.size(); ++i) {
     EXPECT_EQ(rows[i].size(), rows[0].size());
     std::map<std::string, std::string> cells;
-    for (std::size_t j = 0; j < std::min(rows[i].size(), rows[0].size()); ++j) {
+    for (std::size_t j = 0; j < std::min(rows[i].size(), rows[0].size()); ++j)
       cells[rows[0][j]] = rows[i][j];
-    }
     table[cells["name"]] = cells;
   }
   return table;
@@ -120,9 +118,8 @@ void expect_no_rank_used_twice(const std::map<std::string, Json>& metrics) {
 
 bool have_different_sizes_overlapped(const std::map<std::string, Json>& metrics) {
   for (const auto& [name, one] : metrics) {
-    for (const auto& [other_name, other] : metrics) {
+    for (const auto& [other_name, other] : metrics)
       if (ranks_of(one).size() != ranks_of(other).size() && is_overlapping(one, other)) return true;
-    }
   }
   return false;
 }

@@ -1,5 +1,5 @@
 #pragma once
-/// What a run left in its results folder, read independently of the code that wrote it. Local.
+/// The files that a run left, read independently of the code that wrote them. Local.
 
 #include <map>
 #include <set>
@@ -22,7 +22,7 @@ inline const std::string results = "autotuning_results/";
 
 /// Events of the journal, in order. Fails the test at a line that is none.
 [[nodiscard]] std::vector<Json> journal(const Job& job);
-/// Of `events` from number `from` on, the names in those of this kind, in order.
+/// The names in `events` of this kind, in order, from number `from` on.
 [[nodiscard]] std::vector<std::string> names_of(const std::vector<Json>& events,
                                                 const std::string& kind, std::size_t from = 0);
 /// Finished lines that are whole, while the job runs.
@@ -42,7 +42,7 @@ void expect_no_rank_used_twice(const std::map<std::string, Json>& metrics);
 /// Did groups of different sizes run at the same time?
 [[nodiscard]] bool have_different_sizes_overlapped(const std::map<std::string, Json>& metrics);
 
-/// Of two times as metrics.json has them, within a day.
+/// Both times are as metrics.json has them, within a day.
 [[nodiscard]] double seconds_between(const std::string& begin, const std::string& end);
 
 /// optimal.json and exit_status.json.
@@ -77,7 +77,7 @@ class JobTest : public testing::Test {
     changed.environment = environment;
     return job_.run(changed);
   }
-  /// What a plan prints as JSON.
+  /// The JSON that a plan prints.
   Json plan(std::vector<std::string> args = {}, int exit_code = done);
   /// Waits until so many experiments have finished, or the job has ended.
   void wait_for_finished(Process& process, int count) const;

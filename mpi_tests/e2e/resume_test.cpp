@@ -53,9 +53,8 @@ TEST_F(ResumeTest, RunsWhatWasFinishedBeforeKillNineNotAgain) {
   EXPECT_EQ(finished.size(), sizes * micro_batches);
   // A name that ended before the second start is not started after it.
   std::size_t second_start = 0;
-  for (std::size_t i = 1; i < events.size(); ++i) {
+  for (std::size_t i = 1; i < events.size(); ++i)
     if (events[i]["kind"] == "job_started") second_start = i;
-  }
   ASSERT_GT(second_start, 0);
   const std::vector<std::string> again = names_of(events, "started", second_start);
   EXPECT_EQ(again.size(), static_cast<std::size_t>(sizes * micro_batches - finished_before));

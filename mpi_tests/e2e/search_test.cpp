@@ -128,9 +128,8 @@ TEST_F(SearchTest, NamesTheBest) {
   const Json validation = job_->read_json(results + "validation.json");
   EXPECT_EQ(validation["winner"], optimal["name"]);
   if (!validation["done"].get<bool>()) {
-    for (const auto& [name, metrics] : metrics_) {
+    for (const auto& [name, metrics] : metrics_)
       EXPECT_LE(metrics["value"].get<double>(), optimal["value"].get<double>()) << name;
-    }
     EXPECT_EQ(metrics_[optimal["name"]]["value"], optimal["value"]);
     return;
   }
@@ -145,14 +144,14 @@ TEST_F(SearchTest, NamesTheBest) {
     EXPECT_EQ(finalist["value"], optimal["value"]);
     EXPECT_LE(optimal["ci_low"], optimal["value"]);
     EXPECT_GE(optimal["ci_high"], optimal["value"]);
-    // Where the host's costs hide the device's time, its noise does not matter.
+    // Noise of the device does not matter where the host's costs hide its time.
     if (std::getenv("DSTUNE_EMULATED_GPUS") == nullptr) {
       EXPECT_LT(optimal["ci_low"], optimal["ci_high"]);
     }
   }
   EXPECT_TRUE(is_finalist);
   EXPECT_GE(validation["finalists"].size(), 2U);
-  // Where nothing is clearly better than the baseline that is the answer.
+  // The baseline is the answer where nothing is clearly better.
   if (optimal["name"] != optimal["baseline"]["name"]) {
     EXPECT_GE(optimal["probability_best"].get<double>(), most - 0.02);
   }
@@ -276,9 +275,8 @@ TEST_F(SearchTest, WritesTheTableTheJournalAndTheEnvironment) {
   EXPECT_EQ(names_of(events, "started").size(), 24);
   EXPECT_EQ(names_of(events, "finished").size(), 24);
   EXPECT_TRUE(job_->read_json(results + "environment.json").is_object());
-  for (const auto& [name, text] : job_->contents()) {
+  for (const auto& [name, text] : job_->contents())
     EXPECT_THAT(name, Not(HasSubstr(".tmp"))) << "a temporary file was left: " << name;
-  }
 }
 
 TEST_F(JobTest, PrintsExactlyOneObject) {
@@ -303,10 +301,10 @@ TEST_F(JobTest, HasAWinnerWhereStepsTakeNoTime) {
 
 TEST_F(JobTest, IsQuietWhereAsked) {
   job_.write("space.json", synthetic_space({1}, {1, 2}, 0.001));
-  // Of GPUs there is a warning.
+  // The backend of GPUs would warn.
   const Ended ended = run({"--quiet", "--backend", "cpu"});
   expect_exit(job_, ended, done);
-  // What an MPI says of the network is its own.
+  // An MPI may say something of the network.
   EXPECT_EQ(count_of(ended.err, "dstune"), 0) << ended;
 }
 

@@ -85,7 +85,7 @@ TEST_F(VerifyTest, TheScriptsRunTheBestAndTheUsersOwn) {
     EXPECT_EQ(status(3), (Json{{"status", "out_of_memory"}, {"exit_code", 1}}));
     EXPECT_EQ(count_of(ended.out, "CUDA out of memory"), 1) << ended;
 
-    // What has a result is not run again.
+    // A run that has a result is not run again.
     job_.write_text("calls", "");
     bash({path});
     EXPECT_EQ(count_of(job_.read("calls"), "\n"), 2);

@@ -67,9 +67,7 @@ TEST(CommunicatorTest, PolledCollectivesPlaceEveryPart) {
   const int mine = 10 * world.rank();
   complete(world.start_all_gather(&mine, all.data(), sizeof(int)));
   std::vector<int> parts(all.size());
-  for (int to = 0; to < size; ++to) {
-    parts[static_cast<std::size_t>(to)] = 100 * world.rank() + to;
-  }
+  for (int to = 0; to < size; ++to) parts[static_cast<std::size_t>(to)] = 100 * world.rank() + to;
   std::vector<int> received(all.size());
   complete(world.start_all_to_all(parts.data(), received.data(), sizeof(int)));
   for (int rank = 0; rank < size; ++rank) {
@@ -96,9 +94,8 @@ TEST(CommunicatorTest, ReceivesByTag) {
   std::vector<Request> sends;
   for (int tag = 1; tag <= 2; ++tag) {
     const std::string& text = texts[static_cast<std::size_t>(tag - 1)];
-    for (int to = 0; to < copy.size(); ++to) {
+    for (int to = 0; to < copy.size(); ++to)
       sends.push_back(copy.start_send(text.data(), text.size(), to, tag));
-    }
   }
   for (const int tag : {2, 1}) {
     std::vector<int> seen(static_cast<std::size_t>(copy.size()), 0);

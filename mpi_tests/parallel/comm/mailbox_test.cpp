@@ -45,9 +45,8 @@ TEST(MpiMailboxTest, KeepsTheOrderOfEachPair) {
   MpiMailbox controller(copy, copy, MpiMailbox::Side::controller);
   MpiMailbox worker(copy, copy, MpiMailbox::Side::worker);
   constexpr int messages = 200;
-  for (int number = 0; number < messages; ++number) {
+  for (int number = 0; number < messages; ++number)
     worker.send(0, number_message(number, size_of(number)));
-  }
   if (copy.rank() == 0) {
     std::vector<int> next(static_cast<std::size_t>(copy.size()), 0);
     for (int count = 0; count < messages * copy.size(); ++count) {

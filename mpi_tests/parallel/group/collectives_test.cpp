@@ -55,7 +55,7 @@ class CollectivesTest : public testing::TestWithParam<Transport> {
     for (const DType type : types)
       for (const std::int64_t count : odd_counts) check(type, count);
   }
-  /// With two ranks: means that are worked out, and of what is no number.
+  /// Two ranks: means that are worked out, and of what is no number.
   template <std::size_t size>
   void expect_means(DType type, const float (&parts)[size][2], const float (&expected)[size]) {
     Job job(GetParam());
@@ -145,7 +145,7 @@ TEST_P(CollectivesTest, AllGatherPlacesEveryPart) {
   });
 }
 
-/// What `from` has for the part `index` of those that take part.
+/// The byte that `from` has for the part `index` of those that take part.
 std::byte byte_of(int from, int index, std::int64_t i) {
   return static_cast<std::byte>(50 * from + 10 * index + static_cast<int>(i % 7));
 }
@@ -240,9 +240,8 @@ TEST_P(CollectivesTest, ExchangeBringsNumbersInRankOrder) {
                                    group->group_rank() + 0.25 * round);
     const std::vector<double> all = group->exchange(mine);
     ASSERT_EQ(all.size(), mine.size() * static_cast<std::size_t>(group->size()));
-    for (std::size_t i = 0; i < all.size(); ++i) {
+    for (std::size_t i = 0; i < all.size(); ++i)
       ASSERT_EQ(all[i], static_cast<double>(i / mine.size()) + 0.25 * round);
-    }
   }
 }
 
@@ -293,9 +292,8 @@ TEST(CollectivesTest, BitsDependNeitherOnTheWayNorOnChunks) {
       }
     }
     if (type == DType::f32) {
-      for (std::int64_t i = 0; i < count; ++i) {
+      for (std::int64_t i = 0; i < count; ++i)
         expected.set(i, sums[static_cast<std::size_t>(i)] / static_cast<float>(job.size()));
-      }
       EXPECT_TRUE(results[0] == expected.bytes);
     }
     for (const auto& result : results) EXPECT_TRUE(result == results[0]);

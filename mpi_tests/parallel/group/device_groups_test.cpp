@@ -175,9 +175,8 @@ TEST_P(DeviceGroupsTest, RanksThatShareAGpuAreStaged) {
   const auto group = device.join(everyone);
   Job hosts(GetParam());
   const auto host = hosts.join(everyone);
-  for (const Call& call : calls_of(*host, 3000, DType::bf16)) {
+  for (const Call& call : calls_of(*host, 3000, DType::bf16))
     EXPECT_TRUE(call(*group, [&] { device.queues().finish_used(); }) == call(*host, [] {}));
-  }
   EXPECT_EQ(device.nccl().calls(), Calls{}) << "NCCL is not even asked";
 }
 
@@ -283,7 +282,7 @@ TEST(DeviceGroupsTest, RanksAtDifferentCollectivesAreNamed) {
   device.job().world().barrier();
 }
 
-// As on a GPU: a queue that waits for a peer in one communicator does not come to the other.
+// A GPU does so, too: a queue that waits for a peer in one communicator does not come to the other.
 TEST(DeviceGroupsTest, CommunicatorsInDifferentOrdersOnDifferentRanksHang) {
   if (world_size() != 4) GTEST_SKIP() << "needs parts of two ranks beside all";
   DeviceJob device({gpu_of(world_rank()), 22809, 8, 1.5});
@@ -355,7 +354,7 @@ TEST(DeviceGroupsTest, MembersCloseTheSameCommunicatorsInTheSameOrder) {
     group->all_reduce_sum(&data, 1, DType::f32);
     device.queues().finish_used();
     ASSERT_EQ(data, static_cast<float>(std::accumulate(mine.begin(), mine.end(), 0)));
-    // What a peer has closed alone is aborted where its ranks meet again.
+    // A communicator that a peer has closed alone is aborted where its ranks meet again.
     for (int i = 0; i < 5000 && device.nccl().num_alive() > most; ++i)
       std::this_thread::sleep_for(1ms);
     ASSERT_LE(device.nccl().num_alive(), most);

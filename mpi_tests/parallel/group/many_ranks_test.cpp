@@ -37,9 +37,8 @@ void check_all_collectives(ProcessGroup& group, std::size_t count) {
   group.all_reduce_average(mine.data(), signed_count * group.size(), DType::f32);
   ASSERT_EQ(mine, mean);
   const std::vector<double> numbers = group.exchange(std::vector<double>{1.0 * group.group_rank()});
-  for (std::size_t other = 0; other < size; ++other) {
+  for (std::size_t other = 0; other < size; ++other)
     ASSERT_EQ(numbers[other], static_cast<double>(other));
-  }
 }
 
 TEST(ManyRanksTest, AllCollectivesInGroupsOfEverySize) {
@@ -56,9 +55,8 @@ TEST(ManyRanksTest, SizesThatDoNotDivideShareTheNode) {
   Job job(Transport::shared_memory);
   const int size = std::max(1, job.size() / 3);
   std::vector<int> mine;
-  for (int rank = 0; rank < job.size(); ++rank) {
+  for (int rank = 0; rank < job.size(); ++rank)
     if (rank / size == job.rank() / size) mine.push_back(rank);
-  }
   for (int round = 0; round < 5; ++round) check_all_collectives(*job.join(mine), 33);
 }
 

@@ -19,7 +19,7 @@ inline ModelSpec disk_model() {
   return model;
 }
 
-/// With its states on the host.
+/// States are on the host.
 inline TrainingConfig disk_config(Precision precision, int ranks) {
   TrainingConfig config;
   config.zero_stage = 3;
@@ -40,7 +40,7 @@ inline TrainingConfig disk_config(Precision precision, int ranks) {
 inline void serve_parameters(TrainingConfig& config) {
   config.disk.parameter_buffer_size = 1'100'000;
   config.disk.parameters_in_memory = 0;
-  // With more DeepSpeed reads the head's matrix ahead twice, and fails.
+  // DeepSpeed with more of them reads the head's matrix ahead twice, and fails.
   config.disk.parameter_buffers = 5;
   config.stage3_max_reuse_distance = 0;
   config.stage3_prefetch_bucket_size = 1'200'000;

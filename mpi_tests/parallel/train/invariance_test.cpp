@@ -1,4 +1,4 @@
-/// What must not change the losses: docs/reference-step.md, section 7.
+/// Ways to train that must not change the losses: docs/reference-step.md, section 7.
 
 #include <functional>
 #include <string>
@@ -14,11 +14,11 @@ namespace {
 using test::Golden;
 using test::largest_difference;
 
-/// Of a training in which all that can differ does so by its third step.
+/// All that can differ does so by the third step.
 constexpr int steps = 4;
 /// … and of one that skips steps until the scale of the loss fits.
 constexpr int steps_with_skips = 10;
-/// Of a shorter one, for what is tried in many ways.
+/// A shorter training, for what is tried in many ways.
 constexpr int few_steps = 3;
 
 struct Case {
@@ -61,7 +61,7 @@ class InvarianceTest : public test::TrainingTest, public testing::WithParamInter
 TEST_P(InvarianceTest, BucketsAndOverlapChangeNoBit) {
   const TrainingConfig base = config(2);
   const Course expected = run(base);
-  // Of 100,000 parameters and more: one each, several, a bucket larger than the model.
+  // A model has 100,000 parameters and more: one each, several, a bucket larger than the model.
   for (const std::int64_t bucket : {1, 5'000, 40'000, 500'000'000}) {
     for (const bool overlap : {false, true}) {
       TrainingConfig variant = base;
@@ -164,7 +164,7 @@ std::vector<std::int64_t> block_sizes(int ranks) {
   return sizes;
 }
 
-/// Whether parameters are gathered twice, ahead or each by itself makes a difference to parts.
+/// Gathers that make a difference to parts: twice, ahead, each by itself.
 std::vector<std::pair<std::string, std::function<void(TrainingConfig&)>>> ways_over_parts() {
   std::vector<std::pair<std::string, std::function<void(TrainingConfig&)>>> ways = gather_knobs();
   std::erase_if(ways, [](const auto& way) {
@@ -195,7 +195,7 @@ TEST_P(InvarianceTest, ASecondPartitionOfTheParametersChangesNoBit) {
 // Gradients are averaged in two steps where there are several copies.
 TEST_P(InvarianceTest, CopiesOfTheStatesRoundAtMost) {
   if (GetParam().stage < 3) GTEST_SKIP() << "it has none";
-  // What overflows does in the first of the two steps.
+  // Overflows come in the first of the two steps.
   if (GetParam().loss_scale != LossScale()) GTEST_SKIP() << "skips other steps";
   const double tolerance = test::tolerance_of(GetParam().precision);
   const TrainingConfig base = config(2);
@@ -240,7 +240,7 @@ TEST_P(InvarianceTest, QuantizedWeightsMoveTheLossesALittle) {
   }
   EXPECT_NE(found, expected);
   expect_near(found, expected, "weights");
-  // What is gathered together has its scales together; all else changes nothing.
+  // Matrices that are gathered together have their scales together; all else changes nothing.
   const Course few = course(golden_.model, quantized, few_steps, golden_.seed);
   TrainingConfig variant = quantized;
   variant.overlap_comm = !variant.overlap_comm;

@@ -1,4 +1,4 @@
-/// Where states live must not change the losses.
+/// The memory in which states live must not change the losses.
 
 #include <string>
 #include <vector>
@@ -173,7 +173,7 @@ TEST_P(DiskOffloadTest, TheOptimizerOnADiskChangesNoBit) {
   }
 }
 
-// What `ratio` takes from the disk are the moments alone.
+// `ratio` takes the moments alone from the disk.
 TEST_P(DiskOffloadTest, NeitherWithARatio) {
   const TrainingConfig on_host = config(GetParam());
   const Course expected = course(test::disk_model(), on_host, steps, 3);

@@ -128,12 +128,7 @@ TEST_P(PluginTest, RanksThatDisagreeAreToldSo) {
 
 TEST_P(PluginTest, AWaitEndsAtTheDeadline) {
   join(0.3);
-  try {
-    run_subject("wait for the end");
-    FAIL() << "it waits for the end";
-  } catch (const CollectiveError& error) {
-    EXPECT_EQ(error.why(), CollectiveError::Cause::deadline);
-  }
+  test::expect_ended(CollectiveError::Cause::deadline, [&] { run_subject("wait for the end"); });
   // Until nobody is inside any more.
   group_.reset();
   job_.world().barrier();
@@ -148,9 +143,8 @@ TEST_P(PluginTest, TheExamplesLossesDoNotDependOnTheStage) {
     if (stage == 0) reference = result.losses;
     ASSERT_GE(result.losses.size(), 8U);
     EXPECT_LT(result.losses[7], result.losses[0]);
-    for (std::size_t step = 0; step < 8; ++step) {
+    for (std::size_t step = 0; step < 8; ++step)
       EXPECT_NEAR(result.losses[step], reference[step], 1e-5 * reference[step]) << stage;
-    }
     EXPECT_GT(result.peak_memory.total_bytes, 0);
   }
 }

@@ -12,7 +12,6 @@
 #include "dstune/core/settings.hpp"
 
 namespace dstune::test {
-
 namespace {
 
 /// Elements of the models that are trained, roughly: sizes beyond make no difference.
@@ -130,7 +129,7 @@ json::Value draw_config(const KnobTable& table, Dice& dice) {
     return config[json::Value::json_pointer(std::string(pointer))];
   };
   const int stage = static_cast<int>(dice.below(4));
-  // As often one precision as another, though few would be switched on by chance.
+  // One precision comes as often as another, though few would be switched on by chance.
   const std::uint64_t precision = dice.below(3);
   bool writes_element = false;
   for (const Drawable& drawable : drawables) {

@@ -30,7 +30,7 @@ std::uint64_t number_in(const char* variable, std::uint64_t fallback) {
   return text == nullptr ? fallback : std::strtoull(text, nullptr, 10);
 }
 
-/// What losses depend on: all that other knobs may be changed around.
+/// The knobs that losses depend on: all others may be changed.
 TrainingConfig plain(const TrainingConfig& config) {
   TrainingConfig result;
   result.zero_stage = config.zero_stage;
@@ -44,16 +44,17 @@ TrainingConfig plain(const TrainingConfig& config) {
   return result;
 }
 
-/// Whether a difference in rounding stays one. Large updates make any training drift apart, and
-/// below a loss scale of 1 halves lose small gradients.
+/// Tells whether a difference in rounding stays one. Large updates make any training drift apart,
+/// and below a loss scale of 1 halves lose small gradients.
 bool is_tame(const TrainingConfig& config) {
   const double scale = config.loss_scale.fixed;
   return config.optimizer.learning_rate <= 2e-3 && config.optimizer.epsilon >= 1e-9 &&
          (scale == 0 || scale >= 1);
 }
 
-/// Whether the losses are those of the plain configuration: knobs that are there to change numbers
-/// have tests of their own. Lion's steps are signs, so that rounding turns some of them around.
+/// Tells whether losses are those of the plain configuration: knobs that are there to change
+/// numbers have tests of their own. Lion's steps are signs, so that rounding turns some of them
+/// around.
 bool has_plain_numbers(const TrainingConfig& config) {
   const OptimizerKind kind = config.optimizer.kind;
   return (kind == OptimizerKind::adam || kind == OptimizerKind::adamw) &&

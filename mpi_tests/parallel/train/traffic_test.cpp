@@ -1,4 +1,4 @@
-/// What runs is what the plan says: the collectives of a step, one by one.
+/// The collectives of a step that run are those of the plan, one by one.
 
 #include <ostream>
 #include <string>
@@ -77,7 +77,7 @@ void add_calls(const StepPlan& plan, const std::vector<Step>& steps, std::vector
   }
 }
 
-/// Of the first step of all, or of a later one.
+/// Calls of the first step of all, or of a later one.
 std::vector<Call> planned_calls(const StepPlan& plan, bool is_first) {
   std::vector<Call> calls;
   std::size_t tracing = is_first ? 0 : plan.tracing.size();

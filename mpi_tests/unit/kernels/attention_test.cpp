@@ -18,9 +18,8 @@ class Reference {
       const Values p = probabilities(batch, head, query);
       for (std::int64_t i = 0; i < s_.head_size; ++i) {
         double sum = 0.0;
-        for (std::int64_t key = first(query); key < keys(query); ++key) {
+        for (std::int64_t key = first(query); key < keys(query); ++key)
           sum += p[static_cast<std::size_t>(key)] * qkv_[value_at(batch, head, key, i)];
-        }
         out_[out_at(batch, head, query, i)] = sum;
       }
     });
@@ -60,9 +59,8 @@ class Reference {
   template <class Body>
   void for_queries(Body body) const {
     for (std::int64_t batch = 0; batch < s_.batch; ++batch) {
-      for (std::int64_t head = 0; head < s_.heads; ++head) {
+      for (std::int64_t head = 0; head < s_.heads; ++head)
         for (std::int64_t query = 0; query < s_.sequence; ++query) body(batch, head, query);
-      }
     }
   }
 
@@ -75,9 +73,8 @@ class Reference {
         continue;
       }
       double score = 0.0;
-      for (std::int64_t i = 0; i < s_.head_size; ++i) {
+      for (std::int64_t i = 0; i < s_.head_size; ++i)
         score += qkv_[query_at(batch, head, query, i)] * qkv_[key_at(batch, head, key, i)];
-      }
       p.push_back(std::exp(score * scale()));
       sum += p.back();
     }
@@ -206,7 +203,7 @@ TEST_P(AttentionTest, SeesItsWindowAlone) {
   }
 }
 
-// What is masked may be of any size.
+// Masked keys may be of any size.
 TEST_P(AttentionTest, KeysBeforeTheWindowDoNotMatter) {
   const AttentionShape shape{
       .batch = 1, .sequence = 150, .heads = 2, .kv_heads = 1, .head_size = 16, .window = 40};

@@ -20,9 +20,8 @@ TEST(DispatchTest, AlwaysHasThePortableTable) {
 TEST(DispatchTest, ChoosesTheBestTable) {
   if (std::getenv("DSTUNE_CPU_KERNELS") != nullptr) GTEST_SKIP() << "chosen by the environment";
   std::string best = "portable";
-  for (const std::string& name : table_names()) {
+  for (const std::string& name : table_names())
     if (cpu_table(name.c_str()) != nullptr) best = name;
-  }
   EXPECT_EQ(cpu_table().name, best);
 }
 
@@ -61,9 +60,8 @@ TEST(CounterHashTest, SeparatesSeedsStreamsAndIndices) {
   std::set<std::uint64_t> seen;
   for (std::uint64_t seed = 0; seed < 16; ++seed) {
     for (std::uint64_t stream = 0; stream < 16; ++stream) {
-      for (std::uint64_t index = 0; index < 16; ++index) {
+      for (std::uint64_t index = 0; index < 16; ++index)
         EXPECT_TRUE(seen.insert(counter_hash(seed, stream, index)).second);
-      }
     }
   }
 }

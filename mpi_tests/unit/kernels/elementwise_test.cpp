@@ -43,9 +43,8 @@ TEST_P(ElementwiseTest, ConvertsBothWays) {
   run_in_way(2);
   for (const std::int64_t count : counts) {
     Values fine;
-    for (const double value : random_values(count, 1)) {
+    for (const double value : random_values(count, 1))
       fine.push_back(static_cast<float>(value * 1.01));
-    }
     const Buffer from(DType::f32, fine);
     Buffer to = poisoned(count);
     table().convert(type(), to.data(), DType::f32, from.data(), count);

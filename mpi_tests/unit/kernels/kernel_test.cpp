@@ -27,7 +27,7 @@ double from_bfloat16(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
-/// By arithmetic in double, so by another way than the kernels'.
+/// Arithmetic in double is another way than the kernels'.
 std::uint16_t to_float16(double value) {
   const float narrow = static_cast<float>(value);
   const unsigned sign = std::signbit(narrow) ? 0x8000U : 0U;
@@ -64,9 +64,8 @@ Buffer::Buffer(DType type, std::int64_t count)
     : type_(type),
       count_(count),
       bytes_(element_bytes() * static_cast<std::size_t>(count + guard_elements)) {
-  for (std::int64_t i = 0; i < count_ + guard_elements; ++i) {
+  for (std::int64_t i = 0; i < count_ + guard_elements; ++i)
     set(i, std::numeric_limits<double>::quiet_NaN());
-  }
 }
 
 Buffer::Buffer(DType type, const Values& values)
@@ -81,9 +80,8 @@ bool Buffer::operator==(const Buffer& other) const {
 
 Values Buffer::values() const {
   finish_kernels();
-  for (std::int64_t i = count_; i < count_ + guard_elements; ++i) {
+  for (std::int64_t i = count_; i < count_ + guard_elements; ++i)
     EXPECT_TRUE(std::isnan(get(i))) << "written " << i - count_ + 1 << " past the end";
-  }
   Values values;
   values.reserve(static_cast<std::size_t>(count_));
   for (std::int64_t i = 0; i < count_; ++i) values.push_back(get(i));

@@ -32,9 +32,8 @@ TEST(PredictionCorrectionTest, KnowsThatInAGroupOfOneStagesAreAlike) {
   PredictionCorrection correction;
   for (const std::int64_t micro_batch : {1, 2, 4, 8})
     correction.observe(config_of(2, micro_batch), 1, 1.0, 1.08);
-  for (const int stage : {0, 1, 2, 3}) {
+  for (const int stage : {0, 1, 2, 3})
     EXPECT_DOUBLE_EQ(correction.at(config_of(stage, 4), 1), correction.at(config_of(0, 4), 1));
-  }
   TrainingConfig offloads = config_of(2, 4);
   offloads.offload_optimizer = OffloadDevice::cpu;
   const double before = correction.at(offloads, 1);

@@ -38,9 +38,8 @@ std::vector<Experiment> space(const std::vector<int>& group_sizes) {
 std::vector<Work> works_of(const StepPlan& plan) {
   std::vector<Work> works;
   for (const Segment& segment : plan.cycle) {
-    for (const Step& step : segment.steps) {
+    for (const Step& step : segment.steps)
       if (const auto work = work_of(plan, step.operation)) works.push_back(*work);
-    }
   }
   return works;
 }

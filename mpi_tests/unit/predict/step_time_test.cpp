@@ -17,7 +17,7 @@ double step_s(const StepPlan& plan, const DeviceProfile& profile) {
   return cycle_time(plan, times).step_s(plan.config.accumulation_steps);
 }
 
-/// Of all work of a kind in a cycle.
+/// The sum over all work of a kind in a cycle.
 double sum_of(const StepPlan& plan, WorkKind kind, const std::function<double(const Work&)>& time) {
   double sum = 0;
   for (const Segment& segment : plan.cycle) {
@@ -177,7 +177,7 @@ TEST(StepTimeTest, AnUnmeasuredShapeTakesTheNearestOnesCollectives) {
     return sum_of(build(model, config, ranks), WorkKind::all_reduce,
                   [&](const Work& work) { return times.seconds(work); });
   };
-  // Of every byte (N − 1)/N travel.
+  // (N − 1)/N of every byte travel.
   EXPECT_NEAR(all_reduce_s(8) / all_reduce_s(4), (7.0 / 8) / (3.0 / 4), 1e-9);
   EXPECT_NEAR(all_reduce_s(4), all_reduce_s(2), 1e-12);  // the formula's, measured both
 }
@@ -192,19 +192,34 @@ TEST(StepTimeTest, WithoutAnyGroupCollectivesGoAtTheMemorysSpeed) {
             0);
 }
 
-Experiment experiment_of(std::int64_t micro_batch, int group_size = 2) {
+Experiment experiment_of(std::int64_t micro_batch, int stage = 1, std::int64_t accumulation = 0) {
   Experiment experiment;
-  experiment.shape = {group_size, 1};
-  experiment.config = test::tiny_config(1);
+  experiment.shape = {2, 1};
+  experiment.config = test::tiny_config(stage);
   experiment.config.micro_batch = micro_batch;
+  if (accumulation > 0) experiment.config.accumulation_steps = accumulation;
   return experiment;
 }
 
-TEST(StepPredictorTest, LearnsFromWhatWasMeasured) {
-  const ModelSpec model = test::tiny_gpt2();
-  const test::SomeWorkspaces workspaces;
-  StepPredictor predictor(model, formula_profile(model, {test::tiny_config(1)}, {2, 1}),
-                          workspaces);
+class StepPredictorTest : public testing::Test {
+ protected:
+  /// check(predictor, experiment) of each stage, with several numbers of micro-steps.
+  template <class Check>
+  void for_each(const std::optional<DeviceProfile>& profile, Check&& check) const {
+    for (int stage = 0; stage <= 3; ++stage) {
+      StepPredictor predictor(model_, profile, workspaces_);
+      for (const std::int64_t accumulation : {7, 1, 2, 3, 12})
+        check(predictor, experiment_of(2, stage, accumulation));
+    }
+  }
+
+  const ModelSpec model_ = test::tiny_gpt2();
+  const test::SomeWorkspaces workspaces_;
+  const DeviceProfile profile_ = formula_profile(model_, {test::tiny_config(1)}, {2, 1});
+};
+
+TEST_F(StepPredictorTest, LearnsFromWhatWasMeasured) {
+  StepPredictor predictor(model_, profile_, workspaces_);
   const double before_s = predictor.predict(experiment_of(4));
   std::vector<double> model_s;
   for (const std::int64_t micro_batch : {1, 2, 3})
@@ -215,47 +230,28 @@ TEST(StepPredictorTest, LearnsFromWhatWasMeasured) {
   EXPECT_NEAR(predictor.predict(experiment_of(4)) / before_s, 1.19, 0.03);
 }
 
-TEST(StepPredictorTest, FoldsMicroStepsAsThePlanDoes) {
-  const ModelSpec model = test::tiny_gpt2();
-  const test::SomeWorkspaces workspaces;
-  const DeviceProfile profile = formula_profile(model, {test::tiny_config(1)}, {2, 1}, 1.5);
-  for (int stage = 0; stage <= 3; ++stage) {
-    StepPredictor predictor(model, profile, workspaces);
-    OperationTimes times(profile, {2, 1});
-    for (const std::int64_t accumulation : {7, 1, 2, 3, 12}) {
-      Experiment experiment = experiment_of(2);
-      experiment.config.zero_stage = stage;
-      experiment.config.accumulation_steps = accumulation;
-      const CycleTime cycle = cycle_time(build(model, experiment.config, 2), times);
-      const double exact_s = cycle.step_s(accumulation);
-      EXPECT_NEAR(predictor.predict(experiment), exact_s, 1e-9 * exact_s);
-    }
-  }
+TEST_F(StepPredictorTest, FoldsMicroStepsAsThePlanDoes) {
+  const DeviceProfile profile = formula_profile(model_, {test::tiny_config(1)}, {2, 1}, 1.5);
+  OperationTimes times(profile, {2, 1});
+  for_each(profile, [&](StepPredictor& predictor, const Experiment& experiment) {
+    const CycleTime cycle = cycle_time(build(model_, experiment.config, 2), times);
+    const double exact_s = cycle.step_s(experiment.config.accumulation_steps);
+    EXPECT_NEAR(predictor.predict(experiment), exact_s, 1e-9 * exact_s);
+  });
 }
 
-TEST(StepPredictorTest, CountsOverheadsAsThePlanDoes) {
-  const ModelSpec model = test::tiny_gpt2();
-  const test::SomeWorkspaces workspaces;
-  StepPredictor predictor(model, std::nullopt, workspaces);
-  for (int stage = 0; stage <= 3; ++stage) {
-    for (const std::int64_t accumulation : {7, 1, 2, 3, 12}) {
-      Experiment experiment = experiment_of(2);
-      experiment.config.zero_stage = stage;
-      experiment.config.accumulation_steps = accumulation;
-      Overheads exact{};
-      for (const Segment& segment : build(model, experiment.config, 2).cycle)
-        for (std::size_t each = 0; each < exact.size(); ++each)
-          exact[each] += static_cast<double>(segment.repeat) * segment.overheads[each];
-      EXPECT_EQ(predictor.overheads(experiment), exact) << stage << ", " << accumulation;
-    }
-  }
+TEST_F(StepPredictorTest, CountsOverheadsAsThePlanDoes) {
+  for_each(std::nullopt, [&](StepPredictor& predictor, const Experiment& experiment) {
+    Overheads exact{};
+    for (const Segment& segment : build(model_, experiment.config, 2).cycle)
+      for (std::size_t each = 0; each < exact.size(); ++each)
+        exact[each] += static_cast<double>(segment.repeat) * segment.overheads[each];
+    EXPECT_EQ(predictor.overheads(experiment), exact) << experiment.config.zero_stage;
+  });
 }
 
-TEST(StepPredictorTest, RatesOfTheOptimizerTakeNoTime) {
-  const ModelSpec model = test::tiny_gpt2();
-  const test::SomeWorkspaces workspaces;
-  StepPredictor predictor(model, formula_profile(model, {test::tiny_config(1)}, {2, 1}),
-                          workspaces);
+TEST_F(StepPredictorTest, RatesOfTheOptimizerTakeNoTime) {
+  StepPredictor predictor(model_, profile_, workspaces_);
   Experiment other = experiment_of(2);
   other.config.optimizer.learning_rate = 0.5;
   EXPECT_EQ(predictor.predict(other), predictor.predict(experiment_of(2)));

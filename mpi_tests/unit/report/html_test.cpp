@@ -16,6 +16,10 @@ std::size_t count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
+std::string page_of(const test::Draft& draft) {
+  return report_html(test::Concluded(draft), {});
+}
+
 test::Draft mixed_report() {
   test::Draft report;
   report.rows = {test::row_of(test::sample_record("slow", 2, 0)),
@@ -34,14 +38,14 @@ TEST(ReportHtml, ShowsTheAnswerWithItsLabel) {
   EXPECT_THAT(page, HasSubstr("&quot;hosts&quot;"));
   report.rows[0].verified = test::sample_record("", 1).measurement;
   report.rows[1].verified = test::sample_record("", 3).measurement;
-  const std::string verified = report_html(test::Concluded(report), {});
+  const std::string verified = page_of(report);
   EXPECT_THAT(verified, HasSubstr("<div class=\"name\">slow</div>"));
   EXPECT_THAT(verified, HasSubstr("<span class=\"label\">verified</span>"));
   EXPECT_THAT(verified, HasSubstr("<dt>chosen because</dt>"));
 }
 
 TEST(ReportHtml, HasARowForEachMemberAndEachReason) {
-  const std::string page = report_html(test::Concluded(mixed_report()), {});
+  const std::string page = page_of(mixed_report());
   EXPECT_EQ(count_of(page, "<th scope=\"row\">"), 5U);
   EXPECT_EQ(count_of(page, "<tr class=\"best\"><th scope=\"row\">fast</th>"), 1U);
   EXPECT_THAT(page, HasSubstr("<tr><td>out_of_memory</td><td class=\"number\">1</td>"
@@ -52,7 +56,7 @@ TEST(ReportHtml, HasARowForEachMemberAndEachReason) {
 TEST(ReportHtml, TheBestComesFirstAndWhatDidNotRunLast) {
   test::Draft report = mixed_report();
   std::swap(report.rows[0], report.rows[3]);
-  const std::string page = report_html(test::Concluded(report), {});
+  const std::string page = page_of(report);
   std::size_t last = 0;
   for (const char* name : {"fast", "slow", "broken", "large", "larger"}) {
     const std::size_t at = page.find(std::string("<th scope=\"row\">") + name + "</th>");
@@ -64,16 +68,15 @@ TEST(ReportHtml, TheBestComesFirstAndWhatDidNotRunLast) {
 
 TEST(ReportHtml, DrawsWhatThereIs) {
   test::Draft report = mixed_report();
-  EXPECT_EQ(count_of(report_html(test::Concluded(report), {}), "<svg"), 3U)
-      << "no speed was predicted";
+  EXPECT_EQ(count_of(page_of(report), "<svg"), 3U) << "no speed was predicted";
   report.rows[0].record->predicted.throughput = 9;
-  EXPECT_EQ(count_of(report_html(test::Concluded(report), {}), "<svg"), 4U);
+  EXPECT_EQ(count_of(page_of(report), "<svg"), 4U);
   // Three experiments on two ranks each.
-  EXPECT_EQ(count_of(report_html(test::Concluded(report), {}), ", 9.32 s</title>"), 6U);
+  EXPECT_EQ(count_of(page_of(report), ", 9.32 s</title>"), 6U);
   const Record& again = *report.rows[0].record;
   report.rows[0].repeats.push_back(
       {RepeatKind::final_round, 1, again.measurement, again.started_at, again.finished_at, true});
-  EXPECT_EQ(count_of(report_html(test::Concluded(report), {}), ", 9.32 s</title>"), 8U);
+  EXPECT_EQ(count_of(page_of(report), ", 9.32 s</title>"), 8U);
   const std::string empty = report_html({}, {});
   EXPECT_EQ(count_of(empty, "<svg"), 0U);
   EXPECT_THAT(empty, HasSubstr("There is no answer"));
@@ -81,14 +84,14 @@ TEST(ReportHtml, DrawsWhatThereIs) {
 
 TEST(ReportHtml, ShowsWhatIsToBeHadForLess) {
   test::Draft report = mixed_report();
-  const std::string one = report_html(test::Concluded(report), {});
+  const std::string one = page_of(report);
   EXPECT_THAT(one, HasSubstr("Nothing is to be had for less"));
   EXPECT_EQ(count_of(one, "class=\"front\""), 0U);
   // Slower on as many GPUs, with less memory; slower still, on fewer.
   report.rows[0].record->predicted.target_memory_bytes = 10;
   report.rows.push_back(test::row_of(test::sample_record("small", 4, 0)));
   report.rows.back().record->experiment.shape = {1, 1};
-  const std::string page = report_html(test::Concluded(report), {});
+  const std::string page = page_of(report);
   EXPECT_EQ(count_of(page, "class=\"front\""), 2U) << "a line for each number of GPUs";
   EXPECT_THAT(
       page,
@@ -98,11 +101,11 @@ TEST(ReportHtml, ShowsWhatIsToBeHadForLess) {
   EXPECT_THAT(page, HasSubstr(">2 GPUs</text>"));
   EXPECT_EQ(count_of(page, "class=\"beaten\""), 0U);
   report.rows.push_back(test::row_of(test::sample_record("beaten", 8, 0)));
-  EXPECT_EQ(count_of(report_html(test::Concluded(report), {}), "class=\"beaten\""), 1U);
+  EXPECT_EQ(count_of(page_of(report), "class=\"beaten\""), 1U);
 }
 
 TEST(ReportHtml, NeedsNothingElse) {
-  const std::string page = report_html(test::Concluded(mixed_report()), {});
+  const std::string page = page_of(mixed_report());
   for (const char* outside : {"http:", "https:", " src=", " href=", "@import", "url("})
     EXPECT_THAT(page, Not(HasSubstr(outside)));
   EXPECT_EQ(page.substr(page.size() - 8), "</html>\n");
@@ -124,7 +127,7 @@ TEST(ReportHtml, LargeSpacesShowWhatRan) {
   for (int i = 0; i < 3000; ++i)
     report.rows.push_back(test::planned_row(std::to_string(i), PlanStatus::pruned, "twin"));
   report.rows.push_back(test::row_of(test::sample_record("ran")));
-  const std::string page = report_html(test::Concluded(report), {});
+  const std::string page = page_of(report);
   EXPECT_EQ(count_of(page, "<th scope=\"row\">"), 1U);
   EXPECT_THAT(page, HasSubstr("3000 more are in results.csv"));
 }

@@ -1,14 +1,12 @@
 #include "dstune/report/journal.hpp"
 
-#include <csignal>
 #include <cstdlib>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include "dstune/base/error.hpp"
-#include "samples.hpp"
+#include "results_folder.hpp"
 
 namespace dstune {
 namespace {
@@ -148,27 +146,6 @@ TEST_F(JournalTest, ThePrintedCommandCutsTheDamageOff) {
   EXPECT_EQ(read_file(path_), bytes.substr(0, second));
   EXPECT_EQ(read_journal(path_).events.size(), 1U);
 }
-
-/// Files can not grow beyond so many bytes, as on a full disk.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    handler_before_ = std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limited{bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limited);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_before_);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  rlimit before_{};
-  void (*handler_before_)(int) = nullptr;
-};
 
 TEST_F(JournalTest, FullDiskLeavesWhatWasCommittedAndEndsTheWriting) {
   Journal journal(path_, 0);

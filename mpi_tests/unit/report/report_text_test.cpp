@@ -15,10 +15,21 @@ namespace dstune {
 namespace {
 
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
-
 using testing::StartsWith;
+
+std::string summary_of(const test::Draft& draft) {
+  return summary_text(test::Concluded(draft));
+}
+/// Results are in /here.
+std::string headline_of(const test::Draft& draft) {
+  return headline_text(test::Concluded(draft), "/here");
+}
+json::Value json_of(const test::Draft& draft) {
+  return summary_json(test::Concluded(draft), 0);
+}
 
 /// A record with this many samples a second.
 Record with_throughput(const std::string& name, double throughput, int stage) {
@@ -43,7 +54,7 @@ test::Draft sample_report() {
 
 TEST(SummaryTextTest, TableIsDeepSpeeds) {
   EXPECT_THAT(
-      summary_text(test::Concluded(sample_report())),
+      summary_of(sample_report()),
       StartsWith("| tuning_space   |   num_experiments |   best_metric_val | best_exp_name    |\n"
                  "|:---------------|------------------:|------------------:|:-----------------|\n"
                  "| z0             |                 2 |           615.385 | z0_gas1_tmbspg50 |\n"
@@ -65,7 +76,7 @@ TEST(SummaryTextTest, ShowsPredictionsBesideMeasurements) {
   report.rows = {predicted_row("late", 44, 40, 2), predicted_row("early", 9, 10, 1),
                  test::row_of(with_throughput("unpredicted", 1, 0))};
   EXPECT_THAT(
-      summary_text(test::Concluded(report)),
+      summary_of(report),
       HasSubstr("| experiment   |   predicted samples/s |   measured |   error, % |   mean erro"
                 "r so far, % |\n"
                 "|:-------------|----------------------:|-----------:|-----------:|------------"
@@ -80,14 +91,14 @@ TEST(SummaryTextTest, ShowsPredictionsBesideMeasurements) {
 
 TEST(SummaryTextTest, RanksPredictionsAgainstMeasurements) {
   test::Draft report;
-  // By hand: ranks 1 2 3 4 against 1 3 2 4, so 1 - 6·2/(4·15).
+  // Worked out: ranks 1 2 3 4 against 1 3 2 4, so 1 - 6·2/(4·15).
   report.rows = {predicted_row("a", 10, 10, 0), predicted_row("b", 20, 31, 1),
                  predicted_row("c", 30, 30, 2), predicted_row("d", 40, 40, 3)};
-  EXPECT_THAT(summary_text(test::Concluded(report)), HasSubstr("rank correlation 0.800"));
+  EXPECT_THAT(summary_of(report), HasSubstr("rank correlation 0.800"));
   report.rows.resize(1);
-  EXPECT_THAT(summary_text(test::Concluded(report)), HasSubstr("over 1 experiment.\n"));
+  EXPECT_THAT(summary_of(report), HasSubstr("over 1 experiment.\n"));
   report.rows.clear();
-  EXPECT_THAT(summary_text(test::Concluded(report)), testing::Not(HasSubstr("Predicted")));
+  EXPECT_THAT(summary_of(report), Not(HasSubstr("Predicted")));
 }
 
 TEST(SummaryTextTest, DecimalPointsStandBelowEachOther) {
@@ -98,7 +109,7 @@ TEST(SummaryTextTest, DecimalPointsStandBelowEachOther) {
                  test::row_of(with_throughput("d", 1234567.8, 2))};
   // Printed by Python's tabulate for the same cells.
   EXPECT_THAT(
-      summary_text(test::Concluded(report)),
+      summary_of(report),
       HasSubstr("| z0             |                 1 |      59.0229      | a               |\n"
                 "| z3             |                 1 |       0           | b               |\n"
                 "| z1             |                 1 |       1.5e+07     | c               |\n"
@@ -110,16 +121,16 @@ TEST(SummaryTextTest, FailedSpaceShowsZero) {
   test::Draft report;
   report.rows = {test::row_of(test::failed_record("a", Status::timed_out, "slow", 2)),
                  test::row_of(test::failed_record("b", Status::failed, "bad", 2))};
-  const std::string text = summary_text(test::Concluded(report));
+  const std::string text = summary_of(report);
   EXPECT_THAT(
       text,
       HasSubstr("| z2             |                 2 |                 0 | a               |\n"
                 "| global         |                 2 |                 0 | a               |"));
-  EXPECT_THAT(headline_text(test::Concluded(report), "r"), HasSubstr("There is no winner"));
+  EXPECT_THAT(headline_of(report), HasSubstr("There is no winner"));
 }
 
 TEST(SummaryTextTest, SaysWinnerCountsReasonsAndTime) {
-  const std::string text = summary_text(test::Concluded(sample_report()));
+  const std::string text = summary_of(sample_report());
   EXPECT_THAT(text,
               HasSubstr("z1_gas1_tmbspg56:\n  group size: 2 (2 on each of 1 node), activation "
                         "recompute: block\n  label: proxy\n"));
@@ -129,8 +140,8 @@ TEST(SummaryTextTest, SaysWinnerCountsReasonsAndTime) {
                               "GiB, 64 GiB are there\n"));
   EXPECT_THAT(text, HasSubstr("  1 infeasible (z1_gas1_tmbspg99): does not fit\n"));
   EXPECT_THAT(text, HasSubstr("  1 not_run (z1_late): the time limit came first\n"));
-  EXPECT_THAT(text, testing::EndsWith("\nTuning completed in 3:04:05.000678. Total number of "
-                                      "experiments: 5.\n"));
+  EXPECT_THAT(text, EndsWith("\nTuning completed in 3:04:05.000678. Total number of "
+                             "experiments: 5.\n"));
 }
 
 TEST(SummaryTextTest, ReasonsStayWithinSomeDozensOfLines) {
@@ -138,7 +149,7 @@ TEST(SummaryTextTest, ReasonsStayWithinSomeDozensOfLines) {
   for (int i = 0; i < 200; ++i)
     report.rows.push_back(test::planned_row(fmt::format("m{}", i), PlanStatus::infeasible,
                                             std::string(static_cast<std::size_t>(i + 1), 'x')));
-  const std::string text = summary_text(test::Concluded(report));
+  const std::string text = summary_of(report);
   EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 45);
   EXPECT_THAT(text, HasSubstr("and 170 further reasons, in results.csv"));
   EXPECT_THAT(text, StartsWith("No experiment was run.\n"));
@@ -147,14 +158,14 @@ TEST(SummaryTextTest, ReasonsStayWithinSomeDozensOfLines) {
 TEST(AnswerTest, TheSummaryHasBothFigures) {
   test::Draft report = test::verified_draft({{1, 8}, {2, 4}});
   report.rows[1].verified->peak_memory.total_bytes = std::int64_t{3} << 30;
-  const std::string text = summary_text(test::Concluded(report));
+  const std::string text = summary_of(report);
   EXPECT_THAT(text, HasSubstr("m1:\n"
                               "  in DeepSpeed itself: 4 samples/s, 3.00 GiB at its fullest\n"
                               "  chosen because DeepSpeed itself made 4 samples/s"));
   EXPECT_THAT(text, HasSubstr("label: verified\n"));
   EXPECT_THAT(text, HasSubstr("| m0                    | ok       |"));
-  EXPECT_EQ(summary_json(test::Concluded(report), 0)["best"]["name"], "m1");
-  EXPECT_EQ(summary_json(test::Concluded(report), 0)["best"]["label"], "verified");
+  EXPECT_EQ(json_of(report)["best"]["name"], "m1");
+  EXPECT_EQ(json_of(report)["best"]["label"], "verified");
 }
 
 TEST(AnswerTest, TheSummaryHasTheMemoryOfTheEngineBesideThePlannedOne) {
@@ -180,15 +191,13 @@ TEST(ConfidenceTest, TheSummarySaysHowSureItIs) {
   test::Draft report = test::draft_of({1, 1.1});
   report.finals.reason = "stopped early";
   report.chance_of_better = 0.03;
-  EXPECT_THAT(summary_text(test::Concluded(report)),
-              HasSubstr("  not measured again: stopped early\n"
-                        "  the best of what was measured: with a probability"));
-  EXPECT_THAT(summary_text(test::Concluded(report)),
-              HasSubstr("more than 1 % better: with a probability of 3 %\n"));
+  EXPECT_THAT(summary_of(report), HasSubstr("  not measured again: stopped early\n"
+                                            "  the best of what was measured: with a probability"));
+  EXPECT_THAT(summary_of(report), HasSubstr("more than 1 % better: with a probability of 3 %\n"));
   report.rows[0].repeats = {test::repeat_of(RepeatKind::final_round, 1, 1),
                             test::repeat_of(RepeatKind::final_round, 2, 1)};
   report.finals = {true, "", {0}};
-  EXPECT_THAT(summary_text(test::Concluded(report)), HasSubstr("  measured again: 2 times, alone"));
+  EXPECT_THAT(summary_of(report), HasSubstr("  measured again: 2 times, alone"));
 }
 
 TEST(HeadlineTest, HasFiveLines) {
@@ -201,7 +210,7 @@ TEST(HeadlineTest, HasFiveLines) {
   report.baseline = 0;
   report.num_ranks = 4;
   report.elapsed_s = 90;
-  const std::string text = headline_text(test::Concluded(report), "/here");
+  const std::string text = headline_of(report);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 5);
   EXPECT_THAT(text, StartsWith("Best: m1 (proxy)\nThroughput: "));
   EXPECT_THAT(text, HasSubstr("the best of what was measured with a probability of more than"));
@@ -214,21 +223,20 @@ TEST(HeadlineTest, SaysWhereSomethingElseMayBeBetter) {
   test::Draft report = test::draft_of({1, 1});
   const std::string phrase = "something that was not run is more than 1 % better";
   report.chance_of_better = 0.04;
-  EXPECT_THAT(headline_text(test::Concluded(report), "/here"), Not(HasSubstr(phrase)));
+  EXPECT_THAT(headline_of(report), Not(HasSubstr(phrase)));
   report.chance_of_better = 0.4;
-  EXPECT_THAT(headline_text(test::Concluded(report), "/here"),
-              HasSubstr(phrase + " with a probability of 40 %\nGain: "));
+  EXPECT_THAT(headline_of(report), HasSubstr(phrase + " with a probability of 40 %\nGain: "));
 }
 
 TEST(HeadlineTest, SaysWhereNothingIsGained) {
   test::Draft report = test::draft_of({1, 1});
   report.finals = {true, "", {0, 1}};
   report.baseline = 0;
-  const std::string text = headline_text(test::Concluded(report), "/here");
+  const std::string text = headline_of(report);
   EXPECT_THAT(text, HasSubstr("m0 is the baseline: nothing was better"));
   EXPECT_THAT(text, HasSubstr("not earned back: there is no gain"));
-  EXPECT_THAT(summary_text(test::Concluded(report)), HasSubstr("undecided: as good may be m1"));
-  const json::Value value = summary_json(test::Concluded(report), 0);
+  EXPECT_THAT(summary_of(report), HasSubstr("undecided: as good may be m1"));
+  const json::Value value = json_of(report);
   EXPECT_EQ(value["best"]["undecided"][0]["name"], "m1");
   EXPECT_EQ(value["baseline"]["name"], "m0");
   EXPECT_EQ(value["baseline"]["gain"], 0);
@@ -238,9 +246,8 @@ TEST(HeadlineTest, SaysWhereNothingIsGained) {
 TEST(MachineTextTest, SaysHowSteadyItWasAndWhatThatDid) {
   test::Draft report = test::draft_of({1, 1.01});
   report.finals = {true, "", {0, 1}};
-  EXPECT_THAT(summary_text(test::Concluded(report)), HasSubstr("The machine: runs differ by "));
-  EXPECT_THAT(summary_text(test::Concluded(report)),
-              HasSubstr("others may be better than the answer by up to"));
+  EXPECT_THAT(summary_of(report), HasSubstr("The machine: runs differ by "));
+  EXPECT_THAT(summary_of(report), HasSubstr("others may be better than the answer by up to"));
 }
 
 TEST(ValidationJsonTest, HasEveryRun) {
@@ -280,13 +287,13 @@ TEST(FlagsTest, AGpuThatIsThrottledIsSaidEverywhere) {
   EXPECT_EQ(metrics["gpu"]["throttled_by"], "heat");
   test::Draft report;
   report.rows = {test::row_of(record)};
-  EXPECT_THAT(summary_text(test::Concluded(report)),
+  EXPECT_THAT(summary_of(report),
               HasSubstr("1 experiment had a GPU that was throttled, for instance a: throttled: "
                         "heat, 1410 of 1980 MHz"));
   EXPECT_THAT(results_csv(test::Concluded(report)),
               HasSubstr(",\"throttled: heat, 1410 of 1980 MHz, 87 °C\"\r\n"));
   report.rows = {test::row_of(record_on_gpu("", ""))};
-  EXPECT_THAT(summary_text(test::Concluded(report)), testing::Not(HasSubstr("Note:")));
+  EXPECT_THAT(summary_of(report), Not(HasSubstr("Note:")));
 }
 
 TEST(FlagsTest, WhatSharesAGpuIsNotComparableWhereverItIsShown) {
@@ -297,9 +304,9 @@ TEST(FlagsTest, WhatSharesAGpuIsNotComparableWhereverItIsShown) {
   report.rows = {test::row_of(record)};
   EXPECT_THAT(flags_of(record.measurement), ElementsAre(words));
   EXPECT_EQ(metrics_json(record, Metric::throughput)["not_comparable"], why);
-  EXPECT_THAT(summary_text(test::Concluded(report)), HasSubstr("\n  " + words + "\n"));
-  EXPECT_THAT(summary_text(test::Concluded(report)), HasSubstr("1 experiment is not comparable"));
-  EXPECT_EQ(summary_json(test::Concluded(report), 0)["best"]["not_comparable"], why);
+  EXPECT_THAT(summary_of(report), HasSubstr("\n  " + words + "\n"));
+  EXPECT_THAT(summary_of(report), HasSubstr("1 experiment is not comparable"));
+  EXPECT_EQ(json_of(report)["best"]["not_comparable"], why);
   EXPECT_THAT(results_csv(test::Concluded(report)), HasSubstr("," + words + "\r\n"));
   EXPECT_THAT(report_html(test::Concluded(report), json::Value::object()), HasSubstr(why));
   test::TemporaryFolder folder;
@@ -307,7 +314,7 @@ TEST(FlagsTest, WhatSharesAGpuIsNotComparableWhereverItIsShown) {
   results.write_optimal(test::Concluded(report).recommendation(), std::nullopt);
   EXPECT_THAT(read_file(folder / "results/optimal.json"), HasSubstr(why));
   report.rows = {test::row_of(test::sample_record("a"))};
-  EXPECT_FALSE(summary_json(test::Concluded(report), 0)["best"].contains("not_comparable"));
+  EXPECT_FALSE(json_of(report)["best"].contains("not_comparable"));
 }
 
 TEST(FlagsTest, FallbacksAreSaidEverywhere) {
@@ -321,7 +328,7 @@ TEST(FlagsTest, FallbacksAreSaidEverywhere) {
   test::Draft report;
   report.rows = {test::row_of(record)};
   EXPECT_THAT(
-      summary_text(test::Concluded(report)),
+      summary_of(report),
       HasSubstr("1 experiment fell back to a slower way, for instance a: fallback: a slow"));
   EXPECT_THAT(results_csv(test::Concluded(report)),
               HasSubstr("," + why + "; fallback: a slow disk\r\n"));
@@ -346,16 +353,15 @@ test::Draft front_report() {
 
 TEST(FrontTextTest, HoldsWhatNothingElseBeats) {
   test::Draft report = front_report();
-  const std::string text = summary_text(test::Concluded(report));
+  const std::string text = summary_of(report);
   const std::string front = text.substr(text.find("Nothing that was measured is better"));
   EXPECT_THAT(front, HasSubstr("throughput (samples/s)"));
   EXPECT_THAT(front, HasSubstr("fastest"));
-  EXPECT_THAT(front, testing::Not(HasSubstr("as slow on four")));
+  EXPECT_THAT(front, Not(HasSubstr("as slow on four")));
   report.metric = Metric::latency;
-  EXPECT_THAT(summary_text(test::Concluded(report)), HasSubstr("2e+06"));
+  EXPECT_THAT(summary_of(report), HasSubstr("2e+06"));
   report.rows.resize(1);
-  EXPECT_THAT(summary_text(test::Concluded(report)),
-              testing::Not(HasSubstr("Nothing that was measured is better")))
+  EXPECT_THAT(summary_of(report), Not(HasSubstr("Nothing that was measured is better")))
       << "one has it all";
 }
 
@@ -366,7 +372,7 @@ TEST(SummaryTextTest, SaysHowItIsCalibrated) {
   report.calibration = TimeCalibration{{2, 2, 2}, {0, 0.01}};
   report.metric = Metric::latency;
   report.user_runs = {{1, "/own/log", 4.0, 0}};
-  EXPECT_THAT(summary_text(test::Concluded(report)),
+  EXPECT_THAT(summary_of(report),
               HasSubstr("label: calibrated\n  calibrated: measured times x 2 + 1e+04 us for each "
                         "module call; m1: 4 s, fitted 4.4 s (+10.0 %)\n"));
 }
@@ -377,8 +383,7 @@ TEST(FlagsTest, ASlowHostIsNamed) {
     row.record->measurement.hosts = {"a", "b"};
     row.record->measurement.rank_forward_s = {1, 1.2};
   }
-  EXPECT_THAT(summary_text(test::Concluded(report)),
-              HasSubstr("host b is slow: forward takes 20 % longer"));
+  EXPECT_THAT(summary_of(report), HasSubstr("host b is slow: forward takes 20 % longer"));
 }
 
 TEST(MetricsJsonTest, KeepsDeepSpeedsKeysAndUnits) {
@@ -442,12 +447,12 @@ TEST(MetricsJsonTest, WhatIsNoNumberIsNull) {
 }
 
 TEST(SummaryJsonTest, HasBestCountsAndCode) {
-  const json::Value value = summary_json(test::Concluded(sample_report()), 0);
+  const json::Value value = json_of(sample_report());
   const json::Value& best = value["best"];
   EXPECT_EQ(best["name"], "z1_gas1_tmbspg56");
   EXPECT_EQ(best["metric"], "throughput");
   EXPECT_NEAR(best["value"], 625.698, 1e-9);
-  // By what is believed of runs, since none was repeated: 1 % and t(4).
+  // None was repeated, so runs differ as is believed: 1 % and t(4).
   EXPECT_NEAR(best["ci_low"], 625.698 * std::exp(-0.02776445), 1e-5);
   EXPECT_NEAR(best["ci_high"], 625.698 * std::exp(0.02776445), 1e-5);
   EXPECT_EQ(best["num_gpus"], 2);

@@ -1,11 +1,13 @@
 #pragma once
 /// A results folder in a temporary one, and what a run writes into it.
 
+#include <csignal>
 #include <filesystem>
 #include <set>
 #include <string>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "dstune/base/file.hpp"
 #include "dstune/report/journal.hpp"
@@ -15,6 +17,27 @@
 namespace dstune {
 
 namespace fs = std::filesystem;
+
+/// Files can not grow beyond so many bytes, as on a full disk.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    handler_before_ = std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limited{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limited);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_before_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*handler_before_)(int) = nullptr;
+};
 
 /// The answer where this is all that was measured.
 inline test::Concluded optimum_of(const Record& record) {

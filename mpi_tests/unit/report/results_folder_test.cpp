@@ -1,7 +1,6 @@
 #include "results_folder.hpp"
 
 #include <cmath>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -9,7 +8,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "dstune/base/file.hpp"
@@ -352,18 +350,14 @@ TEST_F(ResultsFolderTest, FullDiskLeavesThePreviousFilesWhole) {
   const std::string config = read_file(results("ds_config_optimal.json"));
   const std::string metrics = read_file(results("a/metrics.json"));
   const std::set<std::string> before = everything();
-  rlimit limit{};
-  ::getrlimit(RLIMIT_FSIZE, &limit);
-  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  const rlimit tiny{16, limit.rlim_max};
-  ::setrlimit(RLIMIT_FSIZE, &tiny);
   const Record slower = test::sample_record("a", 1.5, 2);
-  EXPECT_THROW(folder_.write_optimal(optimum_of(slower).recommendation(), std::nullopt), IoError);
-  EXPECT_THROW(folder_.write_metrics(slower), IoError);
-  EXPECT_THROW(folder_.write_experiment(slower.experiment), IoError);
-  EXPECT_THROW(folder_.write_summary({}), IoError);
-  ::setrlimit(RLIMIT_FSIZE, &limit);
-  std::signal(SIGXFSZ, handler);
+  {
+    const FileSizeLimit limit(16);
+    EXPECT_THROW(folder_.write_optimal(optimum_of(slower).recommendation(), std::nullopt), IoError);
+    EXPECT_THROW(folder_.write_metrics(slower), IoError);
+    EXPECT_THROW(folder_.write_experiment(slower.experiment), IoError);
+    EXPECT_THROW(folder_.write_summary({}), IoError);
+  }
   EXPECT_EQ(read_file(results("ds_config_optimal.json")), config);
   EXPECT_EQ(read_file(results("a/metrics.json")), metrics);
   EXPECT_EQ(everything(), before);

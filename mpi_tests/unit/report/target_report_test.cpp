@@ -1,4 +1,4 @@
-// What the reports say where members are ranked by the target's time.
+// Reports where members are ranked by the target's time.
 #include <string>
 #include <vector>
 
@@ -15,7 +15,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-/// Of bf16, which the sample's members train in: twice the time here and 1 s a step.
+/// The sample's members train in bf16: twice the time here and 1 s a step.
 TargetConstants sample_constants() {
   TargetConstants constants;
   constants.time.scale = {1, 2, 3};

@@ -58,7 +58,7 @@ TEST(SchedulerTest, AvoidsRanksWhereOthersAreIdle) {
   EXPECT_TRUE(scheduler.next()) << "there is no other place";
 }
 
-/// Where groups of one size after the other go.
+/// The places of groups of one size after the other.
 std::vector<std::vector<int>> places(SlotPool& pool, const std::vector<GroupShape>& shapes) {
   Scheduler scheduler(pool);
   for (std::size_t experiment = 0; experiment < shapes.size(); ++experiment)
@@ -102,9 +102,8 @@ TEST(SchedulerTest, HasRoomForWhatWouldStartNow) {
 TEST(SchedulerTest, RunsFirstInFirstOut) {
   SlotPool pool({{0, 1}});
   Scheduler scheduler(pool);
-  for (std::size_t experiment = 10; experiment < 13; ++experiment) {
+  for (std::size_t experiment = 10; experiment < 13; ++experiment)
     scheduler.submit(experiment, {1, 1});
-  }
   auto first = next_of(scheduler);
   auto second = next_of(scheduler);
   EXPECT_EQ(first.experiment, 10U);
@@ -309,15 +308,14 @@ class Simulation {
         EXPECT_TRUE(blockers_ && blocked_head_ == waiting_.front());
         backfilled_.insert(dispatch->experiment);
       }
-      for (const int world_rank : dispatch->reservation.world_ranks()) {
+      for (const int world_rank : dispatch->reservation.world_ranks())
         EXPECT_TRUE(taken_.insert(world_rank).second) << "slot " << world_rank << " twice";
-      }
       forget(dispatch->experiment);
       running_.push_back({dispatch->experiment, std::move(dispatch->reservation)});
       note_head();
     }
     note_head();
-    // With everything gone that ran when the head came to the front, only backfilled ones could
+    // Everything is gone that ran when the head came to the front: only backfilled ones could
     // still keep it waiting.
     if (!waiting_.empty()) {
       EXPECT_TRUE(!blockers_->empty()) << "experiment " << waiting_.front() << " is delayed";

@@ -1,5 +1,6 @@
 #include <random>
 #include <set>
+#include <stdexcept>
 #include <utility>
 
 #include <gmock/gmock.h>
@@ -15,25 +16,30 @@ using testing::ElementsAre;
 
 const std::vector<std::vector<int>> two_nodes = {{0, 1, 2, 3}, {4, 5, 6, 7}};
 
+/// Throws, and so fails the test, where there is no room.
+Reservation reserved(SlotPool& pool, const Needs& needs, const std::vector<int>& avoid = {}) {
+  auto reservation = pool.reserve(needs, avoid);
+  if (!reservation) throw std::runtime_error("there is no room");
+  return std::move(*reservation);
+}
+
 TEST(SlotPoolTest, FillsAlignedGroupsInOrder) {
   SlotPool pool(two_nodes);
-  auto first = pool.reserve({2, 1});
-  auto second = pool.reserve({2, 1});
-  auto third = pool.reserve({2, 1});
-  ASSERT_TRUE(first && second && third);
-  EXPECT_THAT(first->world_ranks(), ElementsAre(0, 1));
-  EXPECT_THAT(second->world_ranks(), ElementsAre(2, 3));
-  EXPECT_THAT(third->world_ranks(), ElementsAre(4, 5));
+  auto first = reserved(pool, {2, 1});
+  auto second = reserved(pool, {2, 1});
+  auto third = reserved(pool, {2, 1});
+  EXPECT_THAT(first.world_ranks(), ElementsAre(0, 1));
+  EXPECT_THAT(second.world_ranks(), ElementsAre(2, 3));
+  EXPECT_THAT(third.world_ranks(), ElementsAre(4, 5));
   EXPECT_EQ(pool.num_idle(), 2);
 }
 
 TEST(SlotPoolTest, PrefersAnAlignedGroupOverALowerOne) {
   SlotPool pool({{0, 1, 2, 3}});
-  auto one = pool.reserve({1, 1});
-  ASSERT_THAT(one->world_ranks(), ElementsAre(0));
-  auto two = pool.reserve({2, 1});
-  ASSERT_TRUE(two);
-  EXPECT_THAT(two->world_ranks(), ElementsAre(2, 3));
+  auto one = reserved(pool, {1, 1});
+  ASSERT_THAT(one.world_ranks(), ElementsAre(0));
+  auto two = reserved(pool, {2, 1});
+  EXPECT_THAT(two.world_ranks(), ElementsAre(2, 3));
 }
 
 TEST(SlotPoolTest, ADiskOfANodeIsForOneAtATime) {
@@ -42,16 +48,16 @@ TEST(SlotPoolTest, ADiskOfANodeIsForOneAtATime) {
   };
   SlotPool pool(two_nodes);
   auto first = pool.reserve(on_disk(1, 1));
-  auto second = pool.reserve(on_disk(1, 1));
-  ASSERT_TRUE(first && second);
+  auto second = reserved(pool, on_disk(1, 1));
+  ASSERT_TRUE(first);
   EXPECT_THAT(first->world_ranks(), ElementsAre(0));
-  EXPECT_THAT(second->world_ranks(), ElementsAre(4));
+  EXPECT_THAT(second.world_ranks(), ElementsAre(4));
   // There are six idle slots, but no disk.
   EXPECT_FALSE(pool.reserve(on_disk(1, 1)));
   auto without = pool.reserve({2, 2});
   ASSERT_TRUE(without);
   without.reset();
-  second->give_back();
+  second.give_back();
   EXPECT_FALSE(pool.reserve(on_disk(1, 2)));
   // One that moves takes its disk along, and gives it back once.
   Reservation moved = std::move(*first);
@@ -70,7 +76,7 @@ TEST(SlotPoolTest, BytesAreTakenWithTheSlotsAndComeBackWithThem) {
     return Needs{.shape = {num_gpus, 1}, .host_bytes = host_bytes, .disk_bytes = disk_bytes};
   };
   SlotPool pool(two_nodes, {{.host = 100, .disk = 50}, {.host = 40, .disk = 50}});
-  // Of each rank, and all of it on one node.
+  // Each rank needs them, and all of it is on one node.
   EXPECT_TRUE(pool.is_possible(needs(4, 25, 12)));
   EXPECT_FALSE(pool.is_possible(needs(4, 26, 0)));
   EXPECT_FALSE(pool.is_possible(needs(4, 0, 13)));
@@ -80,9 +86,8 @@ TEST(SlotPoolTest, BytesAreTakenWithTheSlotsAndComeBackWithThem) {
   EXPECT_THAT(first->world_ranks(), ElementsAre(0));
   EXPECT_FALSE(pool.reserve(needs(2, 30, 0))) << "where there are slots there are no bytes";
   EXPECT_EQ(pool.num_idle(), 7);
-  auto beside = pool.reserve(needs(1, 50, 0));
-  ASSERT_TRUE(beside);
-  EXPECT_THAT(beside->world_ranks(), ElementsAre(1));
+  auto beside = reserved(pool, needs(1, 50, 0));
+  EXPECT_THAT(beside.world_ranks(), ElementsAre(1));
   // Both have what it needs; then it leaves the slots alone that are idle now.
   const SlotPool::Wait wait = pool.wait_for(needs(2, 30, 0));
   EXPECT_EQ(wait.reservations.size(), 2U);
@@ -91,9 +96,8 @@ TEST(SlotPoolTest, BytesAreTakenWithTheSlotsAndComeBackWithThem) {
   first.reset();
   moved.give_back();
   moved.give_back();
-  auto second = pool.reserve(needs(2, 25, 25));
-  ASSERT_TRUE(second);
-  EXPECT_THAT(second->world_ranks(), ElementsAre(2, 3));
+  auto second = reserved(pool, needs(2, 25, 25));
+  EXPECT_THAT(second.world_ranks(), ElementsAre(2, 3));
 }
 
 TEST(SlotPoolTest, WhatALostRankHeldIsGone) {
@@ -112,51 +116,47 @@ TEST(SlotPoolTest, WhatALostRankHeldIsGone) {
 
 TEST(SlotPoolTest, PrefersAnAlignedGroupOfALaterNode) {
   SlotPool pool({{0, 1, 2}, {3, 4}});
-  auto one = pool.reserve({1, 1});
-  auto two = pool.reserve({2, 1});
-  ASSERT_TRUE(one && two);
-  EXPECT_THAT(two->world_ranks(), ElementsAre(3, 4));
+  auto one = reserved(pool, {1, 1});
+  auto two = reserved(pool, {2, 1});
+  EXPECT_THAT(two.world_ranks(), ElementsAre(3, 4));
 }
 
 TEST(SlotPoolTest, TakesUnalignedSlotsWhereNoneAreAligned) {
   SlotPool pool({{0, 1, 2, 3}});
-  auto zero = pool.reserve({1, 1});
-  auto one = pool.reserve({1, 1});
-  auto two = pool.reserve({1, 1});
-  zero->give_back();
-  two->give_back();
+  auto zero = reserved(pool, {1, 1});
+  auto one = reserved(pool, {1, 1});
+  auto two = reserved(pool, {1, 1});
+  zero.give_back();
+  two.give_back();
   // 1 is taken: {0, 1} is not idle as a whole, {2, 3} is.
   auto aligned = pool.reserve({2, 1});
   ASSERT_THAT(aligned->world_ranks(), ElementsAre(2, 3));
   aligned.reset();
   pool.retire(3);
-  auto unaligned = pool.reserve({2, 1});
-  ASSERT_TRUE(unaligned);
-  EXPECT_THAT(unaligned->world_ranks(), ElementsAre(0, 2));
+  auto unaligned = reserved(pool, {2, 1});
+  EXPECT_THAT(unaligned.world_ranks(), ElementsAre(0, 2));
 }
 
 TEST(SlotPoolTest, SpansNeighbouringNodesFirst) {
   SlotPool pool({{0, 1}, {2, 3}, {4, 5}, {6, 7}});
-  auto one_of_second = pool.reserve({1, 1}, {0, 1});
-  ASSERT_THAT(one_of_second->world_ranks(), ElementsAre(2));
-  auto pair = pool.reserve({2, 2});
-  ASSERT_TRUE(pair);
-  EXPECT_THAT(pair->world_ranks(), ElementsAre(4, 5, 6, 7));
+  auto one_of_second = reserved(pool, {1, 1}, {0, 1});
+  ASSERT_THAT(one_of_second.world_ranks(), ElementsAre(2));
+  auto pair = reserved(pool, {2, 2});
+  EXPECT_THAT(pair.world_ranks(), ElementsAre(4, 5, 6, 7));
 }
 
 TEST(SlotPoolTest, SpansDistantNodesWhereNoNeighboursAreIdle) {
   SlotPool pool({{0, 1}, {2, 3}, {4, 5}});
-  auto middle = pool.reserve({2, 1}, {0, 1});
-  ASSERT_THAT(middle->world_ranks(), ElementsAre(2, 3));
-  auto pair = pool.reserve({2, 2});
-  ASSERT_TRUE(pair);
-  EXPECT_THAT(pair->world_ranks(), ElementsAre(0, 1, 4, 5));
+  auto middle = reserved(pool, {2, 1}, {0, 1});
+  ASSERT_THAT(middle.world_ranks(), ElementsAre(2, 3));
+  auto pair = reserved(pool, {2, 2});
+  EXPECT_THAT(pair.world_ranks(), ElementsAre(0, 1, 4, 5));
 }
 
 TEST(SlotPoolTest, NeverSplitsANodesShareOverNodes) {
   SlotPool pool({{0, 1}, {2, 3}});
-  auto first = pool.reserve({1, 2});
-  ASSERT_THAT(first->world_ranks(), ElementsAre(0, 2));
+  auto first = reserved(pool, {1, 2});
+  ASSERT_THAT(first.world_ranks(), ElementsAre(0, 2));
   EXPECT_FALSE(pool.reserve({2, 1}));
   EXPECT_TRUE(pool.is_possible({2, 1}));
   EXPECT_FALSE(pool.is_possible({3, 1}));
@@ -167,24 +167,23 @@ TEST(SlotPoolTest, NeverSplitsANodesShareOverNodes) {
 
 TEST(SlotPoolTest, LeavesAvoidedSlotsAlone) {
   SlotPool pool(two_nodes);
-  auto group = pool.reserve({2, 1}, {0, 1, 2});
-  ASSERT_TRUE(group);
-  EXPECT_THAT(group->world_ranks(), ElementsAre(4, 5));
+  auto group = reserved(pool, {2, 1}, {0, 1, 2});
+  EXPECT_THAT(group.world_ranks(), ElementsAre(4, 5));
   EXPECT_FALSE(pool.reserve({4, 1}, {0}));
 }
 
 TEST(SlotPoolTest, WaitsForThePlacementWithTheMostIdleSlots) {
   SlotPool pool(two_nodes);
-  auto most_of_first = pool.reserve({1, 1});
-  auto two = pool.reserve({2, 1});
-  auto one_of_second = pool.reserve({1, 1}, {0, 1, 2, 3});
-  ASSERT_THAT(two->world_ranks(), ElementsAre(2, 3));
-  ASSERT_THAT(one_of_second->world_ranks(), ElementsAre(4));
+  auto most_of_first = reserved(pool, {1, 1});
+  auto two = reserved(pool, {2, 1});
+  auto one_of_second = reserved(pool, {1, 1}, {0, 1, 2, 3});
+  ASSERT_THAT(two.world_ranks(), ElementsAre(2, 3));
+  ASSERT_THAT(one_of_second.world_ranks(), ElementsAre(4));
   const SlotPool::Wait wait = pool.wait_for({4, 1});
   EXPECT_THAT(wait.world_ranks, ElementsAre(4, 5, 6, 7));
   EXPECT_FALSE(pool.has_room_after({4, 1}, {}));
   EXPECT_TRUE(pool.has_room_after({4, 1}, wait.reservations));
-  one_of_second->give_back();
+  one_of_second.give_back();
   EXPECT_TRUE(pool.has_room_after({4, 1}, {})) << "what has ended stays so";
 }
 
@@ -196,9 +195,9 @@ TEST(SlotPoolTest, WaitsForNoMoreThanItNeeds) {
   EXPECT_EQ(for_another.reservations.size(), 1U);
   EXPECT_THAT(for_another.world_ranks, ElementsAre(0, 1, 2)) << "3 is idle, and not needed";
   three.reset();
-  auto one = pool.reserve({1, 1});
-  auto pair = pool.reserve({2, 1});
-  ASSERT_THAT(pair->world_ranks(), ElementsAre(2, 3));
+  auto one = reserved(pool, {1, 1});
+  auto pair = reserved(pool, {2, 1});
+  ASSERT_THAT(pair.world_ranks(), ElementsAre(2, 3));
   const SlotPool::Wait for_three = pool.wait_for({3, 1});
   EXPECT_EQ(for_three.reservations.size(), 1U) << "the two, beside what is idle";
   EXPECT_THAT(for_three.world_ranks, ElementsAre(1, 2, 3));
@@ -207,8 +206,8 @@ TEST(SlotPoolTest, WaitsForNoMoreThanItNeeds) {
 TEST(SlotPoolTest, WaitsForWhatHasRunLongest) {
   SlotPool pool({{0, 1, 2}});
   auto zero = pool.reserve({1, 1});
-  auto one = pool.reserve({1, 1});
-  auto two = pool.reserve({1, 1});
+  auto one = reserved(pool, {1, 1});
+  auto two = reserved(pool, {1, 1});
   zero.reset();
   zero = pool.reserve({1, 1});
   ASSERT_THAT(zero->world_ranks(), ElementsAre(0));
@@ -237,17 +236,16 @@ TEST(SlotPoolTest, GivesBackOnEveryPath) {
 TEST(SlotPoolTest, RetiredSlotsNeverComeBack) {
   SlotPool pool({{0, 1, 2, 3}});
   {
-    auto group = pool.reserve({4, 1});
-    group->retire(2);
+    auto group = reserved(pool, {4, 1});
+    group.retire(2);
     EXPECT_EQ(pool.num_slots(), 3);
     EXPECT_EQ(pool.num_idle(), 0);
   }
   EXPECT_EQ(pool.num_idle(), 3);
   EXPECT_FALSE(pool.is_possible({4, 1}));
-  auto rest = pool.reserve({3, 1});
-  ASSERT_TRUE(rest);
-  EXPECT_THAT(rest->world_ranks(), ElementsAre(0, 1, 3));
-  EXPECT_THROW(rest->retire(2), LogicError);
+  auto rest = reserved(pool, {3, 1});
+  EXPECT_THAT(rest.world_ranks(), ElementsAre(0, 1, 3));
+  EXPECT_THROW(rest.retire(2), LogicError);
 }
 
 TEST(SlotPoolTest, RefusesARankThatIsListedTwice) {
@@ -281,9 +279,8 @@ TEST(SlotPoolTest, RandomReservationsNeverOverlapAndAllComeBack) {
       }
       std::set<int> taken;
       for (const auto& group : held) {
-        for (const int world_rank : group.world_ranks()) {
+        for (const int world_rank : group.world_ranks())
           EXPECT_TRUE(taken.insert(world_rank).second) << world_rank << " is taken twice";
-        }
       }
       std::set<int> gone = retired;
       gone.insert(taken.begin(), taken.end());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -44,6 +45,12 @@ class ExecutorTest : public testing::Test {
     const auto* begin = static_cast<const float*>(executor.address(tensor));
     return {begin, begin + elements};
   }
+  /// An executor of the plan, initialized.
+  Executor& start(Guard guard = Guard::none) {
+    executor_.emplace(plan_, device_, group_, 0, guard);
+    executor_->initialize();
+    return *executor_;
+  }
   void SetUp() override {
     plan_.config.micro_batch = 1;
     plan_.config.sequence_length = 1;
@@ -54,6 +61,7 @@ class ExecutorTest : public testing::Test {
   CpuDevice device_{1 << 20, 1};
   test::Rendezvous rendezvous_{1};
   test::ThreadGroup group_{rendezvous_, 0, 1};
+  std::optional<Executor> executor_;
 };
 
 TEST_F(ExecutorTest, RepeatsTheMiddleMicroStep) {
@@ -64,8 +72,7 @@ TEST_F(ExecutorTest, RepeatsTheMiddleMicroStep) {
   cycle(Segment::Kind::middle_micro, 3, {add(sum, one)});
   cycle(Segment::Kind::last_micro, 1, {add(sum, one)});
   cycle(Segment::Kind::update, 1, {add(sum, sum)});
-  Executor executor(plan_, device_, group_, 0);
-  executor.initialize();
+  Executor& executor = start();
   executor.step(0);
   EXPECT_THAT(values(executor, sum), Each(10.0F));
   executor.step(1);
@@ -83,8 +90,7 @@ TEST_F(ExecutorTest, TheArenasAccountSeesOneWholeCycle) {
         {{Stream::compute, op::Acquire{first}}, {Stream::compute, op::Release{first}}});
   cycle(Segment::Kind::update, 1,
         {{Stream::compute, op::Acquire{second}}, {Stream::compute, op::Release{second}}});
-  Executor executor(plan_, device_, group_, 0);
-  executor.initialize();
+  Executor& executor = start();
   EXPECT_EQ(device_.arena().account().high_water_bytes, 256);
   executor.step(0);
   const Arena::Account& account = device_.arena().account();
@@ -156,8 +162,7 @@ TEST_F(ExecutorTest, WithRedZonesReadsOfWhatIsNotThereAreNoNumbers) {
        {std::vector<Step>{acquire, add(sum, passing), release},
         std::vector<Step>{acquire, fill(passing, 1), release, add(sum, passing)}}) {
     plan_.cycle = {{Segment::Kind::only_micro, 1, steps}};
-    Executor executor(plan_, device_, group_, 0, Guard::red_zones);
-    executor.initialize();
+    Executor& executor = start(Guard::red_zones);
     executor.step(0);
     EXPECT_THAT(values(executor, sum), Each(testing::IsNan()));
   }
@@ -175,8 +180,7 @@ TEST_F(ExecutorTest, CopiesBetweenTwoMemories) {
   plan_.host_memory.arena_bytes = tensor_alignment_bytes;
   plan_.initialize = {fill(here, 3), {Stream::compute, op::Copy{{there}, {here}, elements}}};
   cycle(Segment::Kind::only_micro, 1, {fill(here, 5)});
-  Executor executor(plan_, device_, group_, 0);
-  executor.initialize();
+  Executor& executor = start();
   executor.step(0);
   EXPECT_THAT(values(executor, here), Each(5.0F));
   EXPECT_THAT(values(executor, there), Each(3.0F));
@@ -221,8 +225,7 @@ class ExecutorUpdateTest : public ExecutorTest {
 
 TEST_F(ExecutorUpdateTest, ClipsAsDeepSpeed) {
   clip(2);
-  Executor executor(plan_, device_, group_, 0);
-  executor.initialize();
+  Executor& executor = start();
   const StepOutcome outcome = executor.step(0);
   EXPECT_DOUBLE_EQ(outcome.gradient_norm, 6.0);
   EXPECT_THAT(values(executor, m_), Each(testing::FloatNear(0.1F * 3 * 2 / 6, 1e-6F)));
@@ -230,16 +233,14 @@ TEST_F(ExecutorUpdateTest, ClipsAsDeepSpeed) {
 
 TEST_F(ExecutorUpdateTest, LeavesSmallGradientsAsTheyAre) {
   clip(6.1);
-  Executor executor(plan_, device_, group_, 0);
-  executor.initialize();
+  Executor& executor = start();
   executor.step(0);
   EXPECT_THAT(values(executor, m_), Each(testing::FloatNear(0.3F, 1e-7F)));
 }
 
 TEST_F(ExecutorUpdateTest, BiasCorrectionCountsUpdates) {
   clip(100);
-  Executor executor(plan_, device_, group_, 0);
-  executor.initialize();
+  Executor& executor = start();
   // A gradient that never changes makes corrected moments of its own size, so steps of the rate.
   for (const std::int64_t step : {6, 7, 20}) executor.step(step);
   EXPECT_THAT(values(executor, parameter_), Each(testing::FloatNear(1 - 3 * 0.5F, 1e-5F)));
@@ -280,8 +281,7 @@ class ExecutorLossScaleTest : public ExecutorUpdateTest {
 };
 
 TEST_F(ExecutorLossScaleTest, TakesTheScaleOutAgainAndClipsWhatIsLeft) {
-  Executor executor(plan_, device_, group_, 0);
-  executor.initialize();
+  Executor& executor = start();
   const StepOutcome outcome = step(executor, {3, 3, 3, 3});
   EXPECT_FALSE(outcome.skipped);
   EXPECT_DOUBLE_EQ(outcome.gradient_norm, 6.0);
@@ -289,8 +289,7 @@ TEST_F(ExecutorLossScaleTest, TakesTheScaleOutAgainAndClipsWhatIsLeft) {
 }
 
 TEST_F(ExecutorLossScaleTest, AnOverflowLeavesTheUpdateOutAndHalvesTheScale) {
-  Executor executor(plan_, device_, group_, 0);
-  executor.initialize();
+  Executor& executor = start();
   for (const float broken : {INFINITY, -INFINITY, NAN}) {
     const StepOutcome outcome = step(executor, {3, broken, 3, 3});
     EXPECT_TRUE(outcome.skipped);
@@ -306,16 +305,14 @@ TEST_F(ExecutorLossScaleTest, AnOverflowLeavesTheUpdateOutAndHalvesTheScale) {
 }
 
 TEST_F(ExecutorLossScaleTest, TheLowestScaleEndsTheTraining) {
-  Executor executor(plan_, device_, group_, 0);
-  executor.initialize();
+  Executor& executor = start();
   for (; scale_ > 1; scale_ /= 2) EXPECT_FALSE(step(executor, {INFINITY, 1, 1, 1}).scale_exhausted);
   EXPECT_TRUE(step(executor, {INFINITY, 1, 1, 1}).scale_exhausted);
 }
 
 TEST_F(ExecutorLossScaleTest, TheStepThatRaisesTheScaleDividesByTheRaisedOne) {
   plan_.config.loss_scale.window = 1;
-  Executor executor(plan_, device_, group_, 0);
-  executor.initialize();
+  Executor& executor = start();
   step(executor, {0, 0, 0, 0});
   const StepOutcome outcome = step(executor, {1, 1, 1, 1});
   EXPECT_DOUBLE_EQ(outcome.gradient_norm, 1.0);
@@ -323,8 +320,7 @@ TEST_F(ExecutorLossScaleTest, TheStepThatRaisesTheScaleDividesByTheRaisedOne) {
 }
 
 TEST_F(ExecutorLossScaleTest, BeginsAnewWithATraining) {
-  Executor executor(plan_, device_, group_, 0);
-  executor.initialize();
+  Executor& executor = start();
   step(executor, {INFINITY, 1, 1, 1});
   executor.initialize();
   step(executor, {1, 1, 1, 1});
@@ -340,8 +336,7 @@ TEST_F(ExecutorTest, ASkippedCycleDoesNotCloseTheAccount) {
          {Stream::compute, op::CheckOverflow{false}}});
   cycle(Segment::Kind::guarded_update, 1,
         {{Stream::compute, op::Acquire{late}}, {Stream::compute, op::Release{late}}});
-  Executor executor(plan_, device_, group_, 0);
-  executor.initialize();
+  Executor& executor = start();
   EXPECT_TRUE(executor.step(0).skipped);
   EXPECT_EQ(device_.arena().account().high_water_bytes, 256);
   auto* begin = static_cast<float*>(executor.address(gradient));
@@ -357,8 +352,7 @@ TEST_F(ExecutorTest, TheStepsLossIsTheMeanOverTheGlobalBatch) {
   cycle(Segment::Kind::first_micro, 1, {accumulate});
   cycle(Segment::Kind::last_micro, 1, {accumulate});
   cycle(Segment::Kind::update, 1, {{Stream::compute, op::FinishLoss{32}}});
-  Executor executor(plan_, device_, group_, 0);
-  executor.initialize();
+  Executor& executor = start();
   EXPECT_DOUBLE_EQ(executor.step(0).loss, 0.5);
   EXPECT_DOUBLE_EQ(executor.step(1).loss, 0.5);
 }

@@ -33,9 +33,8 @@ double dot(const double* a, const double* b, std::int64_t count) {
 
 template <class Rows>
 void add_to(Rows& x, const Rows& y) {
-  for (std::size_t t = 0; t < x.size(); ++t) {
+  for (std::size_t t = 0; t < x.size(); ++t)
     for (std::size_t i = 0; i < x[t].size(); ++i) x[t][i] += y[t][i];
-  }
 }
 
 double log_sum_exp(const std::vector<double>& values) {
