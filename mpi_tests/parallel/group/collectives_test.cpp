@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "group_fixture.hpp"
 #include "random_elements.hpp"
@@ -21,10 +22,12 @@ float value_of(int rank, std::int64_t i, int size) {
   return static_cast<float>(size * ((rank * 3 + static_cast<int>(i % 5)) % 7 - 3));
 }
 
-float mean_of(std::int64_t i, int size) {
+/// What those that take part reduce to.
+float mean_of(const RankRange& among, std::int64_t i) {
   float sum = 0;
-  for (int rank = 0; rank < size; ++rank) sum += value_of(rank, i, size);
-  return sum / static_cast<float>(size);
+  for (int index = 0; index < among.count; ++index)
+    sum += value_of(among.rank(index), i, among.count);
+  return sum / static_cast<float>(among.count);
 }
 
 Elements filled(int rank, std::int64_t count, int size, DType type) {
@@ -33,10 +36,55 @@ Elements filled(int rank, std::int64_t count, int size, DType type) {
   return elements;
 }
 
-Elements means(std::int64_t first, std::int64_t count, int size, DType type) {
+Elements means(const RankRange& among, std::int64_t first, std::int64_t count, DType type) {
   Elements elements(type, count);
-  for (std::int64_t i = 0; i < count; ++i) elements.set(i, mean_of(first + i, size));
+  for (std::int64_t i = 0; i < count; ++i) elements.set(i, mean_of(among, first + i));
   return elements;
+}
+
+/// Pieces of several chunks.
+GroupTable::Options small_staging(std::size_t mpi_bytes = 10'000) {
+  GroupTable::Options small;
+  small.staging_bytes = std::size_t{64} << 10;
+  small.mpi_staging_bytes = mpi_bytes;
+  return small;
+}
+
+void expect_mean(ProcessGroup& group, const RankRange& among, std::int64_t count, DType type) {
+  const RankRange ranks = among.in_group_of(group.size());
+  Elements data = filled(group.group_rank(), count, ranks.count, type);
+  group.all_reduce_average(data.bytes.data(), count, type, among);
+  EXPECT_TRUE(data.bytes == means(ranks, 0, count, type).bytes) << count;
+}
+
+void expect_scatter(ProcessGroup& group, const RankRange& among, std::int64_t count, DType type) {
+  const RankRange ranks = among.in_group_of(group.size());
+  const std::int64_t first = count * ranks.index_of(group.group_rank());
+  const Elements before = filled(group.group_rank(), count * ranks.count, ranks.count, type);
+  const Elements expected = means(ranks, first, count, type);
+  Elements in = before;
+  Elements out(type, count);
+  group.reduce_scatter_average(out.bytes.data(), in.bytes.data(), count, type, among);
+  EXPECT_TRUE(out.bytes == expected.bytes) << count;
+  EXPECT_TRUE(in.bytes == before.bytes) << count;
+  group.reduce_scatter_average(in.at(first), in.bytes.data(), count, type, among);
+  EXPECT_TRUE(std::equal(expected.bytes.begin(), expected.bytes.end(), in.at(first))) << count;
+}
+
+void expect_gather(ProcessGroup& group, const RankRange& among, std::int64_t count, DType type) {
+  const RankRange ranks = among.in_group_of(group.size());
+  Elements expected(type, count * ranks.count);
+  for (std::int64_t i = 0; i < count * ranks.count; ++i)
+    expected.set(i, value_of(ranks.rank(static_cast<int>(i / count)), i % count, 1));
+  const Elements in = filled(group.group_rank(), count, 1, type);
+  Elements out(type, count * ranks.count);
+  group.all_gather(out.bytes.data(), in.bytes.data(), count, type, among);
+  EXPECT_TRUE(out.bytes == expected.bytes) << count;
+  Elements in_place(type, count * ranks.count);
+  std::byte* const own = in_place.at(count * ranks.index_of(group.group_rank()));
+  if (count > 0) std::memcpy(own, in.bytes.data(), in.bytes.size());
+  group.all_gather(in_place.bytes.data(), own, count, type, among);
+  EXPECT_TRUE(in_place.bytes == expected.bytes) << count;
 }
 
 class CollectivesTest : public testing::TestWithParam<Transport> {};
@@ -46,13 +94,8 @@ INSTANTIATE_TEST_SUITE_P(Ways, CollectivesTest,
 TEST_P(CollectivesTest, AllReduceGivesTheMean) {
   Job job(GetParam());
   const auto group = job.join(job.everyone());
-  for (const DType type : types) {
-    for (const std::int64_t count : odd_counts) {
-      Elements data = filled(group->group_rank(), count, group->size(), type);
-      group->all_reduce_average(data.bytes.data(), count, type);
-      EXPECT_TRUE(data.bytes == means(0, count, group->size(), type).bytes) << count;
-    }
-  }
+  for (const DType type : types)
+    for (const std::int64_t count : odd_counts) expect_mean(*group, {}, count, type);
 }
 
 TEST_P(CollectivesTest, AllReduceGivesTheSum) {
@@ -64,7 +107,7 @@ TEST_P(CollectivesTest, AllReduceGivesTheSum) {
       Elements data = filled(group->group_rank(), count, size, type);
       Elements sums(type, count);
       for (std::int64_t i = 0; i < count; ++i)
-        sums.set(i, mean_of(i, size) * static_cast<float>(size));
+        sums.set(i, mean_of({0, 1, size}, i) * static_cast<float>(size));
       group->all_reduce_sum(data.bytes.data(), count, type);
       EXPECT_TRUE(data.bytes == sums.bytes) << count;
     }
@@ -81,7 +124,7 @@ TEST_P(CollectivesTest, ReduceGivesTheRootTheMeanAndLeavesTheOthers) {
         const Elements before = data;
         group->reduce_average(data.bytes.data(), count, type, root);
         const bool is_root = root == group->group_rank();
-        const Elements expected = is_root ? means(0, count, group->size(), type) : before;
+        const Elements expected = is_root ? means({0, 1, group->size()}, 0, count, type) : before;
         EXPECT_TRUE(data.bytes == expected.bytes) << count << " to " << root;
       }
     }
@@ -91,44 +134,15 @@ TEST_P(CollectivesTest, ReduceGivesTheRootTheMeanAndLeavesTheOthers) {
 TEST_P(CollectivesTest, ReduceScatterGivesEachItsPart) {
   Job job(GetParam());
   const auto group = job.join(job.everyone());
-  const int size = group->size();
-  for (const DType type : types) {
-    for (const std::int64_t count : odd_counts) {
-      Elements in = filled(group->group_rank(), count * size, size, type);
-      const std::int64_t first = count * group->group_rank();
-      const Elements expected = means(first, count, size, type);
-      Elements out(type, count);
-      group->reduce_scatter_average(out.bytes.data(), in.bytes.data(), count, type);
-      EXPECT_TRUE(out.bytes == expected.bytes) << count;
-      EXPECT_TRUE(in.bytes == filled(group->group_rank(), count * size, size, type).bytes);
-      group->reduce_scatter_average(in.at(first), in.bytes.data(), count, type);
-      EXPECT_TRUE(std::equal(expected.bytes.begin(), expected.bytes.end(), in.at(first)));
-    }
-  }
+  for (const DType type : types)
+    for (const std::int64_t count : odd_counts) expect_scatter(*group, {}, count, type);
 }
 
 TEST_P(CollectivesTest, AllGatherPlacesEveryPart) {
   Job job(GetParam());
   const auto group = job.join(job.everyone());
-  const int size = group->size();
-  for (const DType type : types) {
-    for (const std::int64_t count : odd_counts) {
-      Elements expected(type, count * size);
-      for (std::int64_t i = 0; i < count * size; ++i) {
-        expected.set(i, value_of(static_cast<int>(i / std::max<std::int64_t>(count, 1)),
-                                 i % std::max<std::int64_t>(count, 1), size));
-      }
-      Elements in = filled(group->group_rank(), count, size, type);
-      Elements out(type, count * size);
-      group->all_gather(out.bytes.data(), in.bytes.data(), count, type);
-      EXPECT_TRUE(out.bytes == expected.bytes) << count;
-      Elements in_place(type, count * size);
-      std::byte* const own = in_place.at(count * group->group_rank());
-      if (count > 0) std::memcpy(own, in.bytes.data(), in.bytes.size());
-      group->all_gather(in_place.bytes.data(), own, count, type);
-      EXPECT_TRUE(in_place.bytes == expected.bytes) << count;
-    }
-  }
+  for (const DType type : types)
+    for (const std::int64_t count : odd_counts) expect_gather(*group, {}, count, type);
 }
 
 /// What `from` has for the part `index` of those that take part.
@@ -137,10 +151,7 @@ std::byte byte_of(int from, int index, std::int64_t i) {
 }
 
 TEST_P(CollectivesTest, AllToAllTradesParts) {
-  GroupTable::Options small;  // several chunks
-  small.staging_bytes = std::size_t{64} << 10;
-  small.mpi_staging_bytes = 10'000;
-  Job job(GetParam(), {}, small);
+  Job job(GetParam(), {}, small_staging());
   const auto group = job.join(job.everyone());
   const int rank = group->group_rank();
   std::vector<RankRange> parts = parts_of(*group);
@@ -168,46 +179,16 @@ TEST_P(CollectivesTest, AllToAllTradesParts) {
 
 // Ranks outside of a part neither give nor take; parts follow each other and the whole at once.
 TEST_P(CollectivesTest, PartsOfAGroupDoTheSameSideBySide) {
-  GroupTable::Options small;  // several chunks
-  small.staging_bytes = std::size_t{64} << 10;
-  small.mpi_staging_bytes = 10'000;
-  Job job(GetParam(), {}, small);
+  Job job(GetParam(), {}, small_staging());
   const auto group = job.join(job.everyone());
-  const int rank = group->group_rank();
   for (const RankRange& among : parts_of(*group)) {
     SCOPED_TRACE("from " + std::to_string(among.first) + " by " + std::to_string(among.stride));
-    const int own = among.index_of(rank);
-    const auto mean = [&](std::int64_t i) {
-      float sum = 0;
-      for (int index = 0; index < among.count; ++index)
-        sum += value_of(among.rank(index), i, among.count);
-      return sum / static_cast<float>(among.count);
-    };
     for (const DType type : types) {
       for (const std::int64_t count : {0, 1, 7, 20'003}) {
-        Elements data = filled(rank, count, among.count, type);
-        Elements expected(type, count);
-        for (std::int64_t i = 0; i < count; ++i) expected.set(i, mean(i));
-        group->all_reduce_average(data.bytes.data(), count, type, among);
-        EXPECT_TRUE(data.bytes == expected.bytes) << count;
-
-        const Elements in = filled(rank, count * among.count, among.count, type);
-        Elements out(type, count);
-        for (std::int64_t i = 0; i < count; ++i) expected.set(i, mean(own * count + i));
-        group->reduce_scatter_average(out.bytes.data(), in.bytes.data(), count, type, among);
-        EXPECT_TRUE(out.bytes == expected.bytes) << count;
-
-        const Elements mine = filled(rank, count, 1, type);
-        Elements all(type, count * among.count);
-        Elements theirs(type, count * among.count);
-        for (std::int64_t i = 0; i < count * among.count; ++i)
-          theirs.set(i, value_of(among.rank(static_cast<int>(i / count)), i % count, 1));
-        group->all_gather(all.bytes.data(), mine.bytes.data(), count, type, among);
-        EXPECT_TRUE(all.bytes == theirs.bytes) << count;
-
-        Elements whole = filled(rank, count, group->size(), type);
-        group->all_reduce_average(whole.bytes.data(), count, type);
-        EXPECT_TRUE(whole.bytes == means(0, count, group->size(), type).bytes) << count;
+        expect_mean(*group, among, count, type);
+        expect_scatter(*group, among, count, type);
+        expect_gather(*group, among, count, type);
+        expect_mean(*group, {}, count, type);
       }
     }
   }
@@ -238,48 +219,48 @@ TEST_P(CollectivesTest, ExchangeBringsNumbersInRankOrder) {
   }
 }
 
-TEST_P(CollectivesTest, Bf16MeansAreRoundedOnceToNearestEven) {
+TEST_P(CollectivesTest, MeansAreRoundedOnceToNearestEven) {
   Job job(GetParam());
   if (job.size() != 2) GTEST_SKIP() << "worked out for two ranks";
   const auto group = job.join(job.everyone());
-  // 1 + 2^-7 is the next bf16 after 1; halves between neighbours go to the even one.
-  const float step = 0.0078125F;
-  const float parts[4][2] = {{1, 1 + step}, {1 + step, 1 + 2 * step}, {1, 256}, {-3, INFINITY}};
-  const float expected[4] = {1, 1 + 2 * step, 128, INFINITY};
-  Elements data(DType::bf16, 5);
-  for (int i = 0; i < 4; ++i) data.set(i, parts[i][group->group_rank()]);
-  data.set(4, std::nanf(""));
-  group->all_reduce_average(data.bytes.data(), 5, DType::bf16);
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(data.get(i), expected[i]) << i;
-  EXPECT_TRUE(std::isnan(data.get(4)));
-}
-
-TEST_P(CollectivesTest, F16MeansAreRoundedOnceToNearestEven) {
-  Job job(GetParam());
-  if (job.size() != 2) GTEST_SKIP() << "worked out for two ranks";
-  const auto group = job.join(job.everyone());
-  // 1 + 2^-10 is the next half after 1. The sum of the two largest is no half, their mean is one.
-  const float step = 0x1p-10F;
-  const float parts[6][2] = {{1, 1 + step},  {1 + step, 1 + 2 * step}, {65504, 65504},
-                             {-3, INFINITY}, {0x1p-14F, -0x1p-14F},    {0x1p-14F, 0}};
-  const float expected[6] = {1, 1 + 2 * step, 65504, INFINITY, 0, 0x1p-15F};
-  Elements data(DType::f16, 7);
-  for (int i = 0; i < 6; ++i) data.set(i, parts[i][group->group_rank()]);
-  data.set(6, std::nanf(""));
-  group->all_reduce_average(data.bytes.data(), 7, DType::f16);
-  for (int i = 0; i < 6; ++i) EXPECT_EQ(data.get(i), expected[i]) << i;
-  EXPECT_TRUE(std::isnan(data.get(6)));
+  struct Case {
+    float parts[2], mean;
+  };
+  // 1 + 2^-7 is the next bf16 after 1, 1 + 2^-10 the next half; halves between neighbours go to the
+  // even one. The sum of the two largest halves is no half, their mean is one.
+  constexpr float bf16_step = 0x1p-7F, f16_step = 0x1p-10F;
+  const std::map<DType, std::vector<Case>> cases{
+      {DType::bf16,
+       {{{1, 1 + bf16_step}, 1},
+        {{1 + bf16_step, 1 + 2 * bf16_step}, 1 + 2 * bf16_step},
+        {{1, 256}, 128},
+        {{-3, INFINITY}, INFINITY}}},
+      {DType::f16,
+       {{{1, 1 + f16_step}, 1},
+        {{1 + f16_step, 1 + 2 * f16_step}, 1 + 2 * f16_step},
+        {{65504, 65504}, 65504},
+        {{-3, INFINITY}, INFINITY},
+        {{0x1p-14F, -0x1p-14F}, 0},
+        {{0x1p-14F, 0}, 0x1p-15F}}}};
+  for (const auto& [type, of_type] : cases) {
+    const auto count = static_cast<std::int64_t>(of_type.size());
+    Elements data(type, count + 1);
+    for (std::int64_t i = 0; i < count; ++i)
+      data.set(i, of_type[static_cast<std::size_t>(i)].parts[group->group_rank()]);
+    data.set(count, std::nanf(""));
+    group->all_reduce_average(data.bytes.data(), count + 1, type);
+    for (std::int64_t i = 0; i < count; ++i)
+      EXPECT_EQ(data.get(i), of_type[static_cast<std::size_t>(i)].mean) << i;
+    EXPECT_TRUE(std::isnan(data.get(count)));
+  }
 }
 
 TEST(CollectivesTest, BitsDependNeitherOnTheWayNorOnChunks) {
   constexpr std::int64_t count = 100003;
-  GroupTable::Options small;
-  small.staging_bytes = std::size_t{64} << 10;
-  small.mpi_staging_bytes = 1000;
   for (const DType type : types) {
     std::vector<std::vector<std::byte>> results;
     for (const Transport way : {Transport::shared_memory, Transport::mpi}) {
-      for (const GroupTable::Options& options : {GroupTable::Options{}, small}) {
+      for (const GroupTable::Options& options : {GroupTable::Options{}, small_staging(1000)}) {
         Job job(way, {}, options);
         const auto group = job.join(job.everyone());
         Elements data = random_elements(job.rank(), count, type);

@@ -15,6 +15,7 @@
 
 #include "dstune/base/error.hpp"
 #include "dstune/group/group_table.hpp"
+#include "thrown.hpp"
 
 namespace dstune::test {
 

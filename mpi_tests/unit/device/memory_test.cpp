@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include "dstune/base/error.hpp"
+#include "thrown.hpp"
 
 namespace dstune {
 namespace {
@@ -47,19 +47,12 @@ TEST(MemoryBudgetTest, HoldsUpToTheLimit) {
 TEST(MemoryBudgetTest, SaysWhatWasAskedAndWhatWasThere) {
   MemoryBudget budget(100);
   budget.take(70);
-  try {
-    budget.take(31);
-    FAIL() << "31 bytes of 30 were given";
-  } catch (const OutOfMemory& error) {
-    EXPECT_THAT(error.what(), HasSubstr("31 B asked for, 30 B available"));
-  }
+  const auto words = [&](std::int64_t bytes) {
+    return test::thrown<OutOfMemory>([&] { budget.take(bytes); });
+  };
+  EXPECT_THAT(words(31), HasSubstr("31 B asked for, 30 B available"));
   budget.set_limit_bytes(50);
-  try {
-    budget.take(1);
-    FAIL() << "a byte beyond a lowered limit was given";
-  } catch (const OutOfMemory& error) {
-    EXPECT_THAT(error.what(), HasSubstr("1 B asked for, 0 B available"));
-  }
+  EXPECT_THAT(words(1), HasSubstr("1 B asked for, 0 B available"));
 }
 
 TEST(ArenaTest, GrowsAndKeepsItsLargestSize) {
