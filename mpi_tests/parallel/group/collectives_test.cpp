@@ -1,157 +1,87 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
 
-#include "group_fixture.hpp"
+#include "group_values.hpp"
 #include "random_elements.hpp"
 
 namespace dstune {
 namespace {
 
 using test::Elements;
+using test::expect_gather;
+using test::expect_mean;
+using test::expect_root;
+using test::expect_scatter;
+using test::filled;
 using test::Job;
+using test::mean_of;
 using test::parts_of;
 using test::random_elements;
 using test::Transport;
+using test::value_of;
 
 constexpr std::int64_t odd_counts[] = {0, 1, 7, 1000, (1 << 20) + 3};
 constexpr DType types[] = {DType::f32, DType::bf16, DType::f16};
 
-// Multiples of the group's size, small enough that sums and means are exact in 16 bits, too.
-float value_of(int rank, std::int64_t i, int size) {
-  return static_cast<float>(size * ((rank * 3 + static_cast<int>(i % 5)) % 7 - 3));
+/// Pieces of several chunks.
+GroupTable::Options small_staging(std::size_t mpi_bytes = 10'000) {
+  GroupTable::Options small;
+  small.staging_bytes = std::size_t{64} << 10;
+  small.mpi_staging_bytes = mpi_bytes;
+  return small;
 }
 
-float mean_of(std::int64_t i, int size) {
-  float sum = 0;
-  for (int rank = 0; rank < size; ++rank) sum += value_of(rank, i, size);
-  return sum / static_cast<float>(size);
-}
-
-Elements filled(int rank, std::int64_t count, int size, DType type) {
-  Elements elements(type, count);
-  for (std::int64_t i = 0; i < count; ++i) elements.set(i, value_of(rank, i, size));
-  return elements;
-}
-
-Elements means(std::int64_t first, std::int64_t count, int size, DType type) {
-  Elements elements(type, count);
-  for (std::int64_t i = 0; i < count; ++i) elements.set(i, mean_of(first + i, size));
-  return elements;
-}
-
-/// Two ways to send things to the other ranks; a group over the job.
 class CollectivesTest : public testing::TestWithParam<Transport> {
  protected:
-  /// Several chunks.
-  static GroupTable::Options small_chunks() {
-    GroupTable::Options options;
-    options.staging_bytes = std::size_t{64} << 10;
-    options.mpi_staging_bytes = 10'000;
-    return options;
-  }
-  /// check(type, count) of all.
-  template <class Check>
-  static void for_each(Check&& check) {
-    for (const DType type : types)
-      for (const std::int64_t count : odd_counts) check(type, count);
-  }
-  /// Two ranks: means that are worked out, and of what is no number.
-  template <std::size_t size>
-  void expect_means(DType type, const float (&parts)[size][2], const float (&expected)[size]) {
-    Job job(GetParam());
-    if (job.size() != 2) GTEST_SKIP() << "worked out for two ranks";
-    const auto group = job.join(job.everyone());
-    Elements data(type, size + 1);
-    for (std::size_t i = 0; i < size; ++i)
-      data.set(static_cast<std::int64_t>(i), parts[i][group->group_rank()]);
-    data.set(size, std::nanf(""));
-    group->all_reduce_average(data.bytes.data(), size + 1, type);
-    for (std::size_t i = 0; i < size; ++i)
-      EXPECT_EQ(data.get(static_cast<std::int64_t>(i)), expected[i]) << i;
-    EXPECT_TRUE(std::isnan(data.get(size)));
-  }
+  Job job_{GetParam()};
+  std::unique_ptr<ProcessGroup> group_ = job_.join(job_.everyone());
 };
 INSTANTIATE_TEST_SUITE_P(Ways, CollectivesTest,
                          testing::Values(Transport::shared_memory, Transport::mpi), test::way_name);
 
-TEST_P(CollectivesTest, AllReduceGivesTheMeanOrTheSum) {
-  Job job(GetParam());
-  const auto group = job.join(job.everyone());
-  const int size = group->size();
-  for_each([&](DType type, std::int64_t count) {
-    Elements mean = filled(group->group_rank(), count, size, type);
-    Elements sum = mean;
-    Elements sums(type, count);
-    for (std::int64_t i = 0; i < count; ++i)
-      sums.set(i, mean_of(i, size) * static_cast<float>(size));
-    group->all_reduce_average(mean.bytes.data(), count, type);
-    EXPECT_TRUE(mean.bytes == means(0, count, size, type).bytes) << count;
-    group->all_reduce_sum(sum.bytes.data(), count, type);
-    EXPECT_TRUE(sum.bytes == sums.bytes) << count;
-  });
+TEST_P(CollectivesTest, AllReduceGivesTheMean) {
+  for (const DType type : types)
+    for (const std::int64_t count : odd_counts) expect_mean(*group_, {}, count, type);
+}
+
+TEST_P(CollectivesTest, AllReduceGivesTheSum) {
+  const int size = group_->size();
+  for (const DType type : types) {
+    for (const std::int64_t count : odd_counts) {
+      Elements data = filled(group_->group_rank(), count, size, type);
+      Elements sums(type, count);
+      for (std::int64_t i = 0; i < count; ++i)
+        sums.set(i, mean_of({0, 1, size}, i) * static_cast<float>(size));
+      group_->all_reduce_sum(data.bytes.data(), count, type);
+      EXPECT_TRUE(data.bytes == sums.bytes) << count;
+    }
+  }
 }
 
 TEST_P(CollectivesTest, ReduceGivesTheRootTheMeanAndLeavesTheOthers) {
-  Job job(GetParam());
-  const auto group = job.join(job.everyone());
-  for_each([&](DType type, std::int64_t count) {
-    for (int root = 0; root < group->size(); ++root) {
-      Elements data = filled(group->group_rank(), count, group->size(), type);
-      const Elements before = data;
-      group->reduce_average(data.bytes.data(), count, type, root);
-      const bool is_root = root == group->group_rank();
-      const Elements expected = is_root ? means(0, count, group->size(), type) : before;
-      EXPECT_TRUE(data.bytes == expected.bytes) << count << " to " << root;
-    }
-  });
+  for (const DType type : types)
+    for (const std::int64_t count : odd_counts)
+      for (int root = 0; root < group_->size(); ++root) expect_root(*group_, root, count, type);
 }
 
 TEST_P(CollectivesTest, ReduceScatterGivesEachItsPart) {
-  Job job(GetParam());
-  const auto group = job.join(job.everyone());
-  const int size = group->size();
-  for_each([&](DType type, std::int64_t count) {
-    Elements in = filled(group->group_rank(), count * size, size, type);
-    const std::int64_t first = count * group->group_rank();
-    const Elements expected = means(first, count, size, type);
-    Elements out(type, count);
-    group->reduce_scatter_average(out.bytes.data(), in.bytes.data(), count, type);
-    EXPECT_TRUE(out.bytes == expected.bytes) << count;
-    EXPECT_TRUE(in.bytes == filled(group->group_rank(), count * size, size, type).bytes);
-    group->reduce_scatter_average(in.at(first), in.bytes.data(), count, type);
-    EXPECT_TRUE(std::equal(expected.bytes.begin(), expected.bytes.end(), in.at(first)));
-  });
+  for (const DType type : types)
+    for (const std::int64_t count : odd_counts) expect_scatter(*group_, {}, count, type);
 }
 
 TEST_P(CollectivesTest, AllGatherPlacesEveryPart) {
-  Job job(GetParam());
-  const auto group = job.join(job.everyone());
-  const int size = group->size();
-  for_each([&](DType type, std::int64_t count) {
-    Elements expected(type, count * size);
-    for (std::int64_t i = 0; i < count * size; ++i) {
-      expected.set(i, value_of(static_cast<int>(i / std::max<std::int64_t>(count, 1)),
-                               i % std::max<std::int64_t>(count, 1), size));
-    }
-    Elements in = filled(group->group_rank(), count, size, type);
-    Elements out(type, count * size);
-    group->all_gather(out.bytes.data(), in.bytes.data(), count, type);
-    EXPECT_TRUE(out.bytes == expected.bytes) << count;
-    Elements in_place(type, count * size);
-    std::byte* const own = in_place.at(count * group->group_rank());
-    if (count > 0) std::memcpy(own, in.bytes.data(), in.bytes.size());
-    group->all_gather(in_place.bytes.data(), own, count, type);
-    EXPECT_TRUE(in_place.bytes == expected.bytes) << count;
-  });
+  for (const DType type : types)
+    for (const std::int64_t count : odd_counts) expect_gather(*group_, {}, count, type);
 }
 
-/// The byte that `from` has for the part `index` of those that take part.
+/// What `from` has for the part `index` of those that take part.
 std::byte byte_of(int from, int index, std::int64_t i) {
   return static_cast<std::byte>(50 * from + 10 * index + static_cast<int>(i % 7));
 }
 
 TEST_P(CollectivesTest, AllToAllTradesParts) {
-  Job job(GetParam(), {}, small_chunks());
+  Job job(GetParam(), {}, small_staging());
   const auto group = job.join(job.everyone());
   const int rank = group->group_rank();
   std::vector<RankRange> parts = parts_of(*group);
@@ -179,101 +109,82 @@ TEST_P(CollectivesTest, AllToAllTradesParts) {
 
 // Ranks outside of a part neither give nor take; parts follow each other and the whole at once.
 TEST_P(CollectivesTest, PartsOfAGroupDoTheSameSideBySide) {
-  Job job(GetParam(), {}, small_chunks());
+  Job job(GetParam(), {}, small_staging());
   const auto group = job.join(job.everyone());
-  const int rank = group->group_rank();
   for (const RankRange& among : parts_of(*group)) {
     SCOPED_TRACE("from " + std::to_string(among.first) + " by " + std::to_string(among.stride));
-    const int own = among.index_of(rank);
-    const auto mean = [&](std::int64_t i) {
-      float sum = 0;
-      for (int index = 0; index < among.count; ++index)
-        sum += value_of(among.rank(index), i, among.count);
-      return sum / static_cast<float>(among.count);
-    };
     for (const DType type : types) {
       for (const std::int64_t count : {0, 1, 7, 20'003}) {
-        Elements data = filled(rank, count, among.count, type);
-        Elements expected(type, count);
-        for (std::int64_t i = 0; i < count; ++i) expected.set(i, mean(i));
-        group->all_reduce_average(data.bytes.data(), count, type, among);
-        EXPECT_TRUE(data.bytes == expected.bytes) << count;
-
-        const Elements in = filled(rank, count * among.count, among.count, type);
-        Elements out(type, count);
-        for (std::int64_t i = 0; i < count; ++i) expected.set(i, mean(own * count + i));
-        group->reduce_scatter_average(out.bytes.data(), in.bytes.data(), count, type, among);
-        EXPECT_TRUE(out.bytes == expected.bytes) << count;
-
-        const Elements mine = filled(rank, count, 1, type);
-        Elements all(type, count * among.count);
-        Elements theirs(type, count * among.count);
-        for (std::int64_t i = 0; i < count * among.count; ++i)
-          theirs.set(i, value_of(among.rank(static_cast<int>(i / count)), i % count, 1));
-        group->all_gather(all.bytes.data(), mine.bytes.data(), count, type, among);
-        EXPECT_TRUE(all.bytes == theirs.bytes) << count;
-
-        Elements whole = filled(rank, count, group->size(), type);
-        group->all_reduce_average(whole.bytes.data(), count, type);
-        EXPECT_TRUE(whole.bytes == means(0, count, group->size(), type).bytes) << count;
+        expect_mean(*group, among, count, type);
+        expect_scatter(*group, among, count, type);
+        expect_gather(*group, among, count, type);
+        expect_mean(*group, {}, count, type);
       }
     }
   }
 }
 
 TEST_P(CollectivesTest, ARankTakesPartInItsOwnCalls) {
-  Job job(GetParam());
-  if (job.size() == 1) GTEST_SKIP() << "there is no other rank";
-  const auto group = job.join(job.everyone());
+  if (job_.size() == 1) GTEST_SKIP() << "there is no other rank";
   // Who is still joining would wait for a rank whose group has ended.
-  job.world().barrier();
+  job_.world().barrier();
   float data = 1;
-  const int other = (group->group_rank() + 1) % group->size();
-  EXPECT_THROW(group->all_reduce_average(&data, 1, DType::f32, {other, 1, 1}), LogicError);
+  const int other = (group_->group_rank() + 1) % group_->size();
+  EXPECT_THROW(group_->all_reduce_average(&data, 1, DType::f32, {other, 1, 1}), LogicError);
 }
 
 TEST_P(CollectivesTest, ExchangeBringsNumbersInRankOrder) {
-  Job job(GetParam());
-  const auto group = job.join(job.everyone());
   for (int round = 0; round < 300; ++round) {
     const std::vector<double> mine(static_cast<std::size_t>(1 + round % 32),
-                                   group->group_rank() + 0.25 * round);
-    const std::vector<double> all = group->exchange(mine);
-    ASSERT_EQ(all.size(), mine.size() * static_cast<std::size_t>(group->size()));
-    for (std::size_t i = 0; i < all.size(); ++i)
+                                   group_->group_rank() + 0.25 * round);
+    const std::vector<double> all = group_->exchange(mine);
+    ASSERT_EQ(all.size(), mine.size() * static_cast<std::size_t>(group_->size()));
+    for (std::size_t i = 0; i < all.size(); ++i) {
       ASSERT_EQ(all[i], static_cast<double>(i / mine.size()) + 0.25 * round);
+    }
   }
 }
 
-// 1 + 2^-7 is the next bf16 after 1; halves between neighbours go to the even one.
-TEST_P(CollectivesTest, Bf16MeansAreRoundedOnceToNearestEven) {
-  const float step = 0x1p-7F;
-  expect_means(DType::bf16, {{1, 1 + step}, {1 + step, 1 + 2 * step}, {1, 256}, {-3, INFINITY}},
-               {1, 1 + 2 * step, 128, INFINITY});
+TEST_P(CollectivesTest, MeansAreRoundedOnceToNearestEven) {
+  if (job_.size() != 2) GTEST_SKIP() << "worked out for two ranks";
+  struct Case {
+    float parts[2], mean;
+  };
+  // 1 + 2^-7 is the next bf16 after 1, 1 + 2^-10 the next half; halves between neighbours go to the
+  // even one. The sum of the two largest halves is no half, their mean is one.
+  constexpr float bf16_step = 0x1p-7F, f16_step = 0x1p-10F;
+  const std::map<DType, std::vector<Case>> cases{
+      {DType::bf16,
+       {{{1, 1 + bf16_step}, 1},
+        {{1 + bf16_step, 1 + 2 * bf16_step}, 1 + 2 * bf16_step},
+        {{1, 256}, 128},
+        {{-3, INFINITY}, INFINITY}}},
+      {DType::f16,
+       {{{1, 1 + f16_step}, 1},
+        {{1 + f16_step, 1 + 2 * f16_step}, 1 + 2 * f16_step},
+        {{65504, 65504}, 65504},
+        {{-3, INFINITY}, INFINITY},
+        {{0x1p-14F, -0x1p-14F}, 0},
+        {{0x1p-14F, 0}, 0x1p-15F}}}};
+  for (const auto& [type, of_type] : cases) {
+    const auto count = static_cast<std::int64_t>(of_type.size());
+    Elements data(type, count + 1);
+    for (std::int64_t i = 0; i < count; ++i)
+      data.set(i, of_type[static_cast<std::size_t>(i)].parts[group_->group_rank()]);
+    data.set(count, std::nanf(""));
+    group_->all_reduce_average(data.bytes.data(), count + 1, type);
+    for (std::int64_t i = 0; i < count; ++i)
+      EXPECT_EQ(data.get(i), of_type[static_cast<std::size_t>(i)].mean) << i;
+    EXPECT_TRUE(std::isnan(data.get(count)));
+  }
 }
 
-// 1 + 2^-10 is the next half after 1. The sum of the two largest is no half, their mean is one.
-TEST_P(CollectivesTest, F16MeansAreRoundedOnceToNearestEven) {
-  const float step = 0x1p-10F;
-  expect_means(DType::f16,
-               {{1, 1 + step},
-                {1 + step, 1 + 2 * step},
-                {65504, 65504},
-                {-3, INFINITY},
-                {0x1p-14F, -0x1p-14F},
-                {0x1p-14F, 0}},
-               {1, 1 + 2 * step, 65504, INFINITY, 0, 0x1p-15F});
-}
-
-TEST(CollectivesTest, BitsDependNeitherOnTheWayNorOnChunks) {
+TEST(BitsTest, BitsDependNeitherOnTheWayNorOnChunks) {
   constexpr std::int64_t count = 100003;
-  GroupTable::Options small;
-  small.staging_bytes = std::size_t{64} << 10;
-  small.mpi_staging_bytes = 1000;
   for (const DType type : types) {
     std::vector<std::vector<std::byte>> results;
     for (const Transport way : {Transport::shared_memory, Transport::mpi}) {
-      for (const GroupTable::Options& options : {GroupTable::Options{}, small}) {
+      for (const GroupTable::Options& options : {GroupTable::Options{}, small_staging(1000)}) {
         Job job(way, {}, options);
         const auto group = job.join(job.everyone());
         Elements data = random_elements(job.rank(), count, type);
@@ -292,15 +203,16 @@ TEST(CollectivesTest, BitsDependNeitherOnTheWayNorOnChunks) {
       }
     }
     if (type == DType::f32) {
-      for (std::int64_t i = 0; i < count; ++i)
+      for (std::int64_t i = 0; i < count; ++i) {
         expected.set(i, sums[static_cast<std::size_t>(i)] / static_cast<float>(job.size()));
+      }
       EXPECT_TRUE(results[0] == expected.bytes);
     }
     for (const auto& result : results) EXPECT_TRUE(result == results[0]);
   }
 }
 
-TEST(CollectivesTest, PartsOfAReductionAreThoseOfTheWhole) {
+TEST(BitsTest, PartsOfAReductionAreThoseOfTheWhole) {
   for (const Transport way : {Transport::shared_memory, Transport::mpi}) {
     Job job(way);
     const auto group = job.join(job.everyone());

@@ -108,6 +108,21 @@ class DeviceJob {
   std::optional<Job> job_;
 };
 
+/// All collectives of the group, in turns in both queues, as the same ranks' group of hosts does
+/// them.
+void expect_bits_of_host(DeviceJob& device, ProcessGroup& group, std::int64_t count, DType type,
+                         Transport way = Transport::shared_memory) {
+  Job hosts(way);
+  const auto host = hosts.join(group.world_ranks());
+  int number = 0;
+  for (const Call& call : calls_of(*host, count, type)) {
+    device.queues().use(number % 2);
+    EXPECT_TRUE(call(group, [&] { device.queues().finish_used(); }) == call(*host, [] {}))
+        << "call " << number << " of " << count << " elements";
+    ++number;
+  }
+}
+
 class DeviceGroupsTest : public testing::TestWithParam<Transport> {};
 INSTANTIATE_TEST_SUITE_P(Ways, DeviceGroupsTest,
                          testing::Values(Transport::shared_memory, Transport::mpi), test::way_name);
@@ -120,15 +135,7 @@ TEST_P(DeviceGroupsTest, NcclGivesWhatTheHostsGroupGives) {
   const auto group = device.join(device.job().everyone());
   for (const std::int64_t count : {0, 1, 1000}) {
     for (const DType type : {DType::f32, DType::f16}) {
-      Job hosts(GetParam());
-      const auto host = hosts.join(hosts.everyone());
-      const std::vector<Call> calls = calls_of(*host, count, type);
-      for (std::size_t i = 0; i < calls.size(); ++i) {
-        device.queues().use(static_cast<int>(i % 2));
-        const auto finish = [&] { device.queues().finish_used(); };
-        EXPECT_TRUE(calls[i](*group, finish) == calls[i](*host, [] {}))
-            << "call " << i << " of " << count << " elements";
-      }
+      expect_bits_of_host(device, *group, count, type, GetParam());
     }
   }
 }
@@ -147,12 +154,7 @@ TEST_P(DeviceGroupsTest, RanksThatShareAGpuGoByAnNcclThatServesThem) {
                 "ranks 0 and 1 share a GPU");
     }
     const auto group = device.join(everyone);
-    Job hosts(GetParam());
-    const auto host = hosts.join(everyone);
-    for (const Call& call : calls_of(*host, 3000, DType::bf16)) {
-      const auto finish = [&] { device.queues().finish_used(); };
-      EXPECT_TRUE(call(*group, finish) == call(*host, [] {})) << asked;
-    }
+    expect_bits_of_host(device, *group, 3000, DType::bf16, GetParam());
   }
 }
 
@@ -173,10 +175,7 @@ TEST_P(DeviceGroupsTest, RanksThatShareAGpuAreStaged) {
   EXPECT_EQ(violation({0}), do_share ? "ranks 0 and 1 share a GPU" : "");
   EXPECT_EQ(violation({2 % world_size()}).empty(), world_size() == 1 || world_size() == 3);
   const auto group = device.join(everyone);
-  Job hosts(GetParam());
-  const auto host = hosts.join(everyone);
-  for (const Call& call : calls_of(*host, 3000, DType::bf16))
-    EXPECT_TRUE(call(*group, [&] { device.queues().finish_used(); }) == call(*host, [] {}));
+  expect_bits_of_host(device, *group, 3000, DType::bf16, GetParam());
   EXPECT_EQ(device.nccl().calls(), Calls{}) << "NCCL is not even asked";
 }
 
@@ -217,11 +216,7 @@ TEST(DeviceGroupsTest, AGroupOfOneGoesByNcclWhereItIsAskedTo) {
   EXPECT_EQ(device.transport_of({world_rank()}).text, "NCCL 2.28.9");
   const auto group = device.join({world_rank()});
   std::array<float, 2> data{4, 0};
-  for (const Call& call : calls_of(*group, 100, DType::bf16)) {
-    Job hosts(Transport::shared_memory);
-    const auto host = hosts.join({world_rank()});
-    EXPECT_TRUE(call(*group, [&] { device.queues().finish_used(); }) == call(*host, [] {}));
-  }
+  expect_bits_of_host(device, *group, 100, DType::bf16);
   group->all_gather(&data[1], &data[0], 1, DType::f32);
   device.queues().finish_all();
   EXPECT_EQ(data[1], 4.0F);
@@ -282,7 +277,7 @@ TEST(DeviceGroupsTest, RanksAtDifferentCollectivesAreNamed) {
   device.job().world().barrier();
 }
 
-// A GPU does so, too: a queue that waits for a peer in one communicator does not come to the other.
+// As on a GPU: a queue that waits for a peer in one communicator does not come to the other.
 TEST(DeviceGroupsTest, CommunicatorsInDifferentOrdersOnDifferentRanksHang) {
   if (world_size() != 4) GTEST_SKIP() << "needs parts of two ranks beside all";
   DeviceJob device({gpu_of(world_rank()), 22809, 8, 1.5});
@@ -354,7 +349,7 @@ TEST(DeviceGroupsTest, MembersCloseTheSameCommunicatorsInTheSameOrder) {
     group->all_reduce_sum(&data, 1, DType::f32);
     device.queues().finish_used();
     ASSERT_EQ(data, static_cast<float>(std::accumulate(mine.begin(), mine.end(), 0)));
-    // A communicator that a peer has closed alone is aborted where its ranks meet again.
+    // What a peer has closed alone is aborted where its ranks meet again.
     for (int i = 0; i < 5000 && device.nccl().num_alive() > most; ++i)
       std::this_thread::sleep_for(1ms);
     ASSERT_LE(device.nccl().num_alive(), most);

@@ -15,6 +15,7 @@
 
 #include "dstune/base/error.hpp"
 #include "dstune/group/group_table.hpp"
+#include "thrown.hpp"
 
 namespace dstune::test {
 
@@ -59,8 +60,9 @@ class Job {
   static Communicator pretend_node(const Communicator& world, int ranks_per_node) {
     std::vector<int> ranks;
     const int node = world.rank() / ranks_per_node;
-    for (int rank = 0; rank < world.size(); ++rank)
+    for (int rank = 0; rank < world.size(); ++rank) {
       if (rank / ranks_per_node == node) ranks.push_back(rank);
+    }
     return world.create_group(ranks, node);
   }
   static GroupTable::Options with(GroupTable::Options options, Transport way) {
@@ -74,17 +76,6 @@ class Job {
   GroupTable table_;
   std::uint64_t attempt_ = 0;
 };
-
-/// Fails the test unless the call ends with a CollectiveError of this cause.
-template <class Call>
-void expect_ended(CollectiveError::Cause cause, Call&& call) {
-  try {
-    call();
-    ADD_FAILURE() << "it is complete";
-  } catch (const CollectiveError& error) {
-    EXPECT_EQ(error.why(), cause);
-  }
-}
 
 /// Elements of a type as their bytes, so that one test serves all types. f16: normal numbers that
 /// need no rounding, zero, infinity and NaN.

@@ -12,6 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::Job;
 using test::Transport;
+using test::why_ended;
 
 // The mean of the members' world ranks, as one collective of the group sees it.
 void expect_sum_of_members(ProcessGroup& group, std::int64_t count = 5) {
@@ -32,8 +33,9 @@ TEST_P(GroupTableTest, GroupsOfDifferentSizesRunAtTheSameTime) {
   Job job(GetParam());
   const int first_size = std::max(1, job.size() - 1);
   std::vector<int> mine;
-  for (int rank = 0; rank < job.size(); ++rank)
+  for (int rank = 0; rank < job.size(); ++rank) {
     if ((rank < first_size) == (job.rank() < first_size)) mine.push_back(rank);
+  }
   for (int round = 0; round < 20; ++round) {
     const auto group = job.join(mine);
     EXPECT_EQ(group->size(), static_cast<int>(mine.size()));
@@ -47,8 +49,8 @@ TEST_P(GroupTableTest, AMemberThatNeverComesIsADeadlineOnTheOthers) {
   if (job.size() < 2) GTEST_SKIP() << "needs somebody to wait";
   const std::uint64_t attempt = job.next_attempt();
   if (job.rank() != job.size() - 1) {
-    test::expect_ended(CollectiveError::Cause::deadline,
-                       [&] { job.table().join(job.everyone(), attempt, job.waiter(0.2)); });
+    const auto join = [&] { job.table().join(job.everyone(), attempt, job.waiter(0.2)); };
+    EXPECT_EQ(why_ended(join), CollectiveError::Cause::deadline);
     job.table().abandon(job.everyone());
   }
   expect_sum_of_members(*job.join(job.everyone()));
@@ -85,8 +87,8 @@ TEST_P(GroupTableTest, AnAbortEndsAWaitSoon) {
         job.table().join(job.everyone(), job.next_attempt(),
                          job.waiter(40, [abort_at] { return Waiter::Clock::now() >= abort_at; }));
     if (job.rank() != 0) {
-      test::expect_ended(CollectiveError::Cause::aborted,
-                         [&] { group->exchange(std::vector<double>{1}); });
+      EXPECT_EQ(why_ended([&] { group->exchange(std::vector<double>{1}); }),
+                CollectiveError::Cause::aborted);
       ended = Waiter::Clock::now();
       EXPECT_GE(ended - begin, 300ms);
       // Asked every millisecond; the rest is for a busy machine.
@@ -244,8 +246,8 @@ TEST(GroupTableTest, AbandoningInsideEndsTheWaitsOfTheOthersAtOnce) {
     if (job.rank() == 0) {
       job.table().abandon(job.everyone());
     } else {
-      test::expect_ended(CollectiveError::Cause::aborted,
-                         [&] { group->exchange(std::vector<double>{1}); });
+      EXPECT_EQ(why_ended([&] { group->exchange(std::vector<double>{1}); }),
+                CollectiveError::Cause::aborted);
     }
   }
   expect_sum_of_members(*job.join(job.everyone()));

@@ -148,8 +148,8 @@ TEST_P(StagedGroupTest, ADeviceThatNeverFinishesIsADeadline) {
   StagedGroup group(job.join(job.everyone()), queues, staging.bytes);
   queues.get_stuck();
   float data = 1;
-  test::expect_ended(CollectiveError::Cause::deadline,
-                     [&] { group.all_reduce_sum(&data, 1, DType::f32); });
+  EXPECT_EQ(test::why_ended([&] { group.all_reduce_sum(&data, 1, DType::f32); }),
+            CollectiveError::Cause::deadline);
   EXPECT_THROW(group.exchange(std::vector{1.0}), LogicError);
 }
 

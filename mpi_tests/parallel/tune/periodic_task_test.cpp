@@ -5,6 +5,7 @@
 
 #include "dstune/comm/nodes.hpp"
 #include "fake_nccl_in_queues.hpp"
+#include "thrown.hpp"
 #include "watch/waiting.hpp"
 
 namespace dstune {
@@ -35,14 +36,11 @@ class ListeningTest : public testing::Test {
     const auto group = groups_->join(std::array{world_.rank()}, ++attempt_, waiter);
     const PeriodicTask listener(
         1ms, [&] { interrupt_where_over(*groups_, attempt_, is_aborted_, deadline); });
-    try {
+    return test::why_ended([&] {
       nccl_->wait_until_aborted();
       float sum = 0;
       group->all_reduce_sum(&sum, 1, DType::f32);
-    } catch (const CollectiveError& error) {
-      return error.why();
-    }
-    throw Error("nothing ended it");
+    });
   }
 
   Communicator world_ = Communicator::world().duplicate();

@@ -12,6 +12,7 @@
 
 #define DSTUNE_ISA emulated
 #include "access.hpp"
+#include "thrown.hpp"
 
 namespace dstune::test {
 namespace {
@@ -21,17 +22,22 @@ using kernels::cuda::Grid;
 constexpr Grid two_warps{.blocks = 1, .threads = 64, .shared_bytes = 64 * sizeof(float)};
 
 std::string fault_of(const Grid& grid, const std::function<void(EmulatedThread&)>& kernel) {
-  try {
-    launch(grid, kernel);
-  } catch (const std::logic_error& error) {
-    return error.what();
+  const std::string words = thrown<std::logic_error>([&] { launch(grid, kernel); });
+  return words.empty() ? "none" : words;
+}
+
+template <class Check>
+void in_every_order(Check&& check) {
+  for (const int order : {0, 1, 2}) {
+    SCOPED_TRACE(order);
+    set_emulated_order(order);
+    check();
   }
-  return "none";
+  set_emulated_order(0);
 }
 
 TEST(EmulatorTest, RunsEveryThreadOnce) {
-  for (const int order : {0, 1, 2}) {
-    set_emulated_order(order);
+  in_every_order([&] {
     std::vector<int> seen(3 * 2 * 64);
     launch({.blocks = 3, .threads = 64, .pieces = 2}, [&](EmulatedThread& t) {
       EXPECT_EQ(t.blocks, 3);
@@ -40,25 +46,21 @@ TEST(EmulatorTest, RunsEveryThreadOnce) {
       ++seen[static_cast<std::size_t>((t.piece * 3 + t.block) * 64 + t.thread)];
     });
     EXPECT_EQ(seen, std::vector<int>(seen.size(), 1));
-  }
-  set_emulated_order(0);
+  });
 }
 
 TEST(EmulatorTest, OrdersDiffer) {
   std::set<std::vector<int>> orders;
-  for (const int order : {0, 1, 2}) {
-    set_emulated_order(order);
+  in_every_order([&] {
     std::vector<int> met;
     launch({.blocks = 1, .threads = 64}, [&](EmulatedThread& t) { met.push_back(t.thread); });
     orders.insert(met);
-  }
-  set_emulated_order(0);
+  });
   EXPECT_EQ(orders.size(), 3U);
 }
 
 TEST(EmulatorTest, ABarrierLetsThreadsSeeEachOthersWrites) {
-  for (const int order : {0, 1, 2}) {
-    set_emulated_order(order);
+  in_every_order([&] {
     EXPECT_EQ(fault_of(two_warps,
                        [](EmulatedThread& t) {
                          const EmulatedShared<float> shared(&t, 0);
@@ -71,13 +73,11 @@ TEST(EmulatorTest, ABarrierLetsThreadsSeeEachOthersWrites) {
                          }
                        }),
               "none");
-  }
-  set_emulated_order(0);
+  });
 }
 
 TEST(EmulatorTest, LanesOfAWarpExchange) {
-  for (const int order : {0, 1, 2}) {
-    set_emulated_order(order);
+  in_every_order([&] {
     launch(two_warps, [](EmulatedThread& t) {
       for (std::uint64_t round = 0; round < 5; ++round) {
         const std::uint64_t* brought =
@@ -88,19 +88,16 @@ TEST(EmulatorTest, LanesOfAWarpExchange) {
         }
       }
     });
-  }
-  set_emulated_order(0);
+  });
 }
 
 // In every order, since a run in one of them may look right.
 void expect_fault(const Grid& grid, const char* words,
                   const std::function<void(EmulatedThread&)>& kernel) {
-  for (const int order : {0, 1, 2}) {
-    set_emulated_order(order);
+  in_every_order([&] {
     EXPECT_NE(fault_of(grid, kernel).find(words), std::string::npos)
-        << words << " in order " << order << ": " << fault_of(grid, kernel);
-  }
-  set_emulated_order(0);
+        << words << ": " << fault_of(grid, kernel);
+  });
 }
 
 TEST(EmulatorTest, FindsRaces) {
@@ -191,14 +188,16 @@ TEST(EmulatorTest, FindsThreadsThatDoNotArrive) {
 }
 
 TEST(EmulatorTest, RefusesWhatNoGpuCanLaunch) {
-  const auto nothing = [](EmulatedThread&) {};
-  EXPECT_EQ(fault_of({.blocks = 0}, nothing), "a launch of nothing");
-  EXPECT_EQ(fault_of({.pieces = 0}, nothing), "a launch of nothing");
-  EXPECT_EQ(fault_of({.blocks = std::int64_t{1} << 31}, nothing), "too many blocks");
-  EXPECT_EQ(fault_of({.pieces = 65536}, nothing), "too many blocks");
-  EXPECT_EQ(fault_of({.threads = 288}, nothing), "too many threads in a block");
-  EXPECT_EQ(fault_of({.threads = 33}, nothing), "a block of broken warps");
-  EXPECT_EQ(fault_of({.shared_bytes = 166913}, nothing), "too much shared memory");
+  constexpr std::pair<Grid, const char*> refused[] = {
+      {{.blocks = 0}, "a launch of nothing"},
+      {{.pieces = 0}, "a launch of nothing"},
+      {{.blocks = std::int64_t{1} << 31}, "too many blocks"},
+      {{.pieces = 65536}, "too many blocks"},
+      {{.threads = 288}, "too many threads in a block"},
+      {{.threads = 33}, "a block of broken warps"},
+      {{.shared_bytes = 166913}, "too much shared memory"}};
+  for (const auto& [grid, words] : refused)
+    EXPECT_EQ(fault_of(grid, [](EmulatedThread&) {}), words);
 }
 
 }  // namespace

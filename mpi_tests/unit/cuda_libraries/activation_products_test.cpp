@@ -153,23 +153,11 @@ TEST_F(ActivationProductsTest, WhatLiesBetweenMultiplesOf16BytesIsOurKernels) {
 }
 
 TEST_F(ActivationProductsTest, AFailureAtAnyCallLeavesNothingBehind) {
-  int calls = 0;
-  for (blas_.failing_call = -1; blas_.failing_call < std::max(calls, 1); ++blas_.failing_call) {
-    blas_.calls = 0;
-    {
-      MatrixProducts products = made(Choice::first);
-      try {
-        EXPECT_NEAR(run_forward(products, true), gelu, rounding) << blas_.failing_call;
-      } catch (const CudaOutOfMemory&) {
-        EXPECT_NEAR(run_forward(products, true), gelu, rounding);
-      } catch (const std::runtime_error& error) {
-        EXPECT_THAT(error.what(), testing::HasSubstr("cuBLASLt does not multiply"));
-      }
-    }
-    if (blas_.failing_call < 0) calls = blas_.calls;
-    EXPECT_EQ(blas_.alive, 0) << "after a failure of call " << blas_.failing_call;
-  }
-  EXPECT_GT(calls, 25);
+  EXPECT_GT(fail_each_call(Choice::first,
+                           [&](MatrixProducts& products) {
+                             EXPECT_NEAR(run_forward(products, true), gelu, rounding);
+                           }),
+            25);
 }
 
 }  // namespace

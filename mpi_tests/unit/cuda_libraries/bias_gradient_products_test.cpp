@@ -1,5 +1,4 @@
 // Products with a bias's gradient, by cuBLASLt or after it.
-#include <algorithm>
 #include <cstdint>
 
 #include <gmock/gmock.h>
@@ -116,21 +115,11 @@ TEST_F(BiasGradientProductsTest, WhatABiassGradientIsAddedToIsAddedToOnce) {
 }
 
 TEST_F(BiasGradientProductsTest, AFailureAtAnyCallLeavesNothingBehind) {
-  int calls = 0;
-  for (blas_.failing_call = -1; blas_.failing_call < std::max(calls, 1); ++blas_.failing_call) {
-    blas_.calls = 0;
-    {
-      MatrixProducts products = made(Choice::first);
-      try {
-        EXPECT_EQ(run_bias_backward(products), 3.0F) << blas_.failing_call;
-      } catch (const CudaOutOfMemory&) {
-        EXPECT_EQ(run_bias_backward(products), 3.0F);
-      }
-    }
-    if (blas_.failing_call < 0) calls = blas_.calls;
-    EXPECT_EQ(blas_.alive, 0) << "after a failure of call " << blas_.failing_call;
-  }
-  EXPECT_GT(calls, 20);
+  EXPECT_GT(fail_each_call(
+                Choice::first,
+                [&](MatrixProducts& products) { EXPECT_EQ(run_bias_backward(products), 3.0F); }),
+            20);
+  EXPECT_EQ(refusals_, 0);
 }
 
 }  // namespace

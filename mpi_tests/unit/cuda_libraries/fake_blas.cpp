@@ -68,30 +68,18 @@ cublasStatus_t destroy(Real* made) {
 }
 
 template <class T>
-void assign(T& to, const void* value, std::size_t bytes) {
+cublasStatus_t assign(T& to, const void* value, std::size_t bytes) {
   expect(bytes == sizeof(T), "an attribute of another size");
   std::memcpy(&to, value, sizeof(T));
+  return CUBLAS_STATUS_SUCCESS;
 }
 
 struct Context {};
 
-cublasStatus_t create(cublasLtHandle_t* made) {
-  return make<Context>(made);
-}
-cublasStatus_t destroy_context(cublasLtHandle_t made) {
-  return destroy<Context>(made);
-}
 std::size_t get_version() {
   return current->version;
 }
 
-cublasStatus_t create_description(cublasLtMatmulDesc_t* made, cublasComputeType_t compute,
-                                  cudaDataType_t scale) {
-  return make<Description>(made, compute, scale);
-}
-cublasStatus_t destroy_description(cublasLtMatmulDesc_t made) {
-  return destroy<Description>(made);
-}
 cublasStatus_t describe(cublasLtMatmulDesc_t made, cublasLtMatmulDescAttributes_t attribute,
                         const void* value, std::size_t bytes) {
   if (fails()) return CUBLAS_STATUS_INVALID_VALUE;
@@ -101,46 +89,25 @@ cublasStatus_t describe(cublasLtMatmulDesc_t made, cublasLtMatmulDescAttributes_
          "an attribute that the search knew nothing of");
   switch (attribute) {
     case CUBLASLT_MATMUL_DESC_TRANSA:
-      assign(description.left, value, bytes);
-      break;
+      return assign(description.left, value, bytes);
     case CUBLASLT_MATMUL_DESC_TRANSB:
-      assign(description.right, value, bytes);
-      break;
+      return assign(description.right, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE:
-      assign(description.epilogue, value, bytes);
-      break;
+      return assign(description.epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
-      assign(description.bias, value, bytes);
-      break;
+      return assign(description.bias, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
-      assign(description.bias_type, value, bytes);
-      break;
+      return assign(description.bias_type, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
-      assign(description.aux, value, bytes);
-      break;
+      return assign(description.aux, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
-      assign(description.aux_stride, value, bytes);
-      break;
+      return assign(description.aux_stride, value, bytes);
     default:
       expect(false, "an unexpected attribute of a product");
+      return CUBLAS_STATUS_SUCCESS;
   }
-  return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t create_layout(cublasLtMatrixLayout_t* made, cudaDataType_t type, std::uint64_t rows,
-                             std::uint64_t columns, std::int64_t stride) {
-  return make<Matrix>(made, type, rows, columns, stride);
-}
-cublasStatus_t destroy_layout(cublasLtMatrixLayout_t made) {
-  return destroy<Matrix>(made);
-}
-
-cublasStatus_t create_preference(cublasLtMatmulPreference_t* made) {
-  return make<Preference>(made);
-}
-cublasStatus_t destroy_preference(cublasLtMatmulPreference_t made) {
-  return destroy<Preference>(made);
-}
 cublasStatus_t prefer(cublasLtMatmulPreference_t made,
                       cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
                       std::size_t bytes) {
@@ -148,44 +115,36 @@ cublasStatus_t prefer(cublasLtMatmulPreference_t made,
   auto& preference = *reinterpret_cast<Preference*>(made);
   switch (attribute) {
     case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
-      assign(preference.workspace_bytes, value, bytes);
-      break;
+      return assign(preference.workspace_bytes, value, bytes);
     case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
-      assign(preference.reductions, value, bytes);
-      break;
+      return assign(preference.reductions, value, bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
-      assign(preference.alignments[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value,
-             bytes);
-      break;
+      return assign(preference.alignments[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES],
+                    value, bytes);
     default:
       expect(false, "an unexpected preference");
+      return CUBLAS_STATUS_SUCCESS;
   }
-  return CUBLAS_STATUS_SUCCESS;
 }
 
-bool has_bias(const Description& description) {
-  return description.epilogue == CUBLASLT_EPILOGUE_BIAS ||
-         description.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+bool has_bias(const Description& d) {
+  return d.epilogue == CUBLASLT_EPILOGUE_BIAS || d.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
 }
 /// Of the right operand, over the terms of the product's sums.
-bool sums_right(const Description& description) {
-  return description.epilogue == CUBLASLT_EPILOGUE_BGRADB;
+bool sums_right(const Description& d) {
+  return d.epilogue == CUBLASLT_EPILOGUE_BGRADB;
 }
-bool has_bias_or_its_gradient(const Description& description) {
-  return has_bias(description) || sums_right(description);
+bool has_bias_or_its_gradient(const Description& d) {
+  return has_bias(d) || sums_right(d);
 }
-bool writes_aux(const Description& description) {
-  return description.epilogue == CUBLASLT_EPILOGUE_GELU_AUX ||
-         description.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+bool writes_aux(const Description& d) {
+  return d.epilogue == CUBLASLT_EPILOGUE_GELU_AUX || d.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
 }
-bool reads_aux(const Description& description) {
-  return description.epilogue == CUBLASLT_EPILOGUE_DGELU;
-}
-bool has_aux(const Description& description) {
-  return writes_aux(description) || reads_aux(description);
+bool has_aux(const Description& d) {
+  return writes_aux(d) || d.epilogue == CUBLASLT_EPILOGUE_DGELU;
 }
 
 double gelu(double x) {
@@ -411,10 +370,19 @@ FakeBlas::~FakeBlas() {
 }
 
 const cuda::BlasLibrary& FakeBlas::functions() {
-  static const cuda::BlasLibrary library{
-      get_version, create,        destroy_context, create_description, destroy_description,
-      describe,    create_layout, destroy_layout,  create_preference,  destroy_preference,
-      prefer,      search,        matmul};
+  static const cuda::BlasLibrary library{get_version,
+                                         make<Context>,
+                                         destroy<Context>,
+                                         make<Description>,
+                                         destroy<Description>,
+                                         describe,
+                                         make<Matrix>,
+                                         destroy<Matrix>,
+                                         make<Preference>,
+                                         destroy<Preference>,
+                                         prefer,
+                                         search,
+                                         matmul};
   return library;
 }
 

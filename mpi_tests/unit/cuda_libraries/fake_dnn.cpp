@@ -214,6 +214,10 @@ std::int64_t workspace_of(const Graph& graph) {
   return bytes + current->further_bytes;
 }
 
+void finish_heuristic(Object& o) {
+  o.graph = o.object(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).graph;
+}
+
 void finish_plan(Object& o) {
   const Object& configuration = o.object(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
   o.graph = configuration.graph;
@@ -228,38 +232,21 @@ cudnnStatus_t finish(Object& o) {
     for (const Object* part : o.values<const Object*>(name, CUDNN_TYPE_BACKEND_DESCRIPTOR))
       expect(part->is_final, "a part that is not final");
   }
-  switch (o.type) {
-    case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
-      finish_tensor(o);
-      break;
-    case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
-      finish_product(o);
-      break;
-    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
-      finish_pointwise(o);
-      break;
-    case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
-      finish_reduction(o);
-      break;
-    case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
-      finish_reshape(o);
-      break;
-    case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
-      finish_graph(o);
-      break;
-    case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
-      o.graph = o.object(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).graph;
-      break;
-    case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
-      if (current->failing_allocations) return CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
-      if (current->failing.count(o.object(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG).configuration) !=
-          0)
-        return CUDNN_STATUS_NOT_SUPPORTED;
-      finish_plan(o);
-      break;
-    default:
-      break;
+  if (o.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
+    if (current->failing_allocations) return CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+    if (current->failing.contains(o.object(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG).configuration))
+      return CUDNN_STATUS_NOT_SUPPORTED;
   }
+  static const std::map<cudnnBackendDescriptorType_t, void (*)(Object&)> parts{
+      {CUDNN_BACKEND_TENSOR_DESCRIPTOR, finish_tensor},
+      {CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, finish_product},
+      {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, finish_pointwise},
+      {CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, finish_reduction},
+      {CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, finish_reshape},
+      {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, finish_graph},
+      {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, finish_heuristic},
+      {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, finish_plan}};
+  if (const auto found = parts.find(o.type); found != parts.end()) found->second(o);
   o.is_final = true;
   return CUDNN_STATUS_SUCCESS;
 }

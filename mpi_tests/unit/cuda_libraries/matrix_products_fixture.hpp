@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <map>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "dstune/kernels/cuda.hpp"
@@ -113,6 +115,33 @@ class MatrixProductsFixture : public testing::Test {
     return {&FakeBlas::functions(), gpu_, own_kernels, choice};
   }
 
+  /// Lets each of the calls fail in turn that the run makes, which throws or gives what it is to.
+  /// Nothing is left behind. How many calls there are.
+  template <class Run>
+  int fail_each_call(Choice choice, Run&& run) {
+    int calls = 1;
+    for (blas_.failing_call = -1; blas_.failing_call < calls; ++blas_.failing_call) {
+      SCOPED_TRACE(blas_.failing_call);
+      blas_.calls = 0;
+      {
+        MatrixProducts products = made(choice);
+        try {
+          run(products);
+        } catch (const CudaOutOfMemory&) {
+          // Memory may be there the next time.
+          run(products);
+        } catch (const std::runtime_error& error) {
+          ++refusals_;
+          EXPECT_THAT(error.what(), testing::HasSubstr("cuBLASLt does not multiply"));
+        }
+      }
+      if (blas_.failing_call < 0) calls = blas_.calls;
+      EXPECT_EQ(blas_.alive, 0);
+    }
+    return calls;
+  }
+
+  int refusals_ = 0;
   FakeBlas blas_;
   FakeGpu gpu_;
   std::vector<double> seconds_ = {1.0};

@@ -15,7 +15,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "dstune/base/error.hpp"
+#include "thrown.hpp"
 
 namespace dstune {
 namespace {
@@ -125,13 +125,9 @@ TEST_F(DiskFileTest, LiesBesideAFolderThatIsNotThere) {
 
 TEST_F(DiskFileTest, AFullDiskIsOutOfMemory) {
   budget_.set_limit_bytes(3 * page);
-  try {
-    const auto file = open(4 * page);
-    FAIL() << "there is no room for it";
-  } catch (const OutOfMemory& error) {
-    EXPECT_THAT(error.what(), HasSubstr("disk budget"));
-    EXPECT_THAT(error.what(), HasSubstr("16.0 KiB asked for, 12.0 KiB available"));
-  }
+  EXPECT_THAT(test::thrown<OutOfMemory>([&] { static_cast<void>(open(4 * page)); }),
+              testing::AllOf(HasSubstr("disk budget"),
+                             HasSubstr("16.0 KiB asked for, 12.0 KiB available")));
   EXPECT_EQ(budget_.held_bytes(), 0);
   EXPECT_TRUE(is_folder_empty());
 }

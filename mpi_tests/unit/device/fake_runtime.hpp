@@ -15,19 +15,9 @@
 #include <fmt/format.h>
 
 #include "cuda/runtime.hpp"
+#include "thrown.hpp"
 
 namespace dstune::test {
-
-/// The words of the exception of a kind; empty where none is thrown.
-template <class Kind, class Work>
-std::string thrown(Work&& work) {
-  try {
-    work();
-  } catch (const Kind& error) {
-    return error.what();
-  }
-  return {};
-}
 
 class FakeRuntime : public cuda::Runtime {
  public:

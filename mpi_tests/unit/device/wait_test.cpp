@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "dstune/base/error.hpp"
+#include "thrown.hpp"
 
 namespace dstune {
 namespace {
@@ -45,12 +45,8 @@ TEST_P(WaiterTest, AsksAboutOnceAMillisecondWhetherItIsAborted) {
   const auto begin = Waiter::Clock::now();
   const Waiter waiter(
       begin + 30s, [&] { return ++asked == 20; }, GetParam());
-  try {
-    waiter.until([] { return false; }, "waiting");
-    FAIL();
-  } catch (const CollectiveError& error) {
-    EXPECT_EQ(error.why(), CollectiveError::Cause::aborted);
-  }
+  EXPECT_EQ(test::why_ended([&] { waiter.until([] { return false; }, "waiting"); }),
+            CollectiveError::Cause::aborted);
   EXPECT_GE(seconds_since(begin), 0.020);
   EXPECT_LT(seconds_since(begin), 5.0);
 }

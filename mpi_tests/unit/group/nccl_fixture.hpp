@@ -13,6 +13,7 @@
 #include "dstune/base/error.hpp"
 #include "fake_nccl_in_queues.hpp"
 #include "nccl_group.hpp"
+#include "thrown.hpp"
 
 namespace dstune::test {
 

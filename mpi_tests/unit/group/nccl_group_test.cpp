@@ -5,6 +5,8 @@ namespace {
 
 using nccl::Result;
 using test::NcclTest;
+using test::thrown;
+using test::why_ended;
 using Calls = std::vector<std::string>;
 
 class NcclGroupTest : public NcclTest {
@@ -116,13 +118,9 @@ TEST_F(NcclGroupTest, SplitsWhatHasNothingLeftToDo) {
 TEST_F(NcclGroupTest, ACallThatFailsAbortsAndIsThisRanksFault) {
   const auto group = join(ranks(2));
   fake_->fail("all_reduce", Result::unhandled_cuda_error);
-  try {
-    group->all_reduce_sum(out_.data(), 1, DType::f32);
-    ADD_FAILURE() << "an all-reduce that was never enqueued";
-  } catch (const DeviceError& error) {
-    EXPECT_STREQ(error.what(), "an all-reduce: NCCL: error 1");
-  }
-  EXPECT_THROW(group->all_reduce_sum(out_.data(), 1, DType::f32), LogicError);
+  const auto call = [&] { group->all_reduce_sum(out_.data(), 1, DType::f32); };
+  EXPECT_EQ(thrown<DeviceError>(call), "an all-reduce: NCCL: error 1");
+  EXPECT_THROW(call(), LogicError);
   wait_for_aborts();
   EXPECT_EQ(fake_->calls("abort"), Calls{"abort 1"});
   EXPECT_EQ(fake_->calls("destroy"), Calls{});
@@ -131,23 +129,15 @@ TEST_F(NcclGroupTest, ACallThatFailsAbortsAndIsThisRanksFault) {
 TEST_F(NcclGroupTest, APeersErrorIsAnAbortedCollective) {
   const auto group = join(ranks(2));
   fake_->fail_behind("all_gather", Result::remote_error);
-  try {
-    group->all_gather(out_.data(), in_.data(), 1, DType::f32, {});
-    ADD_FAILURE() << "an all-gather that was never enqueued";
-  } catch (const CollectiveError& error) {
-    EXPECT_EQ(error.why(), CollectiveError::Cause::aborted);
-  }
+  const auto call = [&] { group->all_gather(out_.data(), in_.data(), 1, DType::f32, {}); };
+  EXPECT_EQ(why_ended(call), CollectiveError::Cause::aborted);
 }
 
 TEST_F(NcclGroupTest, ACallThatIsNeverEnqueuedEndsAtTheDeadline) {
   const auto group = join(ranks(2), 0, nullptr, soon(0.1));
   fake_->never_end("transfers");
-  try {
-    group->all_to_all(out_.data(), in_.data(), 1, DType::f32, {});
-    ADD_FAILURE() << "an all-to-all without an end";
-  } catch (const CollectiveError& error) {
-    EXPECT_EQ(error.why(), CollectiveError::Cause::deadline);
-  }
+  const auto call = [&] { group->all_to_all(out_.data(), in_.data(), 1, DType::f32, {}); };
+  EXPECT_EQ(why_ended(call), CollectiveError::Cause::deadline);
   wait_for_aborts();
   EXPECT_EQ(fake_->calls("abort"), Calls{"abort 1"});
 }
@@ -170,17 +160,6 @@ TEST_F(NcclGroupTest, AnErrorBesideTheCallsEndsAWatchedWait) {
   EXPECT_THROW(queues_.finish_all(), CollectiveError);
   wait_for_aborts();
   EXPECT_EQ(fake_->calls("abort"), (Calls{"abort 2", "abort 1"})) << "the part's, and all";
-}
-
-/// Why the work ended.
-template <class Work>
-CollectiveError::Cause why_ended(Work&& work) {
-  try {
-    work();
-  } catch (const CollectiveError& error) {
-    return error.why();
-  }
-  throw Error("nothing ended it");
 }
 
 // A call that fails while it is recorded, and a training that goes on without recordings.

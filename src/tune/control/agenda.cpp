@@ -10,13 +10,9 @@
 namespace dstune {
 namespace {
 
-/// Jobs that died while an experiment was running, after which it runs alone.
-constexpr int deaths_until_alone = 2;
-/// … after which it is not tried again, if it was alone at the last one. More are needed where the
-/// whole job is gone and nobody saw why: somebody may have killed it.
-constexpr int deaths_until_blamed = 2, unseen_deaths_until_blamed = 4;
-/// Tries of an experiment whose group lost a rank or a device.
-constexpr int tries_after_loss = 2;
+const Policy::Patience& patience() {
+  return default_policy().patience;
+}
 
 }  // namespace
 
@@ -63,13 +59,13 @@ bool Agenda::is_blamed(std::size_t member) const {
   const std::string& key = search_.keys[member];
   return search_.history.died_alone.contains(key) &&
          num_deaths(member) >= (search_.history.seen_to_die.contains(key)
-                                    ? deaths_until_blamed
-                                    : unseen_deaths_until_blamed);
+                                    ? patience().deaths_until_blamed
+                                    : patience().unseen_deaths_until_blamed);
 }
 
 /// The last jobs died while it was running, and it is not known whether of it.
 bool Agenda::is_suspect(std::size_t member) const {
-  return num_deaths(member) >= deaths_until_alone && !is_blamed(member);
+  return num_deaths(member) >= patience().deaths_until_alone && !is_blamed(member);
 }
 
 /// Runs suspects one after the other, before all others: the blame shows only where nothing else
@@ -203,7 +199,7 @@ std::optional<Agenda::Next> Agenda::next() {
 }
 
 bool Agenda::try_again(const Run& run) {
-  if (tries_[run.member] >= tries_after_loss) return false;
+  if (tries_[run.member] >= patience().tries_after_loss) return false;
   scheduler_.resubmit(run.member, needs(run.member));
   return true;
 }

@@ -1,0 +1,32 @@
+#pragma once
+/// What a piece of work throws.
+
+#include <string>
+
+#include "dstune/base/error.hpp"
+
+namespace dstune::test {
+
+/// The words of the exception of a kind; empty where none is thrown.
+template <class Kind, class Work>
+std::string thrown(Work&& work) {
+  try {
+    work();
+  } catch (const Kind& error) {
+    return error.what();
+  }
+  return {};
+}
+
+/// Why the collective ended that the work was in.
+template <class Work>
+CollectiveError::Cause why_ended(Work&& work) {
+  try {
+    work();
+  } catch (const CollectiveError& error) {
+    return error.why();
+  }
+  throw LogicError("nothing ended it");
+}
+
+}  // namespace dstune::test
