@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <gtest/gtest.h>
+
 #include "dstune/plan/memory.hpp"
 #include "dstune/plan/step_plan.hpp"
 
@@ -130,6 +132,13 @@ inline std::int64_t held_bytes(const StepPlan& plan, Memory memory) {
     if (tensor.persistent && tensor.memory == memory)
       bytes += tensor.elements * size_bytes(tensor.dtype);
   return bytes;
+}
+
+inline void expect_same_memory(const MemoryPlan& plan, const MemoryPlan& other) {
+  EXPECT_EQ(plan.arena_bytes, other.arena_bytes);
+  EXPECT_EQ(plan.peak_live_bytes, other.peak_live_bytes);
+  EXPECT_EQ(plan.categories_at_peak, other.categories_at_peak);
+  EXPECT_LE(plan.peak_live_bytes, plan.arena_bytes);
 }
 
 /// Mixed precision in bf16.

@@ -48,36 +48,6 @@ std::int64_t longest_head_start(const StepPlan& plan) {
   return longest;
 }
 
-TEST(Stage3Test, SmallParametersAreKeptWhole) {
-  TrainingConfig config = without_gathers_ahead();
-  const StepPlan none = build(tiny_gpt2(), config, 2);
-  config.stage3_param_persistence_threshold = 37;
-  const StepPlan some = build(tiny_gpt2(), config, 2);
-  // A block's norms, biases of projections, and bias of fc; the final norm.
-  const std::int64_t kept = 3 * (6 * 10 + 30 + 37) + 2 * 10;
-  const std::int64_t padded = kept + 3;
-  EXPECT_EQ(traffic_of(none.cycle.back().steps, 2).all_gather, 0);
-  EXPECT_EQ(traffic_of(some.cycle.back().steps, 2).all_gather, padded);
-  EXPECT_EQ(traffic_of(some.cycle.back().steps, 2).calls, 3 * 8 + 2);
-  EXPECT_EQ(traffic_of(none.cycle.front().steps, 2).all_gather -
-                traffic_of(some.cycle.front().steps, 2).all_gather,
-            2 * padded);
-  const auto kept_tensor =
-      std::find_if(some.tensors.begin(), some.tensors.end(), [](const PlannedTensor& tensor) {
-        return std::string_view(tensor.name) == "kept parameters";
-      });
-  ASSERT_NE(kept_tensor, some.tensors.end());
-  EXPECT_EQ(kept_tensor->elements, padded);
-}
-
-TEST(Stage3Test, NoMoreIsKeptThanTheModelsThreshold) {
-  TrainingConfig config = without_gathers_ahead();
-  config.stage3_param_persistence_threshold = 37;
-  config.stage3_model_persistence_threshold = 25;
-  const StepPlan plan = build(tiny_gpt2(), config, 2);
-  EXPECT_EQ(traffic_of(plan.cycle.back().steps, 2).all_gather, 20);
-}
-
 TEST(Stage3Test, TheFirstMicroStepGathersOnDemandAndKeepsNothing) {
   TrainingConfig config = tiny_config(3);
   config.accumulation_steps = 3;
@@ -103,55 +73,6 @@ TEST(Stage3Test, PrefetchStartsGathersBeforeTheyAreNeeded) {
   // What prefetching passes over because it is there already stays for that use.
   EXPECT_LT(traffic_of(some).all_gather, traffic_of(none).all_gather);
   EXPECT_GT(gathered_bytes(some), gathered_bytes(none));
-}
-
-TEST(Stage3Test, PrefetchHonoursTheLimitOfLiveParameters) {
-  TrainingConfig config = without_gathers_ahead();
-  config.stage3_prefetch_bucket_size = 5000;
-  const StepPlan free = build(tiny_gpt2(), config, 2);
-  config.stage3_max_live_parameters = 1500;
-  const StepPlan limited = build(tiny_gpt2(), config, 2);
-  config.stage3_max_live_parameters = 0;
-  const StepPlan none = build(tiny_gpt2(), config, 2);
-  EXPECT_GT(gathered_bytes(free), gathered_bytes(limited));
-  EXPECT_GE(gathered_bytes(limited), gathered_bytes(none));
-  EXPECT_EQ(longest_head_start(none), 0);
-}
-
-TEST(Stage3Test, WhatIsReusedSoonStays) {
-  TrainingConfig config = without_gathers_ahead();
-  std::int64_t traffic = traffic_of(build(tiny_gpt2(), config, 2)).all_gather;
-  std::int64_t bytes = gathered_bytes(build(tiny_gpt2(), config, 2));
-  for (const std::int64_t distance : {std::int64_t{1}, std::int64_t{3000}, unlimited}) {
-    config.stage3_max_reuse_distance = distance;
-    const StepPlan plan = build(tiny_gpt2(), config, 2);
-    EXPECT_LT(traffic_of(plan).all_gather, traffic);
-    EXPECT_GE(gathered_bytes(plan), bytes);
-    traffic = traffic_of(plan).all_gather;
-    bytes = gathered_bytes(plan);
-  }
-}
-
-TEST(Stage3Test, NamedModulesAreGatheredAtOnce) {
-  TrainingConfig config = without_gathers_ahead();
-  const auto apart = traffic_of(build(tiny_gpt2(), config, 2));
-  config.stage3_module_granularity_threshold = 150;  // blocks
-  const auto by_size = traffic_of(build(tiny_gpt2(), config, 2));
-  EXPECT_EQ(by_size.reduce_scatter, apart.reduce_scatter);
-  config.stage3_module_granularity_threshold = 0;
-  for (const LeafModules& blocks :
-       {LeafModules{"GPT2Block\n", "", ""},
-        LeafModules{"transformers.models.gpt2.modeling_gpt2.GPT2Block\n", "", ""},
-        LeafModules{"", "transformer.h.0\ntransformer.h.1\ntransformer.h.2\n", ""},
-        LeafModules{"", "", "h.0\nh.1\nh.2\n"}}) {
-    config.leaf_modules = blocks;
-    EXPECT_EQ(traffic_of(build(tiny_gpt2(), config, 2)).calls, by_size.calls);
-  }
-  config.leaf_modules = {"GPT2MLP\n", "", ""};
-  const auto mlps = traffic_of(build(tiny_gpt2(), config, 2));
-  EXPECT_LT(mlps.calls, apart.calls);
-  EXPECT_GT(mlps.calls, by_size.calls);
-  EXPECT_EQ(mlps.all_gather, apart.all_gather);
 }
 
 TEST(Stage3Test, LeavesWithoutAPlanAreObjectedTo) {

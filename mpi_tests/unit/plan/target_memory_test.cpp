@@ -20,14 +20,14 @@ class TargetMemoryTest : public testing::Test {
   /// GPT-2's parameters, a rank's part of four, and the largest, the table of tokens.
   static constexpr std::int64_t p = 124'439'808, own = p / 4, largest = 50257 * 768;
 
-  static TargetMemory of_gpt2(const TrainingConfig& config, int ranks = 4,
+  static TargetMemory of_gpt2(const TrainingConfig& config, int group_size = 4,
                               TargetAttention attention = TargetAttention::eager) {
-    return target_memory_of(preset("gpt2"), config, ranks, attention);
+    return target_memory_of(preset("gpt2"), config, group_size, attention);
   }
-  static std::int64_t host_bytes(const TrainingConfig& config, int ranks = 4, bool on_gpu = false,
-                                 const ModelSpec& model = preset("gpt2")) {
+  static std::int64_t host_bytes(const TrainingConfig& config, int group_size = 4,
+                                 bool on_gpu = false, const ModelSpec& model = preset("gpt2")) {
     const TargetSpec target{TargetFramework::huggingface, TargetAttention::sdpa, on_gpu};
-    return target_memory(model, config, ranks, target).host_bytes;
+    return target_memory(model, config, group_size, target).host_bytes;
   }
 };
 
@@ -220,7 +220,7 @@ TEST_F(TargetMemoryTest, LinearLayersHoldWhatForwardGathered) {
 
 TEST_F(TargetMemoryTest, OffloadingTakesWhatDeepSpeedsOwnEstimateLeavesRoomFor) {
   // estimate_zero3_model_states_mem_needs of DeepSpeed 0.19.6 for all states and parameters on the
-  // host: 18 bytes a parameter over the node's ranks, times 1.5 for buffers.
+  // host: 18 bytes a parameter over the node's group_size, times 1.5 for buffers.
   for (const char* name : {"gpt2", "gpt2-xl", "llama-7b"}) {
     TrainingConfig config = mixed(3);
     config.offload_optimizer = config.offload_param = OffloadDevice::cpu;
@@ -282,8 +282,8 @@ TEST_F(TargetMemoryTest, WhatTravelsQuantizedIsThereInCodesToo) {
   EXPECT_EQ(instants().at("update"), plain.at("update"));
   EXPECT_EQ(of_gpt2(config, 1).total_bytes, of_gpt2(mixed(3), 1).total_bytes);
   config.zero_quantized_weights = false;
-  // The table's gradient in codes, a byte for those sent and received, on nodes of 4 ranks; beside
-  // it sums of the node. Without it the whole bucket is flattened.
+  // The table's gradient in codes, a byte for those sent and received, on nodes of 4 group_size;
+  // beside it sums of the node. Without it the whole bucket is flattened.
   config.zero_quantized_gradients = true;
   config.ranks_per_node = 4;
   config.reduce_bucket_size = 100'000'000;
@@ -410,11 +410,11 @@ TEST_F(TargetMemoryTest, StatesAreThePublishedOnes) {
 TEST_F(TargetMemoryTest, BucketsOfStage2AreWholeAndDoubledByOverlap) {
   TrainingConfig config = mixed(2, 8);
   // What a bucket of 100 million elements more takes.
-  const auto more = [&](const char* instant, int ranks) {
+  const auto more = [&](const char* instant, int group_size) {
     TrainingConfig larger = config;
     larger.reduce_bucket_size += 100'000'000;
-    return of_gpt2(larger, ranks).instants.at(instant) -
-           of_gpt2(config, ranks).instants.at(instant);
+    return of_gpt2(larger, group_size).instants.at(instant) -
+           of_gpt2(config, group_size).instants.at(instant);
   };
   EXPECT_EQ(more("layers", 4), 2 * 100'000'000);
   EXPECT_EQ(more("layers", 1), 2 * 100'000'000);  // a group of one, too

@@ -81,12 +81,8 @@ TEST_F(FullSpaceTest, TemplatesMayComeFromFiles) {
             R"({"reduce_bucket_size":2000000.0,"overlap_comm":true,"stage":2})");
 
   read.templates[2] = write("bad.json", "{\"zero_optimization\": {\n\"reduce_bucket_size\": -5}}");
-  try {
-    const SearchSpace refused(read);
-    FAIL() << "a template with a wrong value";
-  } catch (const InputError& error) {
-    EXPECT_THAT(error.problems().front().text(), HasSubstr("bad.json:2: /zero_optimization"));
-  }
+  EXPECT_THAT([&] { const SearchSpace refused(read); },
+              testing::ThrowsMessage<InputError>(HasSubstr("bad.json:2: /zero_optimization")));
 }
 
 }  // namespace
