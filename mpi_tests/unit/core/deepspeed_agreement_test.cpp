@@ -23,7 +23,7 @@ struct Case {
 };
 
 json::Value with_value(json::Value config, const std::string& pointer, const json::Value& value) {
-  // As the data's writer does: what stands in the way of a section gives way.
+  // A value in the way of a section gives way, as in the data's writer.
   for (std::size_t slash = pointer.find('/', 1); slash != pointer.npos;
        slash = pointer.find('/', slash + 1)) {
     json::Value& section = config[json::Value::json_pointer(pointer.substr(0, slash))];
@@ -90,7 +90,7 @@ bool names(const Problem& problem, const Case& said) {
   return problem.pointer == "/scheduler/type" && said.pointers[0].starts_with("/scheduler/params");
 }
 
-/// Where the two may differ, why, and in how many lines they do.
+/// A place where the two may differ, with the reason and the number of lines.
 struct Difference {
   const char* why;
   bool (*applies)(const Case&, const std::vector<Problem>&);
@@ -209,7 +209,7 @@ class DeepSpeedAgreementTest : public testing::TestWithParam<Version> {
   static void tell(const std::vector<Difference>& differences) {
     for (const Difference& each : differences) {
       std::printf("%6d %s\n", each.lines, each.why);
-      // Of the others there are fewer lines.
+      // The others have fewer lines.
       EXPECT_TRUE(each.lines > 0 || GetParam() != (Version{0, 19, 6})) << each.why;
     }
   }

@@ -1,4 +1,4 @@
-/// What each key of zero_optimization does to a plan, and that it does nothing else and nowhere
+/// Effects of each key of zero_optimization on a plan, and that it has no other and nowhere
 /// else: a row for every row of the table of knobs. As DeepSpeed, where a row does not say
 /// otherwise.
 
@@ -18,7 +18,7 @@
 namespace dstune {
 namespace {
 
-/// What changes where a knob does.
+/// Kinds of changes that a knob makes.
 enum What : unsigned {
   nothing = 0,
   volume = 1,   ///< elements that a kind of collective is handed

@@ -34,20 +34,6 @@ TEST(QuantizationTest, RunsAreThoseThatDeepSpeedFindsByCounting) {
   EXPECT_EQ(plan::weights_of_a_scale(std::int64_t{8'000} * 1'000'003), 8'000);
 }
 
-TEST(QuantizationTest, AGatherOfNoMultipleOfEightFails) {
-  EXPECT_EQ(model_violation(test::even_gpt2(4), quantized_weights(), 4), "");
-  EXPECT_NE(model_violation(test::tiny_gpt2(), quantized_weights(), 4).find("multiple of 8"),
-            std::string::npos);
-  EXPECT_EQ(model_violation(test::tiny_gpt2(), quantized_weights(), 1), "");
-  EXPECT_EQ(model_violation(test::tiny_gpt2(), test::tiny_config(3), 4), "");
-  ModelSpec model = test::even_gpt2(4);
-  model.hidden_size = 16;
-  model.head_size = 8;
-  TrainingConfig config = quantized_weights();
-  config.stage3_allgather_sequential = true;
-  EXPECT_NE(model_violation(model, config, 4), "");
-}
-
 TEST(QuantizationTest, MicsKnowsNothingOfIt) {
   TrainingConfig config = quantized_weights();
   config.mics_shard_size = 4;
@@ -78,27 +64,6 @@ TEST(QuantizationTest, WhatDoesNotFallIntoEvenPartsIsReducedAsItIs) {
     EXPECT_EQ(plan::is_gradient_quantized(on_four, piece), is_matrix);
     EXPECT_FALSE(plan::is_gradient_quantized(on_sixty, piece));  // no multiple of 120
   }
-}
-
-TEST(QuantizationTest, GradientsThatDeepSpeedCanNotReduceAreRefused) {
-  const auto violation = [](const ModelSpec& model, const TrainingConfig& config) {
-    return model_violation(model, config, 4);
-  };
-  const TrainingConfig config = quantized_gradients({2, 2});
-  EXPECT_EQ(violation(test::even_gpt2(4), config), "");
-  TrainingConfig as_they_are = config;
-  as_they_are.communication_data_type = CommunicationType::as_gradients;
-  EXPECT_NE(violation(test::even_gpt2(4), as_they_are).find("communication_data_type fp16"),
-            std::string::npos);
-  as_they_are.precision = Precision::fp16;
-  EXPECT_EQ(violation(test::even_gpt2(4), as_they_are), "");
-  ModelSpec odd = test::even_gpt2(4);
-  odd.vocab_size = 101;
-  EXPECT_NE(violation(odd, config).find("longer side of a matrix: 101"), std::string::npos);
-  odd = test::even_gpt2(4);
-  odd.hidden_size = 36;
-  odd.head_size = 18;
-  EXPECT_NE(violation(odd, config).find("8 numbers at once"), std::string::npos);
 }
 
 TEST(QuantizationTest, PlansReplayWithoutAProblem) {

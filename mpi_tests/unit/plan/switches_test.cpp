@@ -1,4 +1,4 @@
-/// What each switch of a release of DeepSpeed does to a plan and to the target's memory: figures
+/// Effects of each switch of a release of DeepSpeed on a plan and to the target's memory: figures
 /// by formula, operations and traffic.
 
 #include <algorithm>
@@ -42,7 +42,7 @@ TrainingConfig in_mixed(int stage, std::int64_t accumulation_steps = 1,
   return config;
 }
 
-/// With the switch off and on.
+/// A configuration with the switch off and on.
 struct Pair {
   TrainingConfig off, on;
 };
@@ -99,7 +99,7 @@ TargetMemory target(const TrainingConfig& config, int group_size = ranks) {
   return target_memory(model(), config, group_size,
                        {TargetFramework::huggingface, TargetAttention::sdpa, false});
 }
-/// What the target holds more with the switch on.
+/// Bytes that the target holds more with the switch on.
 std::int64_t more(const Pair& pair, const char* instant) {
   return target(pair.on).instants.at(instant) - target(pair.off).instants.at(instant);
 }
@@ -140,7 +140,7 @@ TEST(SwitchedPlanTest, Stage1AveragesFp32SumsInFp32Buckets) {
     EXPECT_TRUE(tensors_of(off, "sent gradients").empty());
     EXPECT_FALSE(tensors_of(on, "sent gradients").empty());
     expect_same_traffic(on, off);
-    // What is sent has 16 bits all the same.
+    // Numbers are sent in 16 bits all the same.
     for (const auto& reduce : test::every<op::AllReduceAverage>(on))
       EXPECT_EQ(test::tensor_of(on, reduce.data).dtype, DType::f16);
     const std::int64_t bucket = config.reduce_bucket_size * (overlap ? 2 : 1);

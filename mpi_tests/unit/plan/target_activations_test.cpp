@@ -1,4 +1,4 @@
-// What the user's framework keeps of a forward pass: layers, recompute, logits.
+// The user's framework keeps this of a forward pass: layers, recompute, logits.
 #include <gtest/gtest.h>
 
 #include "dstune/plan/memory.hpp"
@@ -15,7 +15,7 @@ std::int64_t kept_activations(ModelSpec model, std::int64_t layers, const Traini
   model.num_layers = layers;
   return target_memory_of(model, config, group_size, attention).parts["activations"];
 }
-/// Of a token.
+/// Bytes of a token.
 std::int64_t kept_by_a_layer(const ModelSpec& model, const TrainingConfig& config,
                              int group_size = 1,
                              TargetAttention attention = TargetAttention::eager) {

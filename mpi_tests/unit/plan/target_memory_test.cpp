@@ -57,7 +57,7 @@ TEST_F(TargetMemoryTest, PartsAddUpToTheTotal) {
 }
 
 TEST_F(TargetMemoryTest, AnOffloadedOptimizerLeavesStagingOnly) {
-  // Of the largest parameter, the table of tokens, as backward begins.
+  // Staging is for the largest parameter, the table of tokens, as backward begins.
   for (const int stage : {1, 2, 3}) {
     TrainingConfig config = mixed(stage);
     config.overlap_comm = true;
@@ -85,7 +85,7 @@ TEST_F(TargetMemoryTest, HpzOfAnEighthTakesMoreWhereBytesTimesParametersPass64Bi
   const std::int64_t more = total(8, 1) - total(1, 1);
   EXPECT_GT(more, gibibyte * 13 / 10);
   EXPECT_LT(more, gibibyte * 2);
-  // With several micro-steps all of it is there in backward.
+  // Several micro-steps have all of it in backward.
   EXPECT_GE(total(8, 2) - total(1, 2), more);
 }
 
@@ -150,7 +150,7 @@ TEST_F(TargetMemoryTest, ParametersOnADiskLeaveBuffersOnTheHost) {
   config.offload_param = OffloadDevice::nvme;
   config.disk.parameter_buffers = 3;
   config.disk.parameter_buffer_size = 10'000'000;
-  // With DeepSpeed's max_in_cpu they stay there; buffers are of 512 elements and more.
+  // DeepSpeed's max_in_cpu keeps them there; buffers are of 512 elements and more.
   const std::int64_t buffers = 2 * 3 * 10'000'384;
   EXPECT_EQ(host_bytes(config), 2 * own + buffers);
   EXPECT_EQ(host_bytes(config, 4, true), (1 << 26) + buffers);
@@ -162,7 +162,7 @@ TEST_F(TargetMemoryTest, ParametersOnADiskLeaveBuffersOnTheHost) {
   // In smaller sub-groups fewer are on their way at once.
   config.sub_group_size = 1'000'000;
   EXPECT_LT(host_bytes(config), swapped - own);
-  // What backward and update take of the device is that of parameters on the host.
+  // Backward and update take as much of the device as with parameters on the host.
   TrainingConfig on_host = config;
   on_host.offload_param = OffloadDevice::cpu;
   EXPECT_EQ(of_gpt2(config).parts, of_gpt2(on_host).parts);
@@ -204,7 +204,7 @@ TEST_F(TargetMemoryTest, LinearLayersHoldWhatForwardGathered) {
   const auto more = [&](const char* name, const char* instant) {
     return buckets(name, instant, false) - buckets(name, instant, true);
   };
-  // Of LLaMA-7B's parameters all but 10⁹ elements are released.
+  // All but 10⁹ elements of LLaMA-7B's parameters are released.
   const std::int64_t of_llama = parameter_count(preset("llama-7b"));
   EXPECT_LT(more("llama-7b", "loss"), 2 * (of_llama - 1'000'000'000));
   EXPECT_GT(more("llama-7b", "loss"), 2 * (of_llama - 1'140'000'000));
@@ -409,7 +409,7 @@ TEST_F(TargetMemoryTest, StatesAreThePublishedOnes) {
 
 TEST_F(TargetMemoryTest, BucketsOfStage2AreWholeAndDoubledByOverlap) {
   TrainingConfig config = mixed(2, 8);
-  // What a bucket of 100 million elements more takes.
+  // Bytes that a bucket of 100 million elements more takes.
   const auto more = [&](const char* instant, int group_size) {
     TrainingConfig larger = config;
     larger.reduce_bucket_size += 100'000'000;

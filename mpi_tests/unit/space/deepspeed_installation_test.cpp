@@ -85,7 +85,7 @@ TEST_F(InstallationTest, OfCondaWithAnyMinorVersion) {
     const std::string program = "python" + minor;
     write("/conda/bin/" + program);
     fs::create_symlink(program, python_.root + "/conda/bin/python3");
-    // Of another version, whose folder is older or newer.
+    // Other versions, whose folders are older or newer.
     install("/conda/lib/python3.1/site-packages", "0.14.5");
     install("/conda/lib/python3.9/site-packages", "0.15.4");
     EXPECT_EQ(found(), "");
@@ -169,7 +169,7 @@ TEST_F(InstallationTest, ReadsWhatSetuptoolsAndEditableInstallationsLeave) {
   expect("0.19.7");
   write(folder + "/deepspeed.egg-link", "/tree\n.\n");
   expect("0.19.7");
-  // What two installations left; the package itself says which it is.
+  // Two installations left these; the package itself says which it is.
   install(folder, "0.19.6");
   install(folder, "0.18.9");
   write(folder + "/deepspeed/git_version_info_installed.py", "version='0.18.9'\ngit_hash='x'\n");

@@ -1,6 +1,6 @@
 /// Documents, and their members, problems and warnings: data/documents.txt. Words before a
 /// document, as "release 0.19.8 ranks 4", say what is given beside it; "show configs" adds the
-/// config of each member that runs.
+/// config of each member that runs, "show assumptions" what is assumed.
 #include <iterator>
 #include <sstream>
 
@@ -21,13 +21,13 @@ class DocumentsTest : public SpaceTest {
     version_ = Version{0, 19, 6};
     default_ranks_ = 1;
     overrides_ = {};
-    shows_configs_ = false;
+    shown_.clear();
     machine_.reset();
     std::istringstream stream(words);
     for (std::string word, value; stream >> word >> value;) {
       if (word == "release") version_ = parse_version(value);
       if (word == "ranks") default_ranks_ = std::stoi(value);
-      if (word == "show") shows_configs_ = true;
+      if (word == "show") shown_ = value;
       if (word == "grids") overrides_.full = value == "full";
       if (word != "nodes") continue;
       machine_.emplace();
@@ -44,16 +44,18 @@ class DocumentsTest : public SpaceTest {
     for (const Member& member : space.members()) {
       if (member.is_pruned)
         lines.push_back(member.name + ": " + member.reason);
-      else if (shows_configs_)
+      else if (shown_ == "configs")
         lines.push_back(member.name + " " + space.experiment(member).ds_config.dump());
       else
         running.push_back(member.name);
     }
     if (!running.empty()) lines.insert(lines.begin(), fmt::format("{}", fmt::join(running, " ")));
+    if (shown_ == "assumptions")
+      for (const std::string& assumption : read.assumptions) lines.push_back(assumption);
     for (const std::string& warning : read.warnings) lines.push_back("warning: " + warning);
     return lines;
   }
-  bool shows_configs_ = false;
+  std::string shown_;
 
   /// "line pointer: message" of each problem, else the members.
   std::vector<std::string> answer(const std::string& text) {

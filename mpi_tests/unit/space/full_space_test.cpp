@@ -11,7 +11,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// With DeepSpeed's default grids.
+/// Spaces with DeepSpeed's default grids.
 class FullSpaceTest : public SpaceTest {
  protected:
   FullSpaceTest() { overrides_.full = true; }

@@ -146,27 +146,6 @@ TEST_F(ReadJobTest, PrecisionNeedsItsSection) {
   EXPECT_THAT(found[0].message, HasSubstr("add \"bf16\": {\"enabled\": \"auto\"}"));
 }
 
-TEST_F(ReadJobTest, WhatIsAssumedIsSaid) {
-  const auto assumed = job(R"({"dstune": {"model": "gpt2"}, "gradient_clipping": ["auto", 0.5],
-                               "zero_optimization": {"stage": 2, "reduce_bucket_size": "auto",
-                               "offload_optimizer": [null, {"device": "cpu"}]},
-                               "data_types": {"grad_accum_dtype": "auto"}})")
-                           .assumptions;
-  ASSERT_EQ(assumed.size(), 6U);
-  EXPECT_THAT(assumed[0], HasSubstr("precision is fp32"));
-  EXPECT_THAT(assumed[1], HasSubstr("an offloaded one is DeepSpeed's CPU Adam"));
-  EXPECT_THAT(assumed[2], HasSubstr("1024 tokens"));
-  EXPECT_THAT(assumed[3], HasSubstr("sdpa"));
-  EXPECT_THAT(assumed[4], HasSubstr("Trainer puts there: gradient_clipping 1, "
-                                    "zero_optimization/reduce_bucket_size 589824"));
-  EXPECT_THAT(assumed[5], HasSubstr("default in data_types/grad_accum_dtype"));
-  EXPECT_THAT(job(R"({"dstune": {"sequence_length": 64, "target": "self"},
-                      "bf16": {"enabled": true}, "optimizer": {"type": "Adam", "params": {}},
-                      "zero_optimization": {"stage": 2, "cpu_offload": true}})")
-                  .assumptions,
-              IsEmpty());
-}
-
 // transformers 4.57, integrations/deepspeed.py, with GPT-2's width.
 TEST_F(ReadJobTest, AutomaticSizesAreTheTrainersWhereItTrains) {
   const std::string rest = R"("gradient_clipping": "auto", "zero_optimization": {"stage": 3,

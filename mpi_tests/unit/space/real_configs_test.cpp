@@ -17,7 +17,7 @@ class RealConfigsTest : public SpaceTest {
   RealConfigsTest() { overrides_.model = DSTUNE_MODEL_CONFIGS "/gpt2.json"; }
 };
 
-// What DeepSpeed's own examples of the autotuner look like.
+// DeepSpeed's own examples of the autotuner look so.
 TEST_F(RealConfigsTest, HalfPrecisionAndMappedArguments) {
   const auto read = job(R"({"train_micro_batch_size_per_gpu": "auto", "fp16": {"enabled": true},
       "autotuning": {"enabled": true, "overwrite": false, "max_train_batch_size": 4096,
