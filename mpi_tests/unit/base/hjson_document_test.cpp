@@ -1,12 +1,10 @@
 #include <chrono>
-#include <cstdlib>
-#include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "dstune/base/file.hpp"
 #include "dstune/base/json.hpp"
+#include "folder_test.hpp"
 
 namespace dstune::json {
 namespace {
@@ -29,28 +27,17 @@ TEST(HjsonDocumentTest, KnowsTheLineOfEveryValue) {
       "# a config\n  a: 1\n  b: [\n    x y\n\n    4.5 # half\n    ,true, {c/d:\n null}\n  ]\n"
       "  text:\n  '''\n  one\n  two\n  '''\n  e: f\n",
       "f.hjson");
-  EXPECT_EQ(document.line(""), 2);
-  EXPECT_EQ(document.line("/a"), 2);
-  EXPECT_EQ(document.line("/b"), 3);
-  EXPECT_EQ(document.line("/b/0"), 4);
-  EXPECT_EQ(document.line("/b/1"), 6);
-  EXPECT_EQ(document.line("/b/2"), 7);
-  EXPECT_EQ(document.line("/b/3"), 7);
-  EXPECT_EQ(document.line("/b/3/c~1d"), 8);
-  EXPECT_EQ(document.line("/text"), 11);
-  EXPECT_EQ(document.line("/e"), 15);
-  EXPECT_EQ(document.line("/b/7/unknown"), 3) << "the nearest ancestor's";
+  // The last ones have the line of their nearest ancestor.
+  const std::pair<const char*, int> lines[] = {
+      {"", 2},     {"/a", 2},        {"/b", 3},     {"/b/0", 4}, {"/b/1", 6},        {"/b/2", 7},
+      {"/b/3", 7}, {"/b/3/c~1d", 8}, {"/text", 11}, {"/e", 15},  {"/b/7/unknown", 3}};
+  for (const auto& [pointer, line] : lines) EXPECT_EQ(document.line(pointer), line) << pointer;
   EXPECT_EQ(document.root()["text"], "one\ntwo");
 }
 
 TEST(HjsonDocumentTest, ByteOrderMarksAreSkippedAsInJson) {
   const std::string_view text = "\xEF\xBB\xBF\xEF\xBB\xBF{\"a\": 1}";
   EXPECT_EQ(Document::parse_hjson(text, "f.hjson").root(), Document::parse(text, "f.json").root());
-}
-
-TEST(HjsonDocumentTest, KeepsTheOrderOfKeys) {
-  const Document document = Document::parse_hjson("z: 1\na: 2\nm: 3", "f.hjson");
-  EXPECT_THAT(document.node().keys(), testing::ElementsAre("z", "a", "m"));
 }
 
 TEST(HjsonDocumentTest, NumbersAreThoseOfJson) {
@@ -75,29 +62,19 @@ TEST(HjsonDocumentTest, NamesEveryRepeatedKey) {
   EXPECT_EQ(problems[2].line, 7);
 }
 
-TEST(HjsonDocumentTest, ANumberBeyondDoubleIsNamedWithItsPlace) {
-  const auto problems = hjson_problems_of("a: [[0], 1\n-1e400 # c\n]");
-  ASSERT_EQ(problems.size(), 1U);
-  EXPECT_EQ(problems[0].pointer, "/a/2");
-  EXPECT_EQ(problems[0].line, 2);
-  EXPECT_THAT(problems[0].message, HasSubstr("larger than any"));
-}
+using HjsonFileTest = dstune::test::FolderTest;
 
-TEST(HjsonDocumentTest, TheNameOfAFileSaysItsNotation) {
-  std::string folder = testing::TempDir() + "dstune_hjson_XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  write_file_atomically(folder + "/a.hjson", "a: b");
-  write_file_atomically(folder + "/a.json", "a: b");
-  EXPECT_EQ(Document::read(folder + "/a.hjson").root()["a"], "b");
-  EXPECT_THROW((void)Document::read(folder + "/a.json"), InputError);
-  EXPECT_THROW((void)Document::read(folder + "/none.hjson"), InputError);
-  std::filesystem::remove_all(folder);
+TEST_F(HjsonFileTest, ItsNameSaysItsNotation) {
+  EXPECT_EQ(Document::read(write("a.hjson", "a: b")).root()["a"], "b");
+  EXPECT_THROW((void)Document::read(write("a.json", "a: b")), InputError);
+  EXPECT_THROW((void)Document::read((folder_ / "none.hjson").string()), InputError);
 }
 
 struct MalformedHjson {
   std::string_view text;
   int line;
   std::string_view message;
+  std::string_view pointer = "";
 };
 
 class MalformedHjsonTest : public testing::TestWithParam<MalformedHjson> {};
@@ -107,6 +84,7 @@ TEST_P(MalformedHjsonTest, IsRefusedWithPlaceAndMend) {
   ASSERT_EQ(problems.size(), 1U);
   EXPECT_EQ(problems[0].file, "f.hjson");
   EXPECT_EQ(problems[0].line, GetParam().line);
+  EXPECT_EQ(problems[0].pointer, GetParam().pointer);
   EXPECT_THAT(problems[0].message, HasSubstr(std::string(GetParam().message)));
 }
 
@@ -157,6 +135,7 @@ INSTANTIATE_TEST_SUITE_P(
                        "column 5: the control character 0x01 stands in a text: write it"},
         MalformedHjson{"{}\x1B", 1, "found the control character 0x1B"},
         MalformedHjson{"a: \xC3\x28", 1, "column 4: byte 0xC3 is not UTF-8"},
+        MalformedHjson{"a: [[0], 1\n-1e400 # c\n]", 2, "larger than any", "/a/2"},
         MalformedHjson{"a: \0"sv, 1, "byte 0x00"}));
 
 double seconds_to_read(const std::string& text) {

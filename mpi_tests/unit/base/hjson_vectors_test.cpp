@@ -33,7 +33,7 @@ TEST(HjsonVectorsTest, MeanWhatTheyMeanToThePackage) {
     }
     const std::string got = read_hjson_text(text);
     ASSERT_NE(got, "refused");
-    // By value: the package writes integral floats as integers.
+    // Values are compared: the package writes integral floats as integers.
     EXPECT_EQ(Value::parse(got), vector["value"]) << got;
   }
 }

@@ -63,7 +63,7 @@ TEST(SharedLibraryFileTest, SaysWhatAFileIsInstead) {
 
 TEST(SharedLibraryFileTest, RefusesEveryTruncation) {
   const std::string good = read_file(good_path);
-  // What follows the last segment (names of sections and the like) is nobody's need.
+  // Nobody needs what follows the last segment, names of sections and the like.
   std::size_t needed = good.size();
   while (needed > 0 && refusal(good.substr(0, needed - 1)).empty()) --needed;
   ASSERT_GT(needed, 4096U);

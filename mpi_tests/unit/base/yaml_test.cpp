@@ -1,13 +1,10 @@
 #include "dstune/base/yaml.hpp"
 
-#include <filesystem>
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include "dstune/base/file.hpp"
+#include "folder_test.hpp"
 #include "golden.hpp"
 
 namespace dstune {
@@ -66,18 +63,13 @@ TEST(YamlTest, AliasesDoNotGrowWithoutLimit) {
   EXPECT_THAT(yaml_refusal(text), HasSubstr("too large with what its aliases repeat"));
 }
 
-TEST(YamlTest, FilesAreReadAndNamed) {
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / fmt::format("dstune_yaml_{}", ::getpid());
-  std::filesystem::create_directories(folder);
-  const std::string path = folder / "c.yaml";
-  write_file_atomically(path, "\xEF\xBB\xBFnum_processes: 8\n");
-  EXPECT_EQ(read_yaml(path)["num_processes"], 8);
-  write_file_atomically(path, "a: 1\na: 1\n");
-  EXPECT_THROW((void)read_yaml(path), InputError);
-  EXPECT_THROW((void)read_yaml(folder), InputError);
-  EXPECT_THROW((void)read_yaml(folder / "missing.yaml"), InputError);
-  std::filesystem::remove_all(folder);
+using YamlFileTest = test::FolderTest;
+
+TEST_F(YamlFileTest, IsReadAndNamed) {
+  EXPECT_EQ(read_yaml(write("c.yaml", "\xEF\xBB\xBFnum_processes: 8\n"))["num_processes"], 8);
+  EXPECT_THROW((void)read_yaml(write("c.yaml", "a: 1\na: 1\n")), InputError);
+  EXPECT_THROW((void)read_yaml(folder_), InputError);
+  EXPECT_THROW((void)read_yaml(folder_ / "missing.yaml"), InputError);
 }
 
 }  // namespace

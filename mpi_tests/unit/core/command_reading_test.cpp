@@ -2,15 +2,16 @@
 
 #include <map>
 
-#include <gmock/gmock.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
+
+#include "choices.hpp"
+#include "dstune/base/text.hpp"
+#include "golden.hpp"
 
 namespace dstune {
 
 namespace {
-
-using ::testing::Contains;
-using ::testing::IsEmpty;
 
 /// Files that commands here may name.
 const std::map<std::string, std::string> sources = {
@@ -38,115 +39,46 @@ CommandReading reading_of(const std::string& command, const ArgMappings& mapping
                        [&](const std::string& path) { return look(yamls, path); }});
 }
 
-TEST(CommandReadingTest, ReadsFlagsOfTrainingArgumentsInAllTheirForms) {
-  const auto reading = reading_of(
-      "deepspeed parser.py --deepspeed ds.json --per_device_train_batch_size 4 "
-      "--gradient-accumulation-steps=8 --bf16 --block_size 512 "
-      "--gradient_checkpointing true --optim adamw_torch --max_grad_norm 0.5 "
-      "--learning_rate 2e-5 --max_steps 200 --seed=7 --max_steps -1");
-  EXPECT_EQ(reading.micro_batch, 4);
-  EXPECT_EQ(reading.accumulation_steps, 8);
-  EXPECT_EQ(reading.sequence_length, 512);
-  EXPECT_EQ(reading.precision, Precision::bf16);
-  EXPECT_EQ(reading.recompute, true);
-  EXPECT_EQ(reading.find("optim")->text, "adamw_torch");
-  EXPECT_EQ(reading.numbers.at("/gradient_clipping"), 0.5);
-  EXPECT_EQ(reading.numbers.at("/optimizer/params/lr"), 2e-5);
-  EXPECT_EQ(reading.find("max_steps")->text, "200");
-  EXPECT_EQ(reading.find("seed")->text, "7");
-  EXPECT_TRUE(reading.takes_training_arguments);
-  ASSERT_NE(reading.find("gradient_accumulation_steps"), nullptr);
-  EXPECT_EQ(reading.find("gradient_accumulation_steps")->source, "--gradient-accumulation-steps");
-  EXPECT_EQ(reading.find("gradient_accumulation_steps")->text, "8");
+/// All that was read, in a line: typed values, words with their sources, what can not be read.
+std::string reading_text(const std::string& input) {
+  ArgMappings mappings;
+  std::string command;
+  for (const std::string_view line : lines_of(input)) {
+    if (line.starts_with("@ "))
+      mappings.emplace_back(line.substr(2, line.find('=') - 2), line.substr(line.find('=') + 1));
+    else
+      command = line;
+  }
+  const CommandReading reading = reading_of(command, mappings);
+  std::vector<std::string> found{reading.takes_training_arguments ? "a trainer" : "a script"};
+  if (reading.micro_batch) found.push_back(fmt::format("micro-batch {}", *reading.micro_batch));
+  if (reading.accumulation_steps)
+    found.push_back(fmt::format("accumulation {}", *reading.accumulation_steps));
+  if (reading.sequence_length)
+    found.push_back(fmt::format("sequence {}", *reading.sequence_length));
+  if (reading.precision) found.push_back(fmt::format("{}", to_text(*reading.precision)));
+  if (reading.recompute) found.push_back(fmt::format("recompute {}", *reading.recompute));
+  for (const auto& [pointer, number] : reading.numbers)
+    found.push_back(fmt::format("{} {}", pointer, number));
+  for (const CommandValue& value : reading.values)
+    found.push_back(fmt::format("{}={} of {}", value.key, value.text, value.source));
+  for (const CommandValue& value : reading.unread)
+    found.push_back(fmt::format("unread {} of {}", value.text, value.source));
+  return fmt::format("{}", fmt::join(found, ", "));
 }
 
-TEST(CommandReadingTest, SwitchesStandAloneOrHaveATruthBehindThem) {
-  EXPECT_EQ(reading_of("t.py --fp16 --bf16 False").precision, Precision::fp16);
-  EXPECT_EQ(reading_of("t.py --bf16 false").precision, Precision::fp32);
-  EXPECT_EQ(reading_of("t.py --bf16=1").precision, Precision::bf16);
-  EXPECT_EQ(reading_of("t.py --x").precision, std::nullopt);
-  EXPECT_EQ(reading_of("t.py --gradient_checkpointing --x 1").recompute, true);
-  EXPECT_EQ(reading_of("t.py --gradient_checkpointing=no").recompute, false);
-}
-
-TEST(CommandReadingTest, TheLastOfTheSameFlagCountsAndHidesTheFirst) {
-  const auto reading =
-      reading_of("t.py --per_device_train_batch_size 4 --per_device_train_batch_size 2");
-  EXPECT_EQ(reading.micro_batch, 2);
-  EXPECT_EQ(reading.values.size(), 1U);
-}
-
-TEST(CommandReadingTest, ArgMappingsNameFlagsOfTheScriptsOwn) {
-  const ArgMappings mappings = {{"train_micro_batch_size_per_gpu", "--batch"},
-                                {"gradient_accumulation_steps ", " -g "},
-                                {"lr", "--rate"}};
-  const auto reading = reading_of("plain.py --batch 12 -g 2 --rate 0.1 --batch_test 3", mappings);
-  EXPECT_EQ(reading.micro_batch, 12);
-  EXPECT_EQ(reading.accumulation_steps, 2);
-  EXPECT_EQ(reading.numbers.at("/optimizer/params/lr"), 0.1);
-  EXPECT_FALSE(reading.takes_training_arguments);
-}
-
-TEST(CommandReadingTest, WhatIsNoNumberIsNotRead) {
-  const auto reading = reading_of(
-      "t.py --per_device_train_batch_size $BS --gradient_accumulation_steps 0 --block_size 1.5");
-  EXPECT_EQ(reading.micro_batch, std::nullopt);
-  EXPECT_EQ(reading.accumulation_steps, std::nullopt);
-  EXPECT_EQ(reading.sequence_length, std::nullopt);
-  EXPECT_THAT(reading.values, IsEmpty());
-  EXPECT_EQ(reading.unread.size(), 2U) << "0 leaves it to the script";
-  EXPECT_EQ(reading.unread.front().text, "$BS");
-}
-
-TEST(CommandReadingTest, AFileOfArgumentsIsReadAndFlagsWinOverIt) {
-  const auto reading = reading_of(
-      "accelerate launch --config_file a.yaml trl.py --config sft.yaml "
-      "--gradient_accumulation_steps 5");
-  EXPECT_EQ(reading.micro_batch, 6);
-  EXPECT_EQ(reading.accumulation_steps, 5);
-  EXPECT_EQ(reading.sequence_length, 2048);
-  EXPECT_EQ(reading.precision, Precision::bf16);
-  EXPECT_EQ(reading.numbers.at("/optimizer/params/lr"), 2e-5);
-  EXPECT_EQ(reading.find("dstune/sequence_length")->source, "max_length of sft.yaml");
-  EXPECT_TRUE(reading.takes_training_arguments);
-
-  const auto alone = reading_of("accelerate launch -m axolotl.cli.train ax.yml");
-  EXPECT_EQ(alone.micro_batch, 2);
-  const auto axolotl = reading_of("axolotl train ax.yml");
-  EXPECT_EQ(axolotl.micro_batch, 2);
-  EXPECT_EQ(axolotl.sequence_length, 4096);
-  EXPECT_EQ(axolotl.find("optim")->text, "adamw_torch");
+TEST(CommandReadingTest, CommandsAreRead) {
+  test::expect_golden(DSTUNE_CORE_DATA "/commands.txt", [](const std::string& input) {
+    return test::answers_to(input, reading_text);
+  });
 }
 
 TEST(CommandReadingTest, ALaunchersFlagsAreNotTheScripts) {
-  const auto reading = reading_of(
-      "accelerate launch --gradient_accumulation_steps 8 parser.py "
-      "--per_device_train_batch_size 4 --max_steps -1 --seed 0");
-  EXPECT_EQ(reading.accumulation_steps, std::nullopt);
-  EXPECT_EQ(reading.micro_batch, 4);
-  EXPECT_THAT(reading.unread, IsEmpty());
-  EXPECT_EQ(reading_of("train.py mode sft.yaml").micro_batch, std::nullopt);
-  EXPECT_EQ(reading_of("train.py sft.yaml").micro_batch, 6);
   const json::Value config = {{"gradient_accumulation_steps", 2}};
   EXPECT_EQ(launch_line({"mine --gradient_accumulation_steps 8 t.py --deepspeed a.json", {}, true},
                         "/c.json", config, Recompute::selective, {1, 1}),
             "mine --gradient_accumulation_steps 8 t.py --deepspeed /c.json "
             "--gradient_accumulation_steps 2");
-}
-
-TEST(CommandReadingTest, TellsATrainersScript) {
-  EXPECT_TRUE(reading_of("torchrun parser.py --deepspeed $CONFIG").takes_training_arguments);
-  EXPECT_TRUE(
-      reading_of("torchrun absent.py --deepspeed ds.json --output_dir o").takes_training_arguments);
-  EXPECT_FALSE(reading_of("torchrun plain.py --deepspeed $CONFIG --num_train_epochs 3")
-                   .takes_training_arguments)
-      << "it has a parser of its own";
-  EXPECT_FALSE(reading_of("torchrun absent.py --deepspeed --train_file=t.json --output_dir o")
-                   .takes_training_arguments);
-  EXPECT_FALSE(reading_of("torchrun plain.py --deepspeed_config ds.json").takes_training_arguments);
-  EXPECT_FALSE(reading_of("torchrun plain.py --deepspeed --deepspeed_config ds.json "
-                          "--per_device_train_batch_size 4")
-                   .takes_training_arguments);
 }
 
 TEST(CommandReadingTest, TrainingArgumentsAreWhatTheConfigurationStates) {

@@ -3,8 +3,8 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include "choices.hpp"
 #include "config_cases.hpp"
-#include "dstune/base/text.hpp"
 #include "golden.hpp"
 
 namespace dstune {
@@ -35,29 +35,9 @@ std::string answer_to(const std::string& text) {
   return found.empty() ? "the defaults" : fmt::format("{}", fmt::join(found, ", "));
 }
 
-/// "a(b|c)" is ab and ac.
-std::vector<std::string> spelled_out(const std::string& text) {
-  const std::size_t begin = text.find('(');
-  if (begin == text.npos) return {text};
-  const std::size_t end = text.find(')', begin);
-  std::vector<std::string> all;
-  for (const std::string_view word :
-       split(std::string_view(text).substr(begin + 1, end - begin - 1), '|'))
-    for (const std::string& one :
-         spelled_out(text.substr(0, begin) + std::string(word) + text.substr(end + 1)))
-      all.push_back(one);
-  return all;
-}
-
 TEST(ConfigsTest, AreReadOrRefused) {
-  test::expect_golden(DSTUNE_CORE_DATA "/configs.txt", [](const std::string& input) {
-    std::vector<std::string> answers;
-    for (const std::string& text : spelled_out(input)) answers.push_back(answer_to(text));
-    const bool is_one = std::ranges::all_of(
-        answers, [&](const std::string& each) { return each == answers.front(); });
-    if (is_one) answers.resize(1);
-    return fmt::format("{}", fmt::join(answers, "\n"));
-  });
+  test::expect_golden(DSTUNE_CORE_DATA "/configs.txt",
+                      [](const std::string& input) { return test::answers_to(input, answer_to); });
 }
 
 TEST(ConfigsTest, SamplesOfAllRanksCount) {

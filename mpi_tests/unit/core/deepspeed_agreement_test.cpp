@@ -23,7 +23,7 @@ struct Case {
 };
 
 json::Value with_value(json::Value config, const std::string& pointer, const json::Value& value) {
-  // As the data's writer does: what stands in the way of a section gives way.
+  // A value in the way of a section gives way, as in the data's writer.
   for (std::size_t slash = pointer.find('/', 1); slash != pointer.npos;
        slash = pointer.find('/', slash + 1)) {
     json::Value& section = config[json::Value::json_pointer(pointer.substr(0, slash))];
@@ -57,14 +57,21 @@ std::vector<Case> read_cases(Version version) {
   return cases;
 }
 
-bool is_batch_key(std::string_view pointer) {
-  return pointer == "/train_batch_size" || pointer == "/train_micro_batch_size_per_gpu" ||
-         pointer == "/gradient_accumulation_steps";
-}
-
 bool is_at_or_below(std::string_view pointer, std::string_view section) {
   return pointer == section ||
          (pointer.starts_with(section) && pointer.substr(section.size()).starts_with('/'));
+}
+
+bool is_about(const Case& said, std::initializer_list<std::string_view> pointers) {
+  return std::ranges::any_of(pointers, [&](std::string_view pointer) {
+    return is_at_or_below(said.pointers.front(), pointer);
+  });
+}
+
+/// Sizes of the batch are the space's to judge.
+bool is_of_batch(const Case& said) {
+  return is_about(said, {"/train_batch_size", "/train_micro_batch_size_per_gpu",
+                         "/gradient_accumulation_steps"});
 }
 
 std::vector<Problem> problems_of(const Case& said) {
@@ -83,7 +90,7 @@ bool names(const Problem& problem, const Case& said) {
   return problem.pointer == "/scheduler/type" && said.pointers[0].starts_with("/scheduler/params");
 }
 
-/// Where the two may differ, why, and in how many lines they do.
+/// A place where the two may differ, with the reason and the number of lines.
 struct Difference {
   const char* why;
   bool (*applies)(const Case&, const std::vector<Problem>&);
@@ -94,10 +101,6 @@ bool has_message(const std::vector<Problem>& problems, std::string_view words) {
   return std::any_of(problems.begin(), problems.end(), [words](const Problem& problem) {
     return problem.message.find(words) != std::string::npos;
   });
-}
-
-bool is_about(const Case& said, std::string_view pointer) {
-  return is_at_or_below(said.pointers.front(), pointer);
 }
 
 /// The value has another type than its row, in a section that DeepSpeed reads without looking.
@@ -139,27 +142,24 @@ std::vector<Difference> refused_here_alone(bool is_old) {
          return said.values.front().is_number() && said.values.front() >= 9223372036854775808U;
        }},
       {"negative clipping, which DeepSpeed takes for none",
-       [](const Case& said, const auto&) { return is_about(said, "/gradient_clipping"); }},
+       [](const Case& said, const auto&) { return is_about(said, {"/gradient_clipping"}); }},
       {"dividing gradients by 0, which is not noticed where fp16 skips the step",
        [](const Case& said, const auto&) {
-         return is_about(said, "/gradient_predivide_factor") && said.values.front() == 0;
+         return is_about(said, {"/gradient_predivide_factor"}) && said.values.front() == 0;
        }},
       {"a word that DeepSpeed looks at only where the model has buffers",
-       [](const Case& said, const auto&) { return is_about(said, "/data_types/buffer_dtype"); }},
+       [](const Case& said, const auto&) { return is_about(said, {"/data_types/buffer_dtype"}); }},
       {"objects that programs set, not configs",
        [](const Case& said, const auto&) {
-         return is_about(said, "/tensor_parallel/tp") ||
-                is_about(said, "/tensor_parallel/tensor_parallel");
+         return is_about(said, {"/tensor_parallel/tp", "/tensor_parallel/tensor_parallel"});
        }},
       {"bf16 and bfloat16: DeepSpeed drops one of them in silence",
        [](const Case&, const auto& problems) { return has_message(problems, "same section"); }},
       {"rates and decays that PyTorch's optimizers refuse and DeepSpeed's fused one trains into "
        "nothing with",
        [](const Case& said, const auto&) {
-         return is_about(said, "/optimizer/params/lr") ||
-                is_about(said, "/optimizer/params/betas") ||
-                is_about(said, "/optimizer/params/eps") ||
-                is_about(said, "/optimizer/params/weight_decay");
+         return is_about(said, {"/optimizer/params/lr", "/optimizer/params/betas",
+                                "/optimizer/params/eps", "/optimizer/params/weight_decay"});
        }},
   };
   if (is_old)
@@ -169,7 +169,7 @@ std::vector<Difference> refused_here_alone(bool is_old) {
          "on",
          [](const Case& said, const auto& problems) {
            return problems.front().pointer == "/fp16/loss_scale_window" ||
-                  (is_about(said, "/fp16/min_loss_scale") && said.values.front() == true);
+                  (is_about(said, {"/fp16/min_loss_scale"}) && said.values.front() == true);
          }});
   return differences;
 }
@@ -180,12 +180,12 @@ std::vector<Difference> refused_by_deepspeed_alone() {
        [](const Case& said, const auto&) { return !said.config["optimizer"].contains("type"); }},
       {"PyTorch wants decays of 0 as 0.0, and says so",
        [](const Case& said, const auto&) {
-         return is_about(said, "/optimizer/params/betas") &&
+         return is_about(said, {"/optimizer/params/betas"}) &&
                 said.values.front() == json::Value::array({0, 0});
        }},
       {"blocks that do not divide the group: its size is none of the config's",
        [](const Case& said, const auto&) {
-         return said.refused == "engine" && is_about(said, "/zero_optimization/mics_shard_size");
+         return said.refused == "engine" && is_about(said, {"/zero_optimization/mics_shard_size"});
        }},
       {"\"auto\" is filled in by the user's training before DeepSpeed sees it",
        [](const Case& said, const auto&) {
@@ -209,7 +209,7 @@ class DeepSpeedAgreementTest : public testing::TestWithParam<Version> {
   static void tell(const std::vector<Difference>& differences) {
     for (const Difference& each : differences) {
       std::printf("%6d %s\n", each.lines, each.why);
-      // Of the others there are fewer lines.
+      // The others have fewer lines.
       EXPECT_TRUE(each.lines > 0 || GetParam() != (Version{0, 19, 6})) << each.why;
     }
   }
@@ -222,7 +222,7 @@ TEST_P(DeepSpeedAgreementTest, RefusesWhatDeepSpeedRefusesAndTheKeyIsNamed) {
   auto differences = refused_by_deepspeed_alone();
   int refused = 0;
   for (const Case& said : read_cases(GetParam())) {
-    if (said.refused.empty() || is_batch_key(said.pointers[0])) continue;
+    if (said.refused.empty() || is_of_batch(said)) continue;
     const std::vector<Problem> problems = problems_of(said);
     if (problems.empty()) {
       EXPECT_TRUE(explain(differences, said, problems)) << "accepted here: " << said.text;
@@ -242,7 +242,7 @@ TEST_P(DeepSpeedAgreementTest, AcceptsWhatDeepSpeedAccepts) {
   auto differences = refused_here_alone(GetParam() < Version{0, 19, 6});
   int accepted = 0;
   for (const Case& said : read_cases(GetParam())) {
-    if (!said.refused.empty() || is_batch_key(said.pointers[0])) continue;
+    if (!said.refused.empty() || is_of_batch(said)) continue;
     const std::vector<Problem> problems = problems_of(said);
     if (problems.empty()) {
       ++accepted;

@@ -1,6 +1,7 @@
 /// The tables of keys against every key that releases of DeepSpeed read
 /// (data/deepspeed_<version>_schema.json).
 
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <set>
@@ -28,21 +29,8 @@ INSTANTIATE_TEST_SUITE_P(Releases, DeepSpeedSchemaTest, testing::ValuesIn(record
                          [](const auto& release) { return name_of(release.param); });
 
 std::string_view type_word(KnobType type) {
-  switch (type) {
-    case KnobType::boolean:
-      return "boolean";
-    case KnobType::integer:
-      return "integer";
-    case KnobType::number:
-      return "number";
-    case KnobType::text:
-      return "text";
-    case KnobType::object:
-      return "object";
-    case KnobType::list:
-      return "list";
-  }
-  return "";
+  constexpr std::array words{"boolean", "integer", "number", "text", "object", "list"};
+  return words.at(static_cast<std::size_t>(type));
 }
 
 /// Sections whose switch is refused by name, or that are refused as a whole: what else they hold

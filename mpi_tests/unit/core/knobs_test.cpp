@@ -36,7 +36,7 @@ json::Value config_with(std::string_view pointer, const json::Value& value) {
   return config;
 }
 
-/// What a config says without this key.
+/// The config without this key.
 TrainingConfig read_without(json::Value config, std::string_view pointer) {
   const std::string key(pointer.substr(pointer.rfind('/') + 1));
   config[json::Value::json_pointer(std::string(parent_of(pointer)))].erase(key);

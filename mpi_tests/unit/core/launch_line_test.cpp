@@ -74,7 +74,7 @@ TEST(LaunchLineTest, NamesThePlaceholder) {
             "'/my dir/c.json'");
 }
 
-/// What a shell makes of a command that only prints its arguments, one a line.
+/// The output that a shell gives for a command that only prints its arguments, one a line.
 std::string shell_output(const std::string& command) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(command.c_str(), "r"),
                                                              ::pclose);

@@ -22,12 +22,6 @@ const json::Value launched_config = {{"bf16", {{"enabled", true}}},
                                      {"gradient_clipping", "auto"},
                                      {"zero_optimization", {{"stage", 2}}}};
 
-struct Launch {
-  std::string command;
-  GroupShape shape;
-  std::string line;
-};
-
 /// A folder of its own for accelerate's files, also of the default one.
 class LauncherTest : public test::FolderTest {
  protected:
@@ -44,11 +38,9 @@ class LauncherTest : public test::FolderTest {
                                        const std::vector<GroupShape>& shapes) const {
     return launch_counts_violation(in_folder(command), shapes);
   }
-  void expect_lines(const std::vector<Launch>& launches) const {
-    for (const Launch& each : launches) {
-      EXPECT_EQ(line_of(each.command, each.shape), each.line) << each.command;
-      EXPECT_EQ(refusal_of(each.command, {each.shape, {1, 1}}), "") << each.command;
-    }
+  void expect_line(const std::string& command, GroupShape shape, const std::string& line) const {
+    EXPECT_EQ(line_of(command, shape), line);
+    EXPECT_EQ(refusal_of(command, {shape, {1, 1}}), "");
   }
   [[nodiscard]] std::string counts_text(const std::string& command) const {
     const LaunchCounts counts = launch_counts(in_folder(command));
@@ -84,9 +76,8 @@ TEST_F(LauncherTest, CommandsStartTheGroup) {
 
 TEST_F(LauncherTest, WhatAFileSaysIsNotSaidAgain) {
   write("a.yaml", file_of_eight);
-  expect_lines({{"accelerate launch --config_file a.yaml t.py",
-                 {8, 1},
-                 "accelerate launch --deepspeed_config_file c.json --config_file a.yaml t.py"}});
+  expect_line("accelerate launch --config_file a.yaml t.py", {8, 1},
+              "accelerate launch --deepspeed_config_file c.json --config_file a.yaml t.py");
 }
 
 TEST_F(LauncherTest, WhereRanksCanNotBeToldTheCommandStays) {
@@ -105,11 +96,11 @@ TEST_F(LauncherTest, WhatAccelerateRefusesInItsFileGoesToTheCommand) {
         "distributed_type: DEEPSPEED\ndowncast_bf16: 'no'\nmachine_rank: 0\n"
         "main_process_ip: h\nmixed_precision: bf16\nnum_machines: 1\nnum_processes: 8\n"
         "rdzv_backend: static\nsame_network: true\ntpu_env: []\nuse_cpu: false\n");
-  expect_lines({{"accelerate launch --config_file=z.yaml t.py --lr 1", two,
-                 "accelerate launch --machine_rank 0 --main_process_ip h --zero3_init_flag true "
-                 "--deepspeed_multinode_launcher standard --same_network --gradient_clipping 0.5 "
-                 "--num_processes 2 --mixed_precision bf16 --deepspeed_config_file c.json "
-                 "--use_deepspeed t.py --lr 1"}});
+  expect_line("accelerate launch --config_file=z.yaml t.py --lr 1", two,
+              "accelerate launch --machine_rank 0 --main_process_ip h --zero3_init_flag true "
+              "--deepspeed_multinode_launcher standard --same_network --gradient_clipping 0.5 "
+              "--num_processes 2 --mixed_precision bf16 --deepspeed_config_file c.json "
+              "--use_deepspeed t.py --lr 1");
   write("accelerate/default_config.yaml", "deepspeed_config: {zero_stage: 3}\nnum_processes: 2\n");
   EXPECT_THAT(refusal_of("accelerate launch t.py", {{2, 1}}),
               HasSubstr("accelerate refuses zero_stage in"));

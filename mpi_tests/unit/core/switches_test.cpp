@@ -60,20 +60,22 @@ TEST(SwitchesTest, NamesEveryMember) {
 }
 
 TrainingConfig config_under(const Version& version, const std::string& text) {
-  const json::Document document = json::Document::parse(text, "space.json");
-  json::Problems problems;
-  return training_config(read_config(knob_table(version), document.node(), problems));
+  return read_config(text, knob_table(version)).config;
 }
 
 TEST(SwitchesTest, DecideWhereSumsAreInFp32) {
-  const auto sums = [](const Version& version, int stage, const std::string& type) {
+  const auto sums = [](const Version& version, int stage, const std::string& type,
+                       const std::string& mode = "bf16") {
     const std::string key =
         type.empty() ? "" : R"("data_types": {"grad_accum_dtype": ")" + type + R"("},)";
-    return config_under(version, "{" + key + R"("bf16": {"enabled": true}, "zero_optimization":
-      {"stage": )" + std::to_string(stage) +
-                                     "}}")
-        .fp32_gradient_accumulation;
+    const std::string text = "{" + key + '"' + mode + R"(": {"enabled": true},
+        "zero_optimization": {"stage": )" +
+                             std::to_string(stage) + "}}";
+    return config_under(version, text).fp32_gradient_accumulation;
   };
+  EXPECT_FALSE(sums({0, 19, 6}, 2, "fp32", "fp16"));
+  EXPECT_TRUE(sums({0, 19, 8}, 2, "fp32", "fp16"));
+  EXPECT_TRUE(sums({0, 19, 6}, 1, "fp32", "fp16"));
   EXPECT_FALSE(sums({0, 19, 6}, 2, "fp32"));
   EXPECT_TRUE(sums({0, 19, 8}, 2, "fp32"));
   EXPECT_FALSE(sums({0, 19, 8}, 2, ""));

@@ -109,7 +109,7 @@ TEST_F(UserPythonTest, CondasPrefixHasNoFileOfAVenv) {
 TEST_F(UserPythonTest, LinksLeadToTheNameThatHasTheVersion) {
   program("usr/bin/python3.10");
   link("usr/bin/python3", "python3.10");
-  // As venv and virtualenv leave them.
+  // Links as venv and virtualenv leave them.
   link("venv/bin/python3", in_folder("usr/bin/python3"));
   link("venv/bin/python", "python3");
   const UserPython python = python_at(environment_, in_folder("venv"));

@@ -1,4 +1,4 @@
-/// What forward leaves for backward, and what backward computes again.
+/// Activations that forward leaves for backward, and those that backward computes again.
 
 #include <algorithm>
 #include <vector>
@@ -97,7 +97,7 @@ TEST(ActivationsTest, LogitsComeInChunksOfBoundedSize) {
   EXPECT_EQ(rows, 2048);
 }
 
-// Where a library can do both: in the same order and memory on every backend.
+// The order and memory are the same on every backend, whether or not a library can do both.
 TEST(ActivationsTest, GeluIsPartOfTheProductsBesideIt) {
   const auto count = [](const std::vector<Step>& steps, View op::Matmul::*view) {
     const auto products = every<op::Matmul>(steps);
@@ -163,7 +163,7 @@ TEST(ActivationsTest, RecomputeRunsForwardAgain) {
   EXPECT_EQ(count_of<op::AttentionForward>(none), 3);
   EXPECT_EQ(count_of<op::AttentionForward>(selective), 3);
   EXPECT_EQ(count_of<op::AttentionForward>(block), 6);
-  // Of a block's four products the last one's result is not needed again.
+  // The last of a block's four products gives what is not needed again.
   EXPECT_EQ(count_of<op::Matmul>(selective), count_of<op::Matmul>(none));
   EXPECT_EQ(count_of<op::Matmul>(block), count_of<op::Matmul>(none) + 3 * 3);
   EXPECT_EQ(count_of<op::NormForward>(none), 7);

@@ -80,7 +80,7 @@ TrainingConfig config_of(const json::Value& given, const std::string& name, Grou
   return config;
 }
 
-/// As tiny_gpt2, but of these sizes.
+/// Model like tiny_gpt2, but of these sizes.
 ModelSpec model_of_sizes(const json::Value& sizes) {
   ModelSpec model = test::tiny_gpt2();
   sizes.at("hidden_size").get_to(model.hidden_size);

@@ -1,4 +1,4 @@
-/// What DeepSpeed itself gathered and released (scripts/tools/deepspeed_gathers.py), against the
+/// Gathers and releases of DeepSpeed itself (scripts/tools/deepspeed_gathers.py), against the
 /// schedule.
 
 #include <set>

@@ -1,5 +1,5 @@
-/// What the update reads where gradients are added up in fp32, against what DeepSpeed's optimizers
-/// read (scripts/tools/deepspeed_gradient_sums.py).
+/// Numbers that the update reads where gradients are added up in fp32, against what DeepSpeed's
+/// optimizers read (scripts/tools/deepspeed_gradient_sums.py).
 
 #include <map>
 #include <variant>
@@ -13,8 +13,8 @@
 namespace dstune {
 namespace {
 
-/// Whether gradients have the numbers of 16 bits as the update reads them: follows them from one
-/// tensor to the next.
+/// Tells whether gradients have the numbers of 16 bits as the update reads them: follows them from
+/// one tensor to the next.
 bool updates_with_16_bits(const StepPlan& plan) {
   std::map<TensorId, bool> rounded;
   const auto has_16_bits = [&](View view) {
@@ -54,7 +54,7 @@ TEST(GradientSumsTest, AreRoundedWhereDeepSpeedRoundsThem) {
     if (!row.at("communication_data_type").is_null())
       config.communication_data_type = CommunicationType::fp32;
     EXPECT_EQ(row.at("optimizer") == "BF16_Optimizer", is_bf16_optimizer(config)) << row.dump();
-    // Where DeepSpeed does not average, the mean is read here all the same.
+    // The mean is read here also where DeepSpeed does not average.
     if (!row.at("is_mean")) {
       EXPECT_FALSE(config.switches.fp32_sums_are_averaged);
       EXPECT_TRUE(config.zero_stage == 1 && !is_bf16_optimizer(config)) << row.dump();

@@ -1,4 +1,4 @@
-/// What each key of zero_optimization does to a plan, and that it does nothing else and nowhere
+/// Effects of each key of zero_optimization on a plan, and that it has no other and nowhere
 /// else: a row for every row of the table of knobs. As DeepSpeed, where a row does not say
 /// otherwise.
 
@@ -18,7 +18,7 @@
 namespace dstune {
 namespace {
 
-/// What changes where a knob does.
+/// Kinds of changes that a knob makes.
 enum What : unsigned {
   nothing = 0,
   volume = 1,   ///< elements that a kind of collective is handed
@@ -39,15 +39,6 @@ struct Statement {
 };
 
 constexpr unsigned stages_1_2 = 0b0110, stages_1_2_3 = 0b1110, stage_3 = 0b1000;
-
-std::vector<Statement> same_for(std::initializer_list<const char*> keys, Statement statement) {
-  std::vector<Statement> result;
-  for (const char* const key : keys) {
-    statement.key = key;
-    result.push_back(statement);
-  }
-  return result;
-}
 
 /// Nothing is gathered twice for another reason.
 void plain_gathers(TrainingConfig& config) {
@@ -72,8 +63,9 @@ void parameters_on_disk(TrainingConfig& config) {
   config.sub_group_size = 60;
 }
 
+/// Other names of a key do what it does.
 std::vector<Statement> statements() {
-  std::vector<Statement> result{
+  return {
       {"overlap_comm", stages_1_2_3, memory | streams, true},
       {"reduce_scatter", stage_3, volume | memory, false},
       {"reduce_bucket_size", stages_1_2_3, calls | memory, std::int64_t{500'000'000}},
@@ -97,51 +89,44 @@ std::vector<Statement> statements() {
       // When a transfer is waited for, which is none of what is told apart here.
       {"offload_optimizer/pipeline_read", stage_3, nothing, true, on_disk},
       {"offload_optimizer/pipeline_write", stage_3, nothing, true, on_disk},
+      {"offload_param/device", stage_3, memory, std::string("cpu")},
+      {"cpu_offload_param", stage_3, memory, true},
+      {"offload_param/nvme_path", stage_3, nothing, std::string("/tmp")},
+      {"offload_param/buffer_count", stage_3, memory, std::int64_t{6}, parameters_on_disk},
+      {"offload_param/buffer_size", stage_3, memory, std::int64_t{600}, parameters_on_disk},
+      {"offload_param/max_in_cpu", stage_3, memory, std::int64_t{0}, parameters_on_disk},
+      {"stage3_prefetch_bucket_size", stage_3, volume | calls | memory, std::int64_t{800},
+       plain_gathers},
+      {"stage3_param_persistence_threshold", stage_3, volume | calls | memory, std::int64_t{37},
+       plain_gathers},
+      {"stage3_model_persistence_threshold", stage_3, volume | calls | memory, std::int64_t{25}},
+      {"stage3_max_live_parameters", stage_3, volume | calls | memory, std::int64_t{0}},
+      {"stage3_max_reuse_distance", stage_3, volume | calls | memory, std::int64_t{1'000'000'000},
+       plain_gathers},
+      {"stage3_module_granularity_threshold", stage_3, calls | memory, std::int64_t{150},
+       plain_gathers},
+      {"leaf_module/classes", stage_3, calls | memory, std::string("GPT2Block\n"), plain_gathers},
+      {"leaf_module/names", stage_3, calls | memory, std::string("transformer.h.1\n"),
+       plain_gathers},
+      {"leaf_module/name_suffixes", stage_3, calls, std::string("mlp\n"), plain_gathers},
+      // The head's alone: the blocks of GPT-2 have no linear layers. Nothing more is acquired.
+      {"memory_efficient_linear", stage_3, nothing, false, plain_gathers},
+      {"stage3_allgather_sequential", stage_3, volume | calls | memory, true, plain_gathers},
+      {"stage3_use_all_reduce_for_fetch_params", stage_3, volume, true, plain_gathers},
+      {"zero_hpz_partition_size", stage_3, calls | memory, std::int64_t{3}},
+      {"mics_shard_size", stage_3, calls | memory, std::int64_t{3}, plain_gathers},
+      {"mics_hierarchical_params_gather", stage_3, volume | calls | memory, true,
+       [](auto& config) {
+         config.mics_shard_size = 3;
+         config.ranks_per_node = 1;
+       }},
+      {"zero_quantized_weights", stage_3, volume | calls | memory, true, plain_gathers},
+      {"zero_quantized_gradients", stage_3, volume | calls | memory, true,
+       [](auto& config) {
+         config.communication_data_type = CommunicationType::fp16;
+         config.ranks_per_node = 1;
+       }},
   };
-  const auto add = [&](const std::vector<Statement>& more) {
-    result.insert(result.end(), more.begin(), more.end());
-  };
-  add({{"offload_param/device", stage_3, memory, std::string("cpu")},
-       {"cpu_offload_param", stage_3, memory, true},
-       {"offload_param/nvme_path", stage_3, nothing, std::string("/tmp")},
-       {"offload_param/buffer_count", stage_3, memory, std::int64_t{6}, parameters_on_disk},
-       {"offload_param/buffer_size", stage_3, memory, std::int64_t{600}, parameters_on_disk},
-       {"offload_param/max_in_cpu", stage_3, memory, std::int64_t{0}, parameters_on_disk}});
-  add(same_for({"stage3_prefetch_bucket_size", "prefetch_bucket_size"},
-               {"", stage_3, volume | calls | memory, std::int64_t{800}, plain_gathers}));
-  add(same_for({"stage3_param_persistence_threshold", "param_persistence_threshold"},
-               {"", stage_3, volume | calls | memory, std::int64_t{37}, plain_gathers}));
-  add(same_for({"stage3_model_persistence_threshold", "model_persistence_threshold"},
-               {"", stage_3, volume | calls | memory, std::int64_t{25}}));
-  add(same_for({"stage3_max_live_parameters", "max_live_parameters"},
-               {"", stage_3, volume | calls | memory, std::int64_t{0}}));
-  add(same_for({"stage3_max_reuse_distance", "max_reuse_distance"},
-               {"", stage_3, volume | calls | memory, std::int64_t{1'000'000'000}, plain_gathers}));
-  add(same_for({"stage3_module_granularity_threshold", "module_granularity_threshold"},
-               {"", stage_3, calls | memory, std::int64_t{150}, plain_gathers}));
-  add({{"leaf_module/classes", stage_3, calls | memory, std::string("GPT2Block\n"), plain_gathers},
-       {"leaf_module/names", stage_3, calls | memory, std::string("transformer.h.1\n"),
-        plain_gathers},
-       {"leaf_module/name_suffixes", stage_3, calls, std::string("mlp\n"), plain_gathers},
-       // The head's alone: the blocks of GPT-2 have no linear layers. Nothing more is acquired.
-       {"memory_efficient_linear", stage_3, nothing, false, plain_gathers}});
-  add(same_for({"stage3_allgather_sequential", "allgather_sequential"},
-               {"", stage_3, volume | calls | memory, true, plain_gathers}));
-  add(same_for({"stage3_use_all_reduce_for_fetch_params", "use_all_reduce_for_fetch_params"},
-               {"", stage_3, volume, true, plain_gathers}));
-  add({{"zero_hpz_partition_size", stage_3, calls | memory, std::int64_t{3}},
-       {"mics_shard_size", stage_3, calls | memory, std::int64_t{3}, plain_gathers},
-       {"mics_hierarchical_params_gather", stage_3, volume | calls | memory, true,
-        [](auto& config) {
-          config.mics_shard_size = 3;
-          config.ranks_per_node = 1;
-        }},
-       {"zero_quantized_weights", stage_3, volume | calls | memory, true, plain_gathers},
-       {"zero_quantized_gradients", stage_3, volume | calls | memory, true, [](auto& config) {
-          config.communication_data_type = CommunicationType::fp16;
-          config.ranks_per_node = 1;
-        }}});
-  return result;
 }
 
 std::int64_t acquired_bytes(const StepPlan& plan) {
@@ -189,7 +174,8 @@ TEST(KnobEffectsTest, EveryKeyOfZeroOptimizationDoesWhatIsStated) {
     stated.emplace(section + statement.key, statement);
   for (const Knob& knob : every_knob().knobs()) {
     if (!knob.pointer.starts_with(section) || knob.pointer == section + "stage") continue;
-    const auto found = stated.find(std::string(knob.pointer));
+    const std::string_view pointer = knob.alias_of.empty() ? knob.pointer : knob.alias_of;
+    const auto found = stated.find(std::string(pointer));
     if (found == stated.end()) {
       EXPECT_EQ(knob.apply, nullptr) << knob.pointer << " acts: state above what it does";
       continue;

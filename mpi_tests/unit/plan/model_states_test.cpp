@@ -1,4 +1,4 @@
-/// What a plan holds all the time: parameters, gradients, the optimizer.
+/// States that a plan holds all the time: parameters, gradients, the optimizer.
 
 #include <algorithm>
 #include <string>

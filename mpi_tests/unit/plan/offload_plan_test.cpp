@@ -1,10 +1,9 @@
-/// What travels between device, host and disk.
+/// Transfers between device, host and disk.
 
 #include <map>
 #include <set>
 #include <string>
 #include <string_view>
-#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -76,41 +75,8 @@ TEST(OffloadPlanTest, StatesOnADiskTravelAsInDeepSpeed) {
   }
 }
 
-TEST(OffloadPlanTest, SwappingWithoutBuffersIsObjectedTo) {
-  TrainingConfig config = test::tiny_config(3);
-  config.offload_optimizer = OffloadDevice::nvme;
-  config.sub_group_size = 1;  // six sub-groups of the wide model on the disk
-  const auto violation = [&] { return model_violation(test::wide_gpt2(), config, 2); };
-  EXPECT_EQ(violation(), "");
-  for (const auto& [read, write, needed] :
-       {std::tuple(true, false, 8), std::tuple(false, true, 8), std::tuple(true, true, 12)}) {
-    config.disk.pipeline_read = read;
-    config.disk.pipeline_write = write;
-    config.disk.optimizer_buffers = needed;
-    EXPECT_EQ(violation(), "");
-    --config.disk.optimizer_buffers;
-    EXPECT_NE(violation().find(std::to_string(needed) + " are needed for 6 sub-groups"),
-              std::string::npos)
-        << violation();
-  }
-  // Fewer of Adagrad, as many of Lion, which has a moment that it does not use.
-  config.optimizer.kind = OptimizerKind::adagrad;
-  config.disk.optimizer_buffers = 9;
-  EXPECT_EQ(violation(), "");
-  config.optimizer.kind = OptimizerKind::lion;
-  EXPECT_NE(violation(), "");
-  config.optimizer.kind = OptimizerKind::adamw;
-  // One needs no more however it is pipelined.
-  config.sub_group_size = 1'000'000'000;
-  config.disk.optimizer_buffers = 4;
-  EXPECT_EQ(violation(), "");
-  config.offload_optimizer = OffloadDevice::cpu;
-  config.disk.optimizer_buffers = 0;
-  EXPECT_EQ(violation(), "");
-}
-
 TEST(OffloadPlanTest, PipelinedSwappingRunsBesideTheUpdate) {
-  // What compute has waited for when a sub-group is updated: without pipelining everything that was
+  // Compute has waited, when a sub-group is updated, without pipelining for everything that was
   // asked for before; with it the next one's reads, or the last one's writes, go on.
   const auto beside = [](bool read, bool write) {
     TrainingConfig config = test::tiny_config(3);
@@ -174,7 +140,7 @@ TEST(OffloadPlanTest, OffloadedGradientsTravelAsInDeepSpeed) {
 TEST(OffloadPlanTest, OffloadedParametersTravelAsInDeepSpeed) {
   const ModelSpec model = test::tiny_gpt2();
   for (const int group_size : {1, 2}) {
-    // Of what a rank sends to the device: its shards of all that is gathered.
+    // A rank sends its shards of all that is gathered to the device.
     const auto gathered = [&](const StepPlan& plan) {
       std::int64_t elements = 0;
       for (const Segment& segment : plan.cycle)
@@ -197,7 +163,7 @@ TEST(OffloadPlanTest, OffloadedParametersTravelAsInDeepSpeed) {
       EXPECT_EQ(gathered(plan), 0);
       EXPECT_GT(copied(plan, Memory::device), 3 * shards / 2);
     }
-    // With the optimizer they are updated where they are.
+    // Parameters beside the optimizer are updated where they are.
     config.offload_optimizer = OffloadDevice::cpu;
     const StepPlan both = build(model, config, group_size);
     config.offload_param = OffloadDevice::none;

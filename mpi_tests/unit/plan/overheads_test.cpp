@@ -1,4 +1,4 @@
-/// What plans count of DeepSpeed's own work in a step.
+/// Plans count DeepSpeed's own work in a step.
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 namespace dstune {
 namespace {
 
-/// Of a whole optimizer step.
+/// Overheads of a whole optimizer step.
 Overheads count(const ModelSpec& model, const TrainingConfig& config, int group_size) {
   Overheads sum{};
   for (const Segment& segment : test::build(model, config, group_size).cycle)
@@ -105,7 +105,7 @@ TEST(OverheadsTest, SmallBucketsAreMoreCallsOfAsManyBytes) {
   EXPECT_NEAR(in_gpt2(config, Overhead::communicated_byte), bytes, 1e-6 * bytes);
 }
 
-/// What stays whole is gathered all at once behind the update: norms and biases here.
+/// Whole parameters are gathered all at once behind the update: norms and biases here.
 TEST(OverheadsTest, WithoutPrefetchingOnlyKeptParametersAreAhead) {
   TrainingConfig config = test::tiny_config(3);
   const double kept = 3 * 8 + 2;

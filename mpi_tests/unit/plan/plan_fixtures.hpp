@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <gtest/gtest.h>
+
 #include "dstune/plan/memory.hpp"
 #include "dstune/plan/step_plan.hpp"
 
@@ -37,7 +39,7 @@ inline ModelSpec tiny_gpt2(bool tied = true) {
           .tie_embeddings = tied};
 }
 
-/// Of sizes that ZeRO++ can quantise on so many ranks.
+/// Model of sizes that ZeRO++ can quantise on so many ranks.
 inline ModelSpec even_gpt2(int ranks) {
   ModelSpec model = tiny_gpt2();
   model.hidden_size = 8 * ranks;
@@ -69,7 +71,7 @@ inline ModelSpec wide_gpt2() {
   return model;
 }
 
-/// Of the other families, with as many key heads as heads but where they may differ.
+/// Models of the other families, with as many key heads as heads but where they may differ.
 inline ModelSpec tiny_model(ModelFamily family) {
   ModelSpec model = tiny_llama(family == ModelFamily::opt || family == ModelFamily::bert);
   model.family = family;
@@ -132,6 +134,13 @@ inline std::int64_t held_bytes(const StepPlan& plan, Memory memory) {
   return bytes;
 }
 
+inline void expect_same_memory(const MemoryPlan& plan, const MemoryPlan& other) {
+  EXPECT_EQ(plan.arena_bytes, other.arena_bytes);
+  EXPECT_EQ(plan.peak_live_bytes, other.peak_live_bytes);
+  EXPECT_EQ(plan.categories_at_peak, other.categories_at_peak);
+  EXPECT_LE(plan.peak_live_bytes, plan.arena_bytes);
+}
+
 /// Mixed precision in bf16.
 inline TrainingConfig mixed(int stage, std::int64_t micro_batch = 1) {
   TrainingConfig config;
@@ -141,7 +150,7 @@ inline TrainingConfig mixed(int stage, std::int64_t micro_batch = 1) {
   return config;
 }
 
-/// What a rank of Hugging Face under DeepSpeed takes.
+/// Memory that a rank of Hugging Face under DeepSpeed takes.
 inline TargetMemory target_memory_of(const ModelSpec& model, const TrainingConfig& config,
                                      int group_size,
                                      TargetAttention attention = TargetAttention::eager) {

@@ -9,8 +9,6 @@
 namespace dstune {
 namespace {
 
-using test::every;
-
 TrainingConfig quantized_weights() {
   TrainingConfig config = test::tiny_config(3);
   config.zero_quantized_weights = true;
@@ -36,46 +34,13 @@ TEST(QuantizationTest, RunsAreThoseThatDeepSpeedFindsByCounting) {
   EXPECT_EQ(plan::weights_of_a_scale(std::int64_t{8'000} * 1'000'003), 8'000);
 }
 
-TEST(QuantizationTest, WeightsTravelAsCodesAndScales) {
-  TrainingConfig config = quantized_weights();
-  config.precision = Precision::bf16;
-  config.stage3_param_persistence_threshold = 0;
-  const StepPlan plan = test::build(test::even_gpt2(4), config, 4, 1);
-  config.zero_quantized_weights = false;
-  const StepPlan plain = test::build(test::even_gpt2(4), config, 4, 1);
-  std::int64_t codes = 0, scales = 0, others = 0;
-  for (const op::AllGather& gather : every<op::AllGather>(plan)) {
-    const DType type = test::tensor_of(plan, gather.in).dtype;
-    (type == DType::i8 ? codes : type == DType::f32 ? scales : others) += gather.count_per_rank;
-  }
-  EXPECT_EQ(4 * codes, test::traffic_of(plain).all_gather);
-  EXPECT_EQ(others, 0);
-  EXPECT_GT(scales, 0);
-  EXPECT_LE(8 * scales, codes);
-  EXPECT_EQ(every<op::Quantize>(plan).size(), every<op::Dequantize>(plan).size());
-}
-
-TEST(QuantizationTest, AGatherOfNoMultipleOfEightFails) {
-  EXPECT_EQ(model_violation(test::even_gpt2(4), quantized_weights(), 4), "");
-  EXPECT_NE(model_violation(test::tiny_gpt2(), quantized_weights(), 4).find("multiple of 8"),
-            std::string::npos);
-  EXPECT_EQ(model_violation(test::tiny_gpt2(), quantized_weights(), 1), "");
-  EXPECT_EQ(model_violation(test::tiny_gpt2(), test::tiny_config(3), 4), "");
-  ModelSpec model = test::even_gpt2(4);
-  model.hidden_size = 16;
-  model.head_size = 8;
-  TrainingConfig config = quantized_weights();
-  config.stage3_allgather_sequential = true;
-  EXPECT_NE(model_violation(model, config, 4), "");
-}
-
 TEST(QuantizationTest, MicsKnowsNothingOfIt) {
   TrainingConfig config = quantized_weights();
   config.mics_shard_size = 4;
   TrainingConfig plain = config;
   plain.zero_quantized_weights = false;
   const StepPlan plan = test::build(test::even_gpt2(4), config, 4);
-  EXPECT_TRUE(every<op::Quantize>(plan).empty());
+  EXPECT_TRUE(test::every<op::Quantize>(plan).empty());
   EXPECT_EQ(plan.memory.arena_bytes, test::build(test::even_gpt2(4), plain, 4).memory.arena_bytes);
 }
 
@@ -90,28 +55,6 @@ TEST(QuantizationTest, OnOneNodeGradientsAreReducedAsTheyAre) {
   EXPECT_FALSE(stage2.zero_quantized_gradients);
 }
 
-TEST(QuantizationTest, GradientsGoToTheRanksOfTheNodeThenAcross) {
-  const StepPlan plan = test::build(test::even_gpt2(4), quantized_gradients({2, 2}), 4, 3);
-  const auto exchanges = every<op::AllToAll>(plan);
-  ASSERT_GT(exchanges.size(), 4U);
-  for (std::size_t i = 0; i < exchanges.size(); i += 4) {
-    EXPECT_EQ(exchanges[i].among, (RankRange{2, 1, 2}));
-    EXPECT_EQ(exchanges[i + 1].among, (RankRange{2, 1, 2}));
-    EXPECT_EQ(exchanges[i + 2].among, (RankRange{1, 2, 2}));
-    EXPECT_EQ(exchanges[i + 3].among, (RankRange{1, 2, 2}));
-    // Two codes a byte; half of them are left after the sum over the node.
-    EXPECT_EQ(test::tensor_of(plan, exchanges[i].in).dtype, DType::i8);
-    EXPECT_EQ(exchanges[i].count_per_rank, 2 * exchanges[i + 2].count_per_rank);
-    EXPECT_EQ(test::tensor_of(plan, exchanges[i + 1].in).dtype, DType::f32);
-  }
-  // Biases and norms are reduced as they are, one by one.
-  const ParameterTable table(test::even_gpt2(4));
-  std::size_t matrices = 0, vectors = 0;
-  for (const Parameter& parameter : table.all()) ++(parameter.columns > 1 ? matrices : vectors);
-  EXPECT_EQ(exchanges.size(), 4 * matrices);
-  EXPECT_EQ(every<op::ReduceScatterAverage>(plan).size(), vectors);
-}
-
 TEST(QuantizationTest, WhatDoesNotFallIntoEvenPartsIsReducedAsItIs) {
   const ParameterTable table(test::even_gpt2(4));
   const plan::Layout on_four(table, 3, {.size = 4});
@@ -121,27 +64,6 @@ TEST(QuantizationTest, WhatDoesNotFallIntoEvenPartsIsReducedAsItIs) {
     EXPECT_EQ(plan::is_gradient_quantized(on_four, piece), is_matrix);
     EXPECT_FALSE(plan::is_gradient_quantized(on_sixty, piece));  // no multiple of 120
   }
-}
-
-TEST(QuantizationTest, GradientsThatDeepSpeedCanNotReduceAreRefused) {
-  const auto violation = [](const ModelSpec& model, const TrainingConfig& config) {
-    return model_violation(model, config, 4);
-  };
-  const TrainingConfig config = quantized_gradients({2, 2});
-  EXPECT_EQ(violation(test::even_gpt2(4), config), "");
-  TrainingConfig as_they_are = config;
-  as_they_are.communication_data_type = CommunicationType::as_gradients;
-  EXPECT_NE(violation(test::even_gpt2(4), as_they_are).find("communication_data_type fp16"),
-            std::string::npos);
-  as_they_are.precision = Precision::fp16;
-  EXPECT_EQ(violation(test::even_gpt2(4), as_they_are), "");
-  ModelSpec odd = test::even_gpt2(4);
-  odd.vocab_size = 101;
-  EXPECT_NE(violation(odd, config).find("longer side of a matrix: 101"), std::string::npos);
-  odd = test::even_gpt2(4);
-  odd.hidden_size = 36;
-  odd.head_size = 18;
-  EXPECT_NE(violation(odd, config).find("8 numbers at once"), std::string::npos);
 }
 
 TEST(QuantizationTest, PlansReplayWithoutAProblem) {
@@ -163,8 +85,7 @@ TEST(QuantizationTest, PlansReplayWithoutAProblem) {
             const StepPlan plan = test::build(test::even_gpt2(4), config, 4, 1);
             const test::Replay replay(plan);
             EXPECT_EQ(replay.problems(), std::vector<std::string>());
-            EXPECT_EQ(replay.figures().arena_bytes, plan.memory.arena_bytes);
-            EXPECT_EQ(replay.figures().peak_live_bytes, plan.memory.peak_live_bytes);
+            test::expect_same_memory(replay.figures(), plan.memory);
           }
         }
       }

@@ -87,7 +87,7 @@ TrainingConfig random_config(Dice& dice, const ModelSpec& model, int group_size)
   return config;
 }
 
-/// Whether there is one: of a million tokens or more a step is not built, only planned.
+/// Tells whether there is one: a step of a million tokens or more is only planned.
 bool check_target(const ModelSpec& model, const TrainingConfig& config, int group_size,
                   TargetAttention attention) {
   TargetMemory memory;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan_fixtures.hpp"
 #include "zero/disk.hpp"
 
 namespace dstune::test {
@@ -169,12 +170,8 @@ void Replay::step(const Step& step) {
 }
 
 void Replay::check_sides(const Step& step, const std::vector<Access>& found) {
-  const auto memory_of = [&](const Access& each) {
-    return plan_.tensors[static_cast<std::size_t>(each.view.tensor)].memory;
-  };
-  const auto type_of = [&](const Access& each) {
-    return plan_.tensors[static_cast<std::size_t>(each.view.tensor)].dtype;
-  };
+  const auto memory_of = [&](const Access& each) { return tensor_of(plan_, each.view).memory; };
+  const auto type_of = [&](const Access& each) { return tensor_of(plan_, each.view).dtype; };
   if (kind_of(step.operation) == OperationKind::disk) {
     check_transfer(found.front(), found.back());
     return;
@@ -205,15 +202,14 @@ void Replay::check_sums(const Step& step) {
 }
 
 void Replay::check_transfer(const Access& from, const Access& to) {
-  const bool reads =
-      plan_.tensors[static_cast<std::size_t>(from.view.tensor)].memory == Memory::disk;
+  const bool reads = tensor_of(plan_, from.view).memory == Memory::disk;
   for (const Access& each : {from, to}) {
     const TensorId id = each.view.tensor;
-    const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(id)];
+    const PlannedTensor& tensor = tensor_of(plan_, each.view);
     const bool on_disk = (each.view.tensor == from.view.tensor) == reads;
     if (tensor.memory != (on_disk ? Memory::disk : Memory::host))
       problem(id, "is on the wrong side");
-    if (tensor.dtype != plan_.tensors[static_cast<std::size_t>(from.view.tensor)].dtype)
+    if (tensor.dtype != tensor_of(plan_, from.view).dtype)
       problem(id, "is converted by a transfer");
     const std::int64_t begin = each.view.offset_elements * size_bytes(tensor.dtype);
     const std::int64_t bytes =
@@ -226,7 +222,7 @@ void Replay::check_transfer(const Access& from, const Access& to) {
 }
 
 void Replay::acquire(TensorId id) {
-  const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(id)];
+  const PlannedTensor& tensor = tensor_of(plan_, {id});
   State& state = states_[static_cast<std::size_t>(id)];
   if (state.live) problem(id, "acquired twice");
   if (tensor.offset_bytes % tensor_alignment_bytes != 0 ||
@@ -238,8 +234,7 @@ void Replay::acquire(TensorId id) {
   const std::int64_t end = tensor.offset_bytes + tensor.padded_bytes;
   if (next != account.by_offset.end() && next->first < end) problem(id, "overlaps the next tensor");
   if (next != account.by_offset.begin()) {
-    const PlannedTensor& previous =
-        plan_.tensors[static_cast<std::size_t>(std::prev(next)->second)];
+    const PlannedTensor& previous = tensor_of(plan_, {std::prev(next)->second});
     if (previous.offset_bytes + previous.padded_bytes > tensor.offset_bytes)
       problem(id, "overlaps the previous tensor");
   }
@@ -259,7 +254,7 @@ void Replay::acquire(TensorId id) {
 }
 
 void Replay::release(TensorId id) {
-  const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(id)];
+  const PlannedTensor& tensor = tensor_of(plan_, {id});
   State& state = states_[static_cast<std::size_t>(id)];
   if (!state.live || tensor.persistent) problem(id, "released though it is not to be");
   check_order(id, {0, tensor.elements, clocks_[0][0], true}, 0);
@@ -306,8 +301,7 @@ void Replay::check_order(TensorId tensor, const Touch& touch, int stream) {
 
 void Replay::problem(TensorId tensor, const std::string& what) {
   if (problems_.size() >= 10) return;
-  const std::string name =
-      tensor == no_tensor ? "" : plan_.tensors[static_cast<std::size_t>(tensor)].name;
+  const std::string name = tensor == no_tensor ? "" : tensor_of(plan_, {tensor}).name;
   problems_.push_back(where_ + ": " + name + " " + what);
 }
 

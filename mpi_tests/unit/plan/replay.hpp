@@ -32,7 +32,7 @@ class Replay {
   explicit Replay(const StepPlan& plan, bool finishes = false);
 
   [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
-  /// What the plan should say of a memory.
+  /// Figures that the plan should have of a memory.
   [[nodiscard]] const MemoryPlan& figures(Memory memory = Memory::device) const {
     return accounts_[static_cast<std::size_t>(memory)].figures;
   }
@@ -68,7 +68,7 @@ class Replay {
   void check_sums(const Step& step);
   void forget_gradients();
   /// All of the own shards whose gradients this tensor holds but their padding.
-  /// Of stages 1 and 2, in a tensor of so many elements.
+  /// The same of stages 1 and 2, in a tensor of so many elements.
   void forget_own_part(std::int64_t own, Intervals& written) const;
   void forget_shards(const PlannedTensor& tensor, Intervals& written) const;
   /// The streams agree on the order of this access and every one before it that conflicts.

@@ -12,76 +12,56 @@ namespace {
 using testing::Contains;
 using testing::HasSubstr;
 
-class ReplayTest : public testing::Test {
- protected:
-  ReplayTest() {
-    TrainingConfig config = tiny_config(2);
-    config.overlap_comm = true;
-    config.accumulation_steps = 2;
-    plan_ = build_step_plan(tiny_gpt2(), config, 2, 0, SomeWorkspaces());
+StepPlan good_plan() {
+  TrainingConfig config = tiny_config(2);
+  config.overlap_comm = true;
+  config.accumulation_steps = 2;
+  return build(tiny_gpt2(), config, 2);
+}
+
+/// Erases the first step of a kind from the first micro-step.
+template <class Op, Stream stream = Stream::compute>
+void erase_first(StepPlan& plan) {
+  auto& steps = plan.cycle.front().steps;
+  const auto found = std::find_if(steps.begin(), steps.end(), [&](const Step& step) {
+    return step.stream == stream && std::holds_alternative<Op>(step.operation);
+  });
+  ASSERT_NE(found, steps.end());
+  steps.erase(found);
+}
+
+void share_a_place(StepPlan& plan) {
+  const TensorId tensor = std::get<op::Acquire>(plan.cycle.front().steps[1].operation).tensor;
+  plan.tensors[static_cast<std::size_t>(tensor)].offset_bytes = 0;
+}
+
+void add_to_gradients_of_the_step_before(StepPlan& plan) {
+  for (Step& step : plan.cycle.front().steps) {
+    const auto* convert = std::get_if<op::Convert>(&step.operation);
+    if (convert == nullptr || step.stream != Stream::reduce) continue;
+    step.operation = op::Add{convert->y, convert->x, convert->count};
+    return;
   }
+}
 
-  /// Erases the first step of a kind from the first micro-step.
-  template <class Op>
-  void erase_first(Stream stream = Stream::compute) {
-    auto& steps = plan_.cycle.front().steps;
-    const auto found = std::find_if(steps.begin(), steps.end(), [&](const Step& step) {
-      return step.stream == stream && std::holds_alternative<Op>(step.operation);
-    });
-    ASSERT_NE(found, steps.end());
-    steps.erase(found);
+TEST(ReplayTest, NoticesWhatIsBroken) {
+  struct Broken {
+    void (*damage)(StepPlan&);
+    const char* problem;
+  };
+  for (const auto& [damage, problem] :
+       {// A reduction that does not wait, and a bucket that is filled during one.
+        Broken{erase_first<op::Wait, Stream::reduce>, "without an event"},
+        Broken{erase_first<op::Wait>, "without an event"},
+        Broken{erase_first<op::EmbeddingForward>, "read before it is written"},
+        Broken{erase_first<op::Release>, "not released"},
+        Broken{erase_first<op::Acquire>, "outside its lifetime"}, Broken{share_a_place, "overlaps"},
+        Broken{add_to_gradients_of_the_step_before, "own gradients read before it is written"}}) {
+    StepPlan plan = good_plan();
+    EXPECT_TRUE(Replay(plan).problems().empty());
+    damage(plan);
+    EXPECT_THAT(Replay(plan).problems(), Contains(HasSubstr(problem)));
   }
-  void expect_problem(const std::string& words) {
-    EXPECT_THAT(Replay(plan_).problems(), Contains(HasSubstr(words)));
-  }
-
-  StepPlan plan_;
-};
-
-TEST_F(ReplayTest, FindsNothingInAGoodPlan) {
-  EXPECT_TRUE(Replay(plan_).problems().empty());
-}
-
-TEST_F(ReplayTest, NoticesAReductionThatDoesNotWait) {
-  erase_first<op::Wait>(Stream::reduce);
-  expect_problem("without an event");
-}
-
-TEST_F(ReplayTest, NoticesABucketThatIsFilledDuringItsReduction) {
-  erase_first<op::Wait>(Stream::compute);
-  expect_problem("without an event");
-}
-
-TEST_F(ReplayTest, NoticesAMissingWrite) {
-  erase_first<op::EmbeddingForward>();
-  expect_problem("read before it is written");
-}
-
-TEST_F(ReplayTest, NoticesAMissingRelease) {
-  erase_first<op::Release>();
-  expect_problem("not released");
-}
-
-TEST_F(ReplayTest, NoticesAMissingAcquire) {
-  erase_first<op::Acquire>();
-  expect_problem("outside its lifetime");
-}
-
-TEST_F(ReplayTest, NoticesTensorsThatShareAPlace) {
-  const TensorId tensor = std::get<op::Acquire>(plan_.cycle.front().steps[1].operation).tensor;
-  plan_.tensors[static_cast<std::size_t>(tensor)].offset_bytes = 0;
-  expect_problem("overlaps");
-}
-
-TEST_F(ReplayTest, NoticesGradientsOfThePreviousStep) {
-  for (Step& step : plan_.cycle.front().steps) {
-    if (auto* convert = std::get_if<op::Convert>(&step.operation);
-        convert != nullptr && step.stream == Stream::reduce) {
-      step.operation = op::Add{convert->y, convert->x, convert->count};
-      break;
-    }
-  }
-  expect_problem("own gradients read before it is written");
 }
 
 }  // namespace

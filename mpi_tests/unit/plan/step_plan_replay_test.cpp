@@ -12,14 +12,8 @@
 namespace dstune {
 namespace {
 
+using test::expect_same_memory;
 using test::Replay;
-
-void expect_same_memory(const MemoryPlan& plan, const MemoryPlan& other) {
-  EXPECT_EQ(plan.arena_bytes, other.arena_bytes);
-  EXPECT_EQ(plan.peak_live_bytes, other.peak_live_bytes);
-  EXPECT_EQ(plan.categories_at_peak, other.categories_at_peak);
-  EXPECT_LE(plan.peak_live_bytes, plan.arena_bytes);
-}
 
 /// Sound on every rank, and alike on all. After a failure nothing more is looked at.
 void expect_sound(const ModelSpec& model, const TrainingConfig& config, int group_size, int bits) {
@@ -140,7 +134,7 @@ TEST_P(StepPlanReplayTest, IsSoundWithAnOffloadedOptimizer) {
     for (const std::int64_t bucket : {1, 600, 500'000'000}) {
       config.reduce_bucket_size = bucket;
       expect_sound_groups(model_of(bits, 2), config, bits,
-                          [&](auto& one, int ranks) { vary_reductions(one, bits, ranks); });
+                          [&](auto& one, int size) { vary_reductions(one, bits, size); });
     }
   }
 }
@@ -178,7 +172,7 @@ TEST_P(StepPlanReplayTest, IsSoundWithOffloadedParametersAndPartsOfTheOptimizer)
     config.sub_group_size = (bits & 32) != 0 ? 300 : 1'000'000'000;
     config.reduce_bucket_size = 600;
     expect_sound_groups(model_of(bits, 5), config, bits,
-                        [&](auto& one, int ranks) { vary_gathers(one, bits + 3 * ranks); });
+                        [&](auto& one, int size) { vary_gathers(one, bits + 3 * size); });
   }
 }
 

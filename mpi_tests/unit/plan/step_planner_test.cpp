@@ -8,12 +8,6 @@
 namespace dstune {
 namespace {
 
-void expect_equal(const MemoryPlan& memory, const MemoryPlan& other) {
-  EXPECT_EQ(memory.arena_bytes, other.arena_bytes);
-  EXPECT_EQ(memory.peak_live_bytes, other.peak_live_bytes);
-  EXPECT_EQ(memory.categories_at_peak, other.categories_at_peak);
-}
-
 void expect_equal(const StepPlan& plan, const std::vector<Step>& steps, const StepPlan& other_plan,
                   const std::vector<Step>& others) {
   ASSERT_EQ(steps.size(), others.size());
@@ -37,9 +31,9 @@ void expect_equal(const StepPlan& plan, const std::vector<Segment>& segments,
 }
 
 void expect_equal(const StepPlan& plan, const StepPlan& other) {
-  expect_equal(plan.memory, other.memory);
-  expect_equal(plan.host_memory, other.host_memory);
-  expect_equal(plan.disk, other.disk);
+  test::expect_same_memory(plan.memory, other.memory);
+  test::expect_same_memory(plan.host_memory, other.host_memory);
+  test::expect_same_memory(plan.disk, other.disk);
   EXPECT_EQ(plan.num_events, other.num_events);
   ASSERT_EQ(plan.tensors.size(), other.tensors.size());
   for (std::size_t index = 0; index < plan.tensors.size(); ++index) {

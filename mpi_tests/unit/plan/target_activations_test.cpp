@@ -1,4 +1,4 @@
-// What the user's framework keeps of a forward pass: layers, recompute, logits.
+// The user's framework keeps this of a forward pass: layers, recompute, logits.
 #include <gtest/gtest.h>
 
 #include "dstune/plan/memory.hpp"
@@ -10,36 +10,39 @@ namespace {
 using test::mixed;
 using test::target_memory_of;
 
+std::int64_t kept_activations(ModelSpec model, std::int64_t layers, const TrainingConfig& config,
+                              int group_size, TargetAttention attention = TargetAttention::eager) {
+  model.num_layers = layers;
+  return target_memory_of(model, config, group_size, attention).parts["activations"];
+}
+/// Bytes of a token.
+std::int64_t kept_by_a_layer(const ModelSpec& model, const TrainingConfig& config,
+                             int group_size = 1,
+                             TargetAttention attention = TargetAttention::eager) {
+  const std::int64_t more = kept_activations(model, 13, config, group_size, attention) -
+                            kept_activations(model, 12, config, group_size, attention);
+  EXPECT_EQ(more % (config.micro_batch * config.sequence_length), 0);
+  return more / (config.micro_batch * config.sequence_length);
+}
+
 TEST(TargetActivationsTest, AGpt2LayerKeepsKorthikantisBytesAndTheWrittenOutGelu) {
-  // s·b·h·(34 + 5·a·s/h) and three more tensors of the MLP's width.
-  const auto activations = [](std::int64_t layers) {
-    ModelSpec model = preset("gpt2");
-    model.num_layers = layers;
-    return target_memory_of(model, mixed(0, 32), 1).parts["activations"];
-  };
-  const std::int64_t tokens = 32 * 1024;
-  const std::int64_t statistics = 16;
-  EXPECT_EQ(activations(13) - activations(12),
-            tokens * (34 * 768 + 5 * 12 * 1024 + 3 * 2 * 4 * 768 + statistics));
+  // s·b·h·(34 + 5·a·s/h), three more tensors of the MLP's width, and statistics.
+  EXPECT_EQ(kept_by_a_layer(preset("gpt2"), mixed(0, 32)),
+            34 * 768 + 5 * 12 * 1024 + 3 * 2 * 4 * 768 + 16);
 }
 
 TEST(TargetActivationsTest, ALayerKeepsWhatItsPartsSave) {
-  // Of one token in bf16 with flash attention and no dropout, hidden h, a heads, MLP width 4h.
-  const std::int64_t h = 64;
-  const std::int64_t a = 4;
+  // In bf16 with flash attention and no dropout, hidden h, a heads, MLP width 4h.
+  constexpr std::int64_t h = 64, a = 4;
   const auto layer = [&](ModelFamily family) {
-    const auto activations = [&](std::int64_t layers) {
-      ModelSpec model = test::tiny_model(family);
-      model.hidden_size = h;
-      model.num_heads = model.num_kv_heads = a;
-      model.head_size = h / a;
-      model.intermediate_size = 4 * h;
-      model.num_layers = layers;
-      TrainingConfig config = mixed(0, 4096);
-      config.sequence_length = 16;
-      return target_memory_of(model, config, 1, TargetAttention::flash).parts["activations"];
-    };
-    return (activations(13) - activations(12)) / (4096 * 16);
+    ModelSpec model = test::tiny_model(family);
+    model.hidden_size = h;
+    model.num_heads = model.num_kv_heads = a;
+    model.head_size = h / a;
+    model.intermediate_size = 4 * h;
+    TrainingConfig config = mixed(0, 4096);
+    config.sequence_length = 16;
+    return kept_by_a_layer(model, config, 1, TargetAttention::flash);
   };
   const std::int64_t attention = 2 * 4 * h + 4 * a;
   EXPECT_EQ(layer(ModelFamily::gpt2), 8 * h + 16 + attention + 5 * 8 * h);
@@ -52,48 +55,29 @@ TEST(TargetActivationsTest, ALayerKeepsWhatItsPartsSave) {
   EXPECT_EQ(layer(ModelFamily::qwen3), 16 * h + 8 + attention + 6 * 2 * h + 8 * a + 4 * 8 * h);
 }
 
-TEST(TargetActivationsTest, RecomputeKeepsTheInputOfEachLayer) {
-  const auto activations = [](std::int64_t layers) {
-    ModelSpec model = preset("llama-7b");
-    model.num_layers = layers;
-    TrainingConfig config = mixed(3, 32);
-    config.recompute = Recompute::block;
-    return target_memory_of(model, config, 8).parts["activations"];
-  };
-  EXPECT_EQ(activations(33) - activations(32), std::int64_t{32} * 1024 * 2 * 4096);
-}
-
-TEST(TargetActivationsTest, CheckpointsInHostMemoryDoNotGrowWithTheLayers) {
-  const auto activations = [](std::int64_t layers, bool on_host) {
-    ModelSpec model = preset("llama-7b");
-    model.num_layers = layers;
-    TrainingConfig config = mixed(3, 32);
-    config.recompute = Recompute::block;
-    config.cpu_checkpointing = on_host;
-    return target_memory_of(model, config, 8).parts["activations"];
-  };
-  EXPECT_EQ(activations(33, true), activations(32, true));
-  EXPECT_EQ(activations(32, false) - activations(32, true),
-            std::int64_t{29} * 32 * 1024 * 2 * 4096);
+TEST(TargetActivationsTest, RecomputeKeepsTheInputOfEachLayerHereOrInHostMemory) {
+  const ModelSpec model = preset("llama-7b");
+  TrainingConfig config = mixed(3, 32);
+  config.recompute = Recompute::block;
+  EXPECT_EQ(kept_by_a_layer(model, config, 8), 2 * 4096);
+  const std::int64_t here = kept_activations(model, 32, config, 8);
+  config.cpu_checkpointing = true;
+  EXPECT_EQ(kept_by_a_layer(model, config, 8), 0);
+  EXPECT_EQ(here - kept_activations(model, 32, config, 8), std::int64_t{29} * 32 * 1024 * 2 * 4096);
 }
 
 TEST(TargetActivationsTest, SelectiveRecomputeKeepsResultsOfProductsAndAttentionKernels) {
-  const auto of_a_layer = [](const char* name, TargetAttention attention) {
-    const auto activations = [&](std::int64_t layers) {
-      ModelSpec model = preset(name);
-      model.num_layers = layers;
-      TrainingConfig config = mixed(0, 64);
-      config.recompute = Recompute::selective;
-      return target_memory_of(model, config, 1, attention).parts["activations"];
-    };
-    return (activations(13) - activations(12)) / (64 * 1024);
+  const auto layer = [](const char* name, TargetAttention attention) {
+    TrainingConfig config = mixed(0, 64);
+    config.recompute = Recompute::selective;
+    return kept_by_a_layer(preset(name), config, 1, attention);
   };
   using enum TargetAttention;
   // Input, q, k and v, attention and its log-sum-exp, projection, the MLP's two: as PyTorch 2.15
   // keeps, but for a few bytes of the generators' state.
-  EXPECT_EQ(of_a_layer("gpt2", sdpa), 22 * 768 + 4 * 12);
-  EXPECT_EQ(of_a_layer("gpt2", eager), 20 * 768);
-  EXPECT_EQ(of_a_layer("llama-7b", flash), 2 * (7 * 4096 + 2 * 11008) + 4 * 32);
+  EXPECT_EQ(layer("gpt2", sdpa), 22 * 768 + 4 * 12);
+  EXPECT_EQ(layer("gpt2", eager), 20 * 768);
+  EXPECT_EQ(layer("llama-7b", flash), 2 * (7 * 4096 + 2 * 11008) + 4 * 32);
 }
 
 TEST(TargetActivationsTest, LogitsTakeTwelveBytesOrThreeElements) {

@@ -91,7 +91,7 @@ TEST(TargetDataTest, ForwardAndBackwardOfHuggingFaceModels) {
     TrainingConfig config = config_of(row);
     if (row.at("recompute") == "block") config.recompute = Recompute::block;
     const TargetMemory memory = formula(model, config, 1, row.at("attention"));
-    // Of stage 0 everything but the optimizer's states.
+    // Stage 0 counts without the optimizer's states.
     const std::int64_t optimizer =
         (config.precision == Precision::fp32 ? 8 : 12) * parameter_count(model);
     const double error =
@@ -104,7 +104,7 @@ TEST(TargetDataTest, ForwardAndBackwardOfHuggingFaceModels) {
   EXPECT_GE(errors.least, -0.01);  // what is recommended fits
 }
 
-/// Of all steps under DeepSpeed.
+/// The model of all steps under DeepSpeed.
 ModelSpec small_model(const std::string& family) {
   ModelSpec model = preset(family == "llama" ? "llama-7b" : "gpt2");
   model.hidden_size = 128;

@@ -20,14 +20,14 @@ class TargetMemoryTest : public testing::Test {
   /// GPT-2's parameters, a rank's part of four, and the largest, the table of tokens.
   static constexpr std::int64_t p = 124'439'808, own = p / 4, largest = 50257 * 768;
 
-  static TargetMemory of_gpt2(const TrainingConfig& config, int ranks = 4,
+  static TargetMemory of_gpt2(const TrainingConfig& config, int group_size = 4,
                               TargetAttention attention = TargetAttention::eager) {
-    return target_memory_of(preset("gpt2"), config, ranks, attention);
+    return target_memory_of(preset("gpt2"), config, group_size, attention);
   }
-  static std::int64_t host_bytes(const TrainingConfig& config, int ranks = 4, bool on_gpu = false,
-                                 const ModelSpec& model = preset("gpt2")) {
+  static std::int64_t host_bytes(const TrainingConfig& config, int group_size = 4,
+                                 bool on_gpu = false, const ModelSpec& model = preset("gpt2")) {
     const TargetSpec target{TargetFramework::huggingface, TargetAttention::sdpa, on_gpu};
-    return target_memory(model, config, ranks, target).host_bytes;
+    return target_memory(model, config, group_size, target).host_bytes;
   }
 };
 
@@ -57,7 +57,7 @@ TEST_F(TargetMemoryTest, PartsAddUpToTheTotal) {
 }
 
 TEST_F(TargetMemoryTest, AnOffloadedOptimizerLeavesStagingOnly) {
-  // Of the largest parameter, the table of tokens, as backward begins.
+  // Staging is for the largest parameter, the table of tokens, as backward begins.
   for (const int stage : {1, 2, 3}) {
     TrainingConfig config = mixed(stage);
     config.overlap_comm = true;
@@ -85,7 +85,7 @@ TEST_F(TargetMemoryTest, HpzOfAnEighthTakesMoreWhereBytesTimesParametersPass64Bi
   const std::int64_t more = total(8, 1) - total(1, 1);
   EXPECT_GT(more, gibibyte * 13 / 10);
   EXPECT_LT(more, gibibyte * 2);
-  // With several micro-steps all of it is there in backward.
+  // Several micro-steps have all of it in backward.
   EXPECT_GE(total(8, 2) - total(1, 2), more);
 }
 
@@ -150,7 +150,7 @@ TEST_F(TargetMemoryTest, ParametersOnADiskLeaveBuffersOnTheHost) {
   config.offload_param = OffloadDevice::nvme;
   config.disk.parameter_buffers = 3;
   config.disk.parameter_buffer_size = 10'000'000;
-  // With DeepSpeed's max_in_cpu they stay there; buffers are of 512 elements and more.
+  // DeepSpeed's max_in_cpu keeps them there; buffers are of 512 elements and more.
   const std::int64_t buffers = 2 * 3 * 10'000'384;
   EXPECT_EQ(host_bytes(config), 2 * own + buffers);
   EXPECT_EQ(host_bytes(config, 4, true), (1 << 26) + buffers);
@@ -162,7 +162,7 @@ TEST_F(TargetMemoryTest, ParametersOnADiskLeaveBuffersOnTheHost) {
   // In smaller sub-groups fewer are on their way at once.
   config.sub_group_size = 1'000'000;
   EXPECT_LT(host_bytes(config), swapped - own);
-  // What backward and update take of the device is that of parameters on the host.
+  // Backward and update take as much of the device as with parameters on the host.
   TrainingConfig on_host = config;
   on_host.offload_param = OffloadDevice::cpu;
   EXPECT_EQ(of_gpt2(config).parts, of_gpt2(on_host).parts);
@@ -204,7 +204,7 @@ TEST_F(TargetMemoryTest, LinearLayersHoldWhatForwardGathered) {
   const auto more = [&](const char* name, const char* instant) {
     return buckets(name, instant, false) - buckets(name, instant, true);
   };
-  // Of LLaMA-7B's parameters all but 10⁹ elements are released.
+  // All but 10⁹ elements of LLaMA-7B's parameters are released.
   const std::int64_t of_llama = parameter_count(preset("llama-7b"));
   EXPECT_LT(more("llama-7b", "loss"), 2 * (of_llama - 1'000'000'000));
   EXPECT_GT(more("llama-7b", "loss"), 2 * (of_llama - 1'140'000'000));
@@ -220,7 +220,7 @@ TEST_F(TargetMemoryTest, LinearLayersHoldWhatForwardGathered) {
 
 TEST_F(TargetMemoryTest, OffloadingTakesWhatDeepSpeedsOwnEstimateLeavesRoomFor) {
   // estimate_zero3_model_states_mem_needs of DeepSpeed 0.19.6 for all states and parameters on the
-  // host: 18 bytes a parameter over the node's ranks, times 1.5 for buffers.
+  // host: 18 bytes a parameter over the node's group_size, times 1.5 for buffers.
   for (const char* name : {"gpt2", "gpt2-xl", "llama-7b"}) {
     TrainingConfig config = mixed(3);
     config.offload_optimizer = config.offload_param = OffloadDevice::cpu;
@@ -282,8 +282,8 @@ TEST_F(TargetMemoryTest, WhatTravelsQuantizedIsThereInCodesToo) {
   EXPECT_EQ(instants().at("update"), plain.at("update"));
   EXPECT_EQ(of_gpt2(config, 1).total_bytes, of_gpt2(mixed(3), 1).total_bytes);
   config.zero_quantized_weights = false;
-  // The table's gradient in codes, a byte for those sent and received, on nodes of 4 ranks; beside
-  // it sums of the node. Without it the whole bucket is flattened.
+  // The table's gradient in codes, a byte for those sent and received, on nodes of 4 group_size;
+  // beside it sums of the node. Without it the whole bucket is flattened.
   config.zero_quantized_gradients = true;
   config.ranks_per_node = 4;
   config.reduce_bucket_size = 100'000'000;
@@ -409,12 +409,12 @@ TEST_F(TargetMemoryTest, StatesAreThePublishedOnes) {
 
 TEST_F(TargetMemoryTest, BucketsOfStage2AreWholeAndDoubledByOverlap) {
   TrainingConfig config = mixed(2, 8);
-  // What a bucket of 100 million elements more takes.
-  const auto more = [&](const char* instant, int ranks) {
+  // Bytes that a bucket of 100 million elements more takes.
+  const auto more = [&](const char* instant, int group_size) {
     TrainingConfig larger = config;
     larger.reduce_bucket_size += 100'000'000;
-    return of_gpt2(larger, ranks).instants.at(instant) -
-           of_gpt2(config, ranks).instants.at(instant);
+    return of_gpt2(larger, group_size).instants.at(instant) -
+           of_gpt2(config, group_size).instants.at(instant);
   };
   EXPECT_EQ(more("layers", 4), 2 * 100'000'000);
   EXPECT_EQ(more("layers", 1), 2 * 100'000'000);  // a group of one, too

@@ -1,5 +1,5 @@
 #pragma once
-/// What a plan communicates, added up.
+/// Communication of a plan, added up.
 
 #include <vector>
 
@@ -15,13 +15,13 @@ struct Traffic {
 };
 
 Traffic traffic_of(const std::vector<Step>& steps, int group_size);
-/// Of one optimizer step.
+/// Traffic of one optimizer step.
 Traffic traffic_of(const StepPlan& plan);
 
 inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
-/// Of all ranks' shards of a unit, and of all units.
+/// Elements of all ranks' shards of a unit, and of all units.
 std::int64_t padded_elements(const ParameterTable& table, int unit, int group_size);
 std::int64_t padded_elements(const ParameterTable& table, int group_size);
 

@@ -62,11 +62,11 @@ TEST_P(TrafficTest, Stage3GathersTwiceAndScattersInEveryMicroStep) {
     traffic = traffic_of(build(model, stage3, group_size()));
     EXPECT_EQ(traffic.all_reduce, 0);
     EXPECT_EQ(traffic.reduce_scatter, accumulation() * once);
-    // What stays from forward to backward is gathered once.
+    // Parameters that stay from forward to backward are gathered once.
     stage3.stage3_max_reuse_distance = 1'000'000'000;
     traffic = traffic_of(build(model, stage3, group_size()));
     EXPECT_EQ(traffic.all_gather, accumulation() * once);
-    // What is kept is gathered by the update alone.
+    // Kept parameters are gathered by the update alone.
     stage3.stage3_param_persistence_threshold = 1'000'000;
     const StepPlan plan = build(model, stage3, group_size());
     EXPECT_EQ(traffic_of(plan).all_gather, once);

@@ -96,13 +96,16 @@ class DeepSpeedRunTest : public SpaceTest {
     write("verify/a/" + name, text);
   }
   DeepSpeedRuns read() { return read_deepspeed_runs((folder_ / "verify").string(), job_); }
-  std::string problem() {
+  static std::string problem_of(const std::function<void()>& read) {
     try {
       read();
     } catch (const InputError& error) {
       return error.problems().front().text();
     }
     return "none";
+  }
+  std::string problem() {
+    return problem_of([&] { read(); });
   }
   std::string found_name(const DeepSpeedRun& run) {
     std::vector<const Experiment*> known;
@@ -158,21 +161,16 @@ TEST_F(DeepSpeedRunTest, AUsersLogSpeaksForItself) {
               ElementsAre(DoubleNear(0.7, 1e-9), DoubleNear(0.8, 1e-9)));
   EXPECT_THAT(found_name(run), testing::StartsWith("z0_"));
   const std::string real = write("real.log", read_file(DSTUNE_DEEPSPEED_LOG));
-  const auto problem_of = [&](const std::string& file) {
-    try {
-      read_deepspeed_run(file, job_);
-    } catch (const InputError& error) {
-      return error.problems().front().text();
-    }
-    return std::string("none");
+  const auto problem_in_file = [&](const std::string& file) {
+    return problem_of([&] { read_deepspeed_run(file, job_); });
   };
-  EXPECT_THAT(problem_of(real), HasSubstr("there is no ds_config.json"));
-  EXPECT_THAT(problem_of(write("short.log", log.substr(0, log.find("[Rank 0]")))),
+  EXPECT_THAT(problem_in_file(real), HasSubstr("there is no ds_config.json"));
+  EXPECT_THAT(problem_in_file(write("short.log", log.substr(0, log.find("[Rank 0]")))),
               HasSubstr("no optimizer step after the first 3"));
   log.replace(log.find("\"stage\": 0"), 10, "\"stage\": 9");
-  EXPECT_THAT(problem_of(write("wrong.log", log)),
+  EXPECT_THAT(problem_in_file(write("wrong.log", log)),
               HasSubstr("wrong.log:6: /zero_optimization/stage"));
-  EXPECT_THAT(problem_of((folder_ / "none.log").string()), HasSubstr("none.log"));
+  EXPECT_THAT(problem_in_file((folder_ / "none.log").string()), HasSubstr("none.log"));
 }
 
 TEST_F(DeepSpeedRunTest, AMetricsFileHasItsConfigurationBesideIt) {

@@ -1,4 +1,4 @@
-/// What DeepSpeed itself made of names, lists, variables and batch sizes
+/// Results of DeepSpeed itself for names, lists, variables and batch sizes
 /// (scripts/tools/deepspeed_vectors.py), against what is made of them here.
 
 #include <gmock/gmock.h>

@@ -1,10 +1,12 @@
 /// Documents, and their members, problems and warnings: data/documents.txt. Words before a
-/// document, as "release 0.19.8 ranks 4", say what is given beside it.
+/// document, as "release 0.19.8 ranks 4", say what is given beside it; "show configs" adds the
+/// config of each member that runs, "show assumptions" what is assumed.
 #include <iterator>
 #include <sstream>
 
 #include <fmt/ranges.h>
 
+#include "choices.hpp"
 #include "dstune/base/text.hpp"
 #include "golden.hpp"
 #include "space_fixture.hpp"
@@ -19,11 +21,13 @@ class DocumentsTest : public SpaceTest {
     version_ = Version{0, 19, 6};
     default_ranks_ = 1;
     overrides_ = {};
+    shown_.clear();
     machine_.reset();
     std::istringstream stream(words);
     for (std::string word, value; stream >> word >> value;) {
       if (word == "release") version_ = parse_version(value);
       if (word == "ranks") default_ranks_ = std::stoi(value);
+      if (word == "show") shown_ = value;
       if (word == "grids") overrides_.full = value == "full";
       if (word != "nodes") continue;
       machine_.emplace();
@@ -36,16 +40,23 @@ class DocumentsTest : public SpaceTest {
   std::vector<std::string> members_of(const std::string& text) {
     const JobSpec read = job(text);
     std::vector<std::string> running, lines;
-    for (const Member& member : SearchSpace(read).members()) {
+    const SearchSpace space(read);
+    for (const Member& member : space.members()) {
       if (member.is_pruned)
         lines.push_back(member.name + ": " + member.reason);
+      else if (shown_ == "configs")
+        lines.push_back(member.name + " " + space.experiment(member).ds_config.dump());
       else
         running.push_back(member.name);
     }
     if (!running.empty()) lines.insert(lines.begin(), fmt::format("{}", fmt::join(running, " ")));
+    if (shown_ == "assumptions")
+      for (const std::string& assumption : read.assumptions) lines.push_back(assumption);
     for (const std::string& warning : read.warnings) lines.push_back("warning: " + warning);
     return lines;
   }
+  std::string shown_;
+
   /// "line pointer: message" of each problem, else the members.
   std::vector<std::string> answer(const std::string& text) {
     try {
@@ -63,11 +74,13 @@ TEST_F(DocumentsTest, BecomeMembersProblemsAndWarnings) {
   test::expect_golden(DSTUNE_SPACE_DATA "/documents.txt", [&](const std::string& input) {
     const std::size_t begin = input.find('{');
     give(input.substr(0, begin));
-    std::string found = fmt::format("{}", fmt::join(answer(input.substr(begin)), "\n"));
-    const std::string folder = folder_.string();
-    for (std::size_t at = 0; (at = found.find(folder)) != std::string::npos;)
-      found.replace(at, folder.size(), "FOLDER");
-    return found;
+    return test::answers_to(input.substr(begin), [&](const std::string& text) {
+      std::string found = fmt::format("{}", fmt::join(answer(text), "\n"));
+      const std::string folder = folder_.string();
+      for (std::size_t at = 0; (at = found.find(folder)) != std::string::npos;)
+        found.replace(at, folder.size(), "FOLDER");
+      return found;
+    });
   });
 }
 

@@ -11,7 +11,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// With DeepSpeed's default grids.
+/// Spaces with DeepSpeed's default grids.
 class FullSpaceTest : public SpaceTest {
  protected:
   FullSpaceTest() { overrides_.full = true; }
@@ -81,12 +81,8 @@ TEST_F(FullSpaceTest, TemplatesMayComeFromFiles) {
             R"({"reduce_bucket_size":2000000.0,"overlap_comm":true,"stage":2})");
 
   read.templates[2] = write("bad.json", "{\"zero_optimization\": {\n\"reduce_bucket_size\": -5}}");
-  try {
-    const SearchSpace refused(read);
-    FAIL() << "a template with a wrong value";
-  } catch (const InputError& error) {
-    EXPECT_THAT(error.problems().front().text(), HasSubstr("bad.json:2: /zero_optimization"));
-  }
+  EXPECT_THAT([&] { const SearchSpace refused(read); },
+              testing::ThrowsMessage<InputError>(HasSubstr("bad.json:2: /zero_optimization")));
 }
 
 }  // namespace

@@ -69,11 +69,11 @@ TEST(HostFilterTest, DoesAsDeepSpeedDoes) {
 }
 
 TEST(HostFilterTest, ReadsHostfilesAsDeepSpeedDoes) {
-  // What DeepSpeed reads past, and we refuse.
+  // DeepSpeed reads past these, and we refuse them.
   const std::set<std::string> stricter{"worker-0 slots=0\n", "worker-0 slots=4x\n",
                                        "worker-0 slots=2.5\n", "worker-0 slots=99999999999\n",
                                        "worker-0 slots=4 gpus=4\n"};
-  // What other launchers write.
+  // Other launchers write these.
   const std::set<std::string> wider{"worker-0\n", "worker-0:4\n", "worker-0 slots = 4\n"};
   const Vectors made = vectors();
   EXPECT_GT(made.at("hostfiles").size(), 20U);

@@ -66,16 +66,8 @@ TEST(HostfileTest, StopsListingWhereNobodyReadsOn) {
 }
 
 TEST(HostfileTest, NamesTheFileThatCanNotBeRead) {
-  EXPECT_THROW(
-      {
-        try {
-          (void)read_hostfile("/nowhere/hosts");
-        } catch (const InputError& error) {
-          EXPECT_THAT(error.what(), HasSubstr("/nowhere/hosts"));
-          throw;
-        }
-      },
-      InputError);
+  EXPECT_THAT([] { (void)read_hostfile("/nowhere/hosts"); },
+              testing::ThrowsMessage<InputError>(HasSubstr("/nowhere/hosts")));
 }
 
 TEST(HostfileTest, ReadsEverySample) {

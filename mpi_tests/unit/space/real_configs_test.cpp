@@ -17,22 +17,13 @@ class RealConfigsTest : public SpaceTest {
   RealConfigsTest() { overrides_.model = DSTUNE_MODEL_CONFIGS "/gpt2.json"; }
 };
 
-// What DeepSpeed's own examples of the autotuner look like.
+// DeepSpeed's own examples of the autotuner look so.
 TEST_F(RealConfigsTest, HalfPrecisionAndMappedArguments) {
-  const auto read = job(R"({
-    "train_micro_batch_size_per_gpu": "auto",
-    "fp16": {"enabled": true},
-    "autotuning": {
-      "enabled": true,
-      "overwrite": false,
-      "max_train_batch_size": 4096,
-      "arg_mappings": {
-        "train_micro_batch_size_per_gpu": "--per_device_train_batch_size",
-        "gradient_accumulation_steps ": "--gradient_accumulation_steps"
-      }
-    },
-    "zero_optimization": {"stage": [0, 1, 2, 3]}
-  })");
+  const auto read = job(R"({"train_micro_batch_size_per_gpu": "auto", "fp16": {"enabled": true},
+      "autotuning": {"enabled": true, "overwrite": false, "max_train_batch_size": 4096,
+        "arg_mappings": {"train_micro_batch_size_per_gpu": "--per_device_train_batch_size",
+                         "gradient_accumulation_steps ": "--gradient_accumulation_steps"}},
+      "zero_optimization": {"stage": [0, 1, 2, 3]}})");
   const SearchSpace space(read);
   EXPECT_EQ(space.size(), 4U * 64);
   for (const auto& member : space.members()) {
@@ -45,19 +36,14 @@ TEST_F(RealConfigsTest, HalfPrecisionAndMappedArguments) {
 
 // Every key of the section with the value that the documentation gives as its default.
 TEST_F(RealConfigsTest, TheDocumentedSection) {
-  const auto read = job(R"({
-    "bf16": {"enabled": true},
-    "train_micro_batch_size_per_gpu": [1, 4, 16],
-    "gradient_accumulation_steps": 2,
+  const auto read = job(R"({"bf16": {"enabled": true}, "gradient_accumulation_steps": 2,
+    "train_micro_batch_size_per_gpu": [1, 4, 16], "zero_optimization": {"stage": "all"},
     "autotuning": {
       "enabled": false, "results_dir": "autotuning_results", "exps_dir": "autotuning_exps",
       "overwrite": false, "metric": "throughput", "start_profile_step": 3, "end_profile_step": 5,
       "fast": true, "max_train_batch_size": null, "mp_size": 1, "num_tuning_micro_batch_sizes": 3,
       "tuner_type": "model_based", "tuner_early_stopping": 5, "tuner_num_trials": 50,
-      "arg_mappings": null
-    },
-    "zero_optimization": {"stage": "all"}
-  })");
+      "arg_mappings": null}})");
   EXPECT_EQ(SearchSpace(read).size(), 12U);
   EXPECT_EQ(read.tuning.num_trials, 50);
   EXPECT_EQ(read.tuning.tuner_type, "model_based");

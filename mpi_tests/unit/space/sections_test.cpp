@@ -90,7 +90,7 @@ TEST_F(SectionsTest, DefaultsAreThoseOfTheJobsMembers) {
   has("/dstune/workload", to_text(WorkloadSpec().kind));
   has("/dstune/workload/step_time_s", WorkloadSpec().step_time_s);
   has("/dstune/workload/time_scale", WorkloadSpec().time_scale);
-  // What is not used, or is false where it is absent.
+  // These are not used, or are false where they are absent.
   for (const char* key : {"/autotuning/enabled", "/autotuning/model_info/profile",
                           "/dstune/workload/scratch", "/dstune/verify/scratch"})
     has(key, false);
