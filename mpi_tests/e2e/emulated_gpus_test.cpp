@@ -45,8 +45,8 @@ class EmulatedGpusTest : public testing::Test {
   /// Which ranks have a context on a GPU.
   std::vector<bool> have_contexts() {
     std::vector<bool> have;
-    for (const Json& rank : job_.read_json(results + "environment.json")["ranks"])
-      have.push_back(rank.contains("context_bytes"));
+    const Json environment = job_.read_json(results + "environment.json");
+    for (const Json& rank : environment["ranks"]) have.push_back(rank.contains("context_bytes"));
     return have;
   }
   /// The same job where the machine was measured before, so that a GPU's first steps are those of
