@@ -27,11 +27,27 @@ class EmulatedGpusTest : public testing::Test {
     return job_.run({.ranks = ranks, .args = args, .environment = environment, .limit_s = 120});
   }
   /// A check on two ranks with a GPU each, as JSON.
-  Ended check() {
+  Ended check(const std::string& backend = "cuda",
+              std::map<std::string, std::string> environment = {}) {
+    environment["DSTUNE_EMULATED_GPUS"] = "2";
     return job_.run({.ranks = 2,
-                     .args = {"check", "--backend", "cuda", "--format", "json"},
-                     .environment = {{"DSTUNE_EMULATED_GPUS", "2"}},
+                     .args = {"check", "--backend", backend, "--format", "json"},
+                     .environment = environment,
                      .limit_s = 120});
+  }
+  /// Trainings on so many GPUs, whose micro-steps can be graphs.
+  static Json space_of_graphs(const std::vector<int>& num_gpus) {
+    Json space = transformer_space(num_gpus);
+    space["bf16"] = {{"enabled", true}};
+    space["gradient_accumulation_steps"] = 2;
+    return space;
+  }
+  /// Which ranks have a context on a GPU.
+  std::vector<bool> have_contexts() {
+    std::vector<bool> have;
+    const Json environment = job_.read_json(results + "environment.json");
+    for (const Json& rank : environment["ranks"]) have.push_back(rank.contains("context_bytes"));
+    return have;
   }
   /// The same job where the machine was measured before, so that a GPU's first steps are those of
   /// its first experiment, and where an experiment is given up after 20 s.
@@ -60,11 +76,8 @@ class EmulatedGpusTest : public testing::Test {
 };
 
 TEST_F(EmulatedGpusTest, GroupsTrainByNccl) {
-  Json space = transformer_space({1, 2});
-  space["bf16"] = {{"enabled", true}};
-  space["gradient_accumulation_steps"] = 2;
   // Its user's variable stands above what each communicator is asked to be.
-  expect_all_ok(run(2, space, {{"NCCL_COMM_BLOCKING", "1"}}), 8);
+  expect_all_ok(run(2, space_of_graphs({1, 2}), {{"NCCL_COMM_BLOCKING", "1"}}), 8);
   for (const auto& [name, measured] : all_metrics(job_)) {
     EXPECT_FALSE(measured.contains("fallbacks")) << name;
     EXPECT_FALSE(measured.contains("not_comparable")) << name;
@@ -73,9 +86,7 @@ TEST_F(EmulatedGpusTest, GroupsTrainByNccl) {
 
 // The profiling has tried it for these ranks, and no experiment does again.
 TEST_F(EmulatedGpusTest, WhereNcclCanNotBeCapturedTrainingsGoOnWithoutGraphsAndSaySo) {
-  Json space = transformer_space({2});
-  space["bf16"] = {{"enabled", true}};
-  space["gradient_accumulation_steps"] = 2;
+  const Json space = space_of_graphs({2});
   const std::string words = "micro-steps are not launched as CUDA graphs";
   for (const char* const refusing : {"all", "1"}) {
     const Ended ended = run(2, space, {{"DSTUNE_EMULATED_NCCL_REFUSES_CAPTURE", refusing}});
@@ -230,11 +241,7 @@ TEST_F(EmulatedGpusTest, TheCheckTellsWhatTheDriverKnows) {
 
 TEST_F(EmulatedGpusTest, TheCheckNamesADriverThatIsTooOld) {
   for (const char* const backend : {"cuda", "auto"}) {
-    const Ended ended = job_.run(
-        {.ranks = 2,
-         .args = {"check", "--backend", backend, "--format", "json"},
-         .environment = {{"DSTUNE_EMULATED_GPUS", "2"}, {"DSTUNE_EMULATED_DRIVER", "11080"}},
-         .limit_s = 120});
+    const Ended ended = check(backend, {{"DSTUNE_EMULATED_DRIVER", "11080"}});
     EXPECT_EQ(ended.exit_code, 6) << ended;
     const Json found = Json::parse(ended.out);
     EXPECT_EQ(found["exit_code"], 6) << ended;
@@ -245,11 +252,7 @@ TEST_F(EmulatedGpusTest, TheCheckNamesADriverThatIsTooOld) {
 }
 
 TEST_F(EmulatedGpusTest, ACheckWhoseGpuDoesNotAnswerTellsWhatItKnows) {
-  const Ended ended = job_.run(
-      {.ranks = 2,
-       .args = {"check", "--backend", "cuda", "--format", "json"},
-       .environment = {{"DSTUNE_EMULATED_GPUS", "2"}, {"DSTUNE_EMULATED_HANG", "1:60:calls"}},
-       .limit_s = 120});
+  const Ended ended = check("cuda", {{"DSTUNE_EMULATED_HANG", "1:60:calls"}});
   EXPECT_EQ(ended.exit_code, 6) << ended;
   const Json found = Json::parse(ended.out);
   EXPECT_EQ(found["exit_code"], 6) << ended;
@@ -261,9 +264,7 @@ TEST_F(EmulatedGpusTest, ACheckWhoseGpuDoesNotAnswerTellsWhatItKnows) {
 // Communicators that are split from one another, captured side by side: where one of them could not
 // be, the log would say so and the graphs would take nothing.
 TEST_F(EmulatedGpusTest, PartsOfAGroupTrainInGraphs) {
-  Json space = transformer_space({4});
-  space["bf16"] = {{"enabled", true}};
-  space["gradient_accumulation_steps"] = 2;
+  Json space = space_of_graphs({4});
   space["zero_optimization"] = {{"stage", 3},
                                 {"overlap_comm", true},
                                 {"zero_hpz_partition_size", {1, 2}},
@@ -278,10 +279,7 @@ TEST_F(EmulatedGpusTest, ARankThatOnlyCoordinatesTakesNothingOfAGpu) {
   const Ended ended = run(3, transformer_space({2}), {{"DSTUNE_EMULATED_GPUS", "2"}},
                           {"--coordinator", "dedicated"});
   expect_all_ok(ended, 4);
-  const Json ranks = job_.read_json(results + "environment.json")["ranks"];
-  ASSERT_EQ(ranks.size(), 3U);
-  for (std::size_t rank = 0; rank < 3; ++rank)
-    EXPECT_EQ(ranks[rank].contains("context_bytes"), rank > 0) << ranks;
+  EXPECT_EQ(have_contexts(), (std::vector{false, true, true}));
 }
 
 // The very reason to leave one out.
@@ -290,10 +288,7 @@ TEST_F(EmulatedGpusTest, AGpuThatIsLeftOutMayBeBroken) {
                           {{"DSTUNE_PRETEND_HOSTS", "node-a:3"}, {"DSTUNE_EMULATED_LOSE", "1:1"}},
                           {"--exclude", "node-a:1"});
   expect_all_ok(ended, 8);
-  const Json ranks = job_.read_json(results + "environment.json")["ranks"];
-  ASSERT_EQ(ranks.size(), 3U);
-  for (std::size_t rank = 0; rank < 3; ++rank)
-    EXPECT_EQ(ranks[rank].contains("context_bytes"), rank != 1) << ranks;
+  EXPECT_EQ(have_contexts(), (std::vector{true, false, true}));
 }
 
 // For good.

@@ -12,6 +12,7 @@
 
 #define DSTUNE_ISA emulated
 #include "access.hpp"
+#include "thrown.hpp"
 
 namespace dstune::test {
 namespace {
@@ -21,12 +22,8 @@ using kernels::cuda::Grid;
 constexpr Grid two_warps{.blocks = 1, .threads = 64, .shared_bytes = 64 * sizeof(float)};
 
 std::string fault_of(const Grid& grid, const std::function<void(EmulatedThread&)>& kernel) {
-  try {
-    launch(grid, kernel);
-  } catch (const std::logic_error& error) {
-    return error.what();
-  }
-  return "none";
+  const std::string words = thrown<std::logic_error>([&] { launch(grid, kernel); });
+  return words.empty() ? "none" : words;
 }
 
 template <class Check>

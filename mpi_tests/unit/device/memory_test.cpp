@@ -55,119 +55,108 @@ TEST(MemoryBudgetTest, SaysWhatWasAskedAndWhatWasThere) {
   EXPECT_THAT(words(1), HasSubstr("1 B asked for, 0 B available"));
 }
 
-TEST(ArenaTest, GrowsAndKeepsItsLargestSize) {
-  MemoryBudget budget(64 * mebibyte);
-  SystemMemory system;
-  Arena arena(budget, system);
-  arena.prepare(1000);
-  EXPECT_EQ(arena.capacity_bytes(), 1000);
-  std::memset(arena.base(), 1, 1000);
-  arena.prepare(5 * mebibyte + 3);
-  EXPECT_EQ(arena.capacity_bytes(), 5 * mebibyte + 3);
-  EXPECT_EQ(budget.held_bytes(), 5 * mebibyte + 3);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arena.base()) % (2 * mebibyte), 0U);
-  std::memset(arena.base(), 1, 5 * mebibyte + 3);
-  std::byte* const base = arena.base();
-  arena.prepare(10);
-  EXPECT_EQ(arena.base(), base);
-  EXPECT_EQ(budget.held_bytes(), 5 * mebibyte + 3);
-  arena.free();
-  EXPECT_EQ(budget.held_bytes(), 0);
-  EXPECT_EQ(arena.base(), nullptr);
+class ArenaTest : public testing::Test {
+ protected:
+  MemoryBudget budget_{mebibyte};
+  SystemMemory system_;
+  Arena arena_{budget_, system_};
+};
+
+TEST_F(ArenaTest, GrowsAndKeepsItsLargestSize) {
+  budget_.set_limit_bytes(64 * mebibyte);
+  arena_.prepare(1000);
+  EXPECT_EQ(arena_.capacity_bytes(), 1000);
+  std::memset(arena_.base(), 1, 1000);
+  arena_.prepare(5 * mebibyte + 3);
+  EXPECT_EQ(arena_.capacity_bytes(), 5 * mebibyte + 3);
+  EXPECT_EQ(budget_.held_bytes(), 5 * mebibyte + 3);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arena_.base()) % (2 * mebibyte), 0U);
+  std::memset(arena_.base(), 1, 5 * mebibyte + 3);
+  std::byte* const base = arena_.base();
+  arena_.prepare(10);
+  EXPECT_EQ(arena_.base(), base);
+  EXPECT_EQ(budget_.held_bytes(), 5 * mebibyte + 3);
+  arena_.free();
+  EXPECT_EQ(budget_.held_bytes(), 0);
+  EXPECT_EQ(arena_.base(), nullptr);
 }
 
-TEST(ArenaTest, IsEmptyAfterABudgetRefusal) {
-  MemoryBudget budget(mebibyte);
-  SystemMemory system;
-  Arena arena(budget, system);
-  arena.prepare(mebibyte);
-  EXPECT_THROW(arena.prepare(mebibyte + 1), OutOfMemory);
-  EXPECT_EQ(arena.capacity_bytes(), 0);
-  EXPECT_EQ(budget.held_bytes(), 0);
-  arena.prepare(mebibyte);
-  EXPECT_EQ(arena.capacity_bytes(), mebibyte);
+TEST_F(ArenaTest, IsEmptyAfterABudgetRefusal) {
+  arena_.prepare(mebibyte);
+  EXPECT_THROW(arena_.prepare(mebibyte + 1), OutOfMemory);
+  EXPECT_EQ(arena_.capacity_bytes(), 0);
+  EXPECT_EQ(budget_.held_bytes(), 0);
+  arena_.prepare(mebibyte);
+  EXPECT_EQ(arena_.capacity_bytes(), mebibyte);
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-TEST(ArenaTest, TurnsTheSystemsRefusalIntoOutOfMemory) {
-  MemoryBudget budget(std::int64_t{1} << 50);
-  SystemMemory system;
-  Arena arena(budget, system);
-  arena.prepare(mebibyte);
+TEST_F(ArenaTest, TurnsTheSystemsRefusalIntoOutOfMemory) {
+  budget_.set_limit_bytes(std::int64_t{1} << 50);
+  arena_.prepare(mebibyte);
   const AddressSpaceLimit limit(rlim_t{1} << 32);
-  EXPECT_THROW(arena.prepare(std::int64_t{1} << 33), OutOfMemory);
-  EXPECT_EQ(arena.capacity_bytes(), 0);
-  EXPECT_EQ(budget.held_bytes(), 0);
-  arena.prepare(2 * mebibyte);
-  EXPECT_EQ(budget.held_bytes(), 2 * mebibyte);
+  EXPECT_THROW(arena_.prepare(std::int64_t{1} << 33), OutOfMemory);
+  EXPECT_EQ(arena_.capacity_bytes(), 0);
+  EXPECT_EQ(budget_.held_bytes(), 0);
+  arena_.prepare(2 * mebibyte);
+  EXPECT_EQ(budget_.held_bytes(), 2 * mebibyte);
 }
 #endif
 
-TEST(ArenaTest, LeakedMemoryStaysTakenAndMapped) {
-  MemoryBudget budget(4 * mebibyte);
-  SystemMemory system;
-  Arena arena(budget, system);
-  arena.prepare(mebibyte);
-  std::byte* const late_peers_target = arena.base();
-  arena.leak();
-  EXPECT_EQ(arena.capacity_bytes(), 0);
-  EXPECT_EQ(budget.held_bytes(), mebibyte);
-  arena.prepare(2 * mebibyte);
-  EXPECT_EQ(budget.held_bytes(), 3 * mebibyte);
+TEST_F(ArenaTest, LeakedMemoryStaysTakenAndMapped) {
+  budget_.set_limit_bytes(4 * mebibyte);
+  arena_.prepare(mebibyte);
+  std::byte* const late_peers_target = arena_.base();
+  arena_.leak();
+  EXPECT_EQ(arena_.capacity_bytes(), 0);
+  EXPECT_EQ(budget_.held_bytes(), mebibyte);
+  arena_.prepare(2 * mebibyte);
+  EXPECT_EQ(budget_.held_bytes(), 3 * mebibyte);
   std::memset(late_peers_target, 1, static_cast<std::size_t>(mebibyte));
 }
 
-TEST(ArenaTest, RefusesOverlapsAndStrangers) {
-  MemoryBudget budget(mebibyte);
-  SystemMemory system;
-  Arena arena(budget, system);
-  arena.prepare(1000);
-  arena.acquire(100, 100, 0);
-  EXPECT_THROW(arena.acquire(100, 1, 0), LogicError);
-  EXPECT_THROW(arena.acquire(199, 1, 0), LogicError);
-  EXPECT_THROW(arena.acquire(50, 51, 0), LogicError);
-  EXPECT_THROW(arena.acquire(0, 1000, 0), LogicError);
-  arena.acquire(50, 50, 0);
-  arena.acquire(200, 800, 0);
-  EXPECT_THROW(arena.acquire(0, 51, 0), LogicError);
-  EXPECT_THROW(arena.release(150), LogicError);
-  arena.release(100);
-  EXPECT_THROW(arena.release(100), LogicError);
-  arena.acquire(120, 80, 0);
+TEST_F(ArenaTest, RefusesOverlapsAndStrangers) {
+  arena_.prepare(1000);
+  arena_.acquire(100, 100, 0);
+  EXPECT_THROW(arena_.acquire(100, 1, 0), LogicError);
+  EXPECT_THROW(arena_.acquire(199, 1, 0), LogicError);
+  EXPECT_THROW(arena_.acquire(50, 51, 0), LogicError);
+  EXPECT_THROW(arena_.acquire(0, 1000, 0), LogicError);
+  arena_.acquire(50, 50, 0);
+  arena_.acquire(200, 800, 0);
+  EXPECT_THROW(arena_.acquire(0, 51, 0), LogicError);
+  EXPECT_THROW(arena_.release(150), LogicError);
+  arena_.release(100);
+  EXPECT_THROW(arena_.release(100), LogicError);
+  arena_.acquire(120, 80, 0);
 }
 
-TEST(ArenaTest, RefusesWhatLiesOutside) {
-  MemoryBudget budget(mebibyte);
-  SystemMemory system;
-  Arena arena(budget, system);
-  arena.prepare(1000);
-  EXPECT_THROW(arena.acquire(-1, 10, 0), LogicError);
-  EXPECT_THROW(arena.acquire(0, 0, 0), LogicError);
-  EXPECT_THROW(arena.acquire(1000, 1, 0), LogicError);
-  EXPECT_THROW(arena.acquire(0, 1001, 0), LogicError);
-  EXPECT_THROW(arena.acquire(0, 1, Arena::max_categories), LogicError);
-  EXPECT_THROW(arena.acquire(0, 1, -1), LogicError);
+TEST_F(ArenaTest, RefusesWhatLiesOutside) {
+  arena_.prepare(1000);
+  EXPECT_THROW(arena_.acquire(-1, 10, 0), LogicError);
+  EXPECT_THROW(arena_.acquire(0, 0, 0), LogicError);
+  EXPECT_THROW(arena_.acquire(1000, 1, 0), LogicError);
+  EXPECT_THROW(arena_.acquire(0, 1001, 0), LogicError);
+  EXPECT_THROW(arena_.acquire(0, 1, Arena::max_categories), LogicError);
+  EXPECT_THROW(arena_.acquire(0, 1, -1), LogicError);
 }
 
-TEST(ArenaTest, AccountsForTheFullestInstant) {
-  MemoryBudget budget(mebibyte);
-  SystemMemory system;
-  Arena arena(budget, system);
-  arena.prepare(1000);
-  arena.acquire(0, 300, 2);
-  arena.acquire(700, 300, 5);
-  arena.release(0);
-  arena.acquire(0, 100, 2);
-  EXPECT_EQ(arena.account().high_water_bytes, 1000);
-  EXPECT_EQ(arena.account().peak_live_bytes, 600);
-  EXPECT_EQ(arena.account().categories_at_peak[2], 300);
-  EXPECT_EQ(arena.account().categories_at_peak[5], 300);
-  EXPECT_THROW(arena.prepare(10), LogicError);
-  arena.release(0);
-  arena.release(700);
-  arena.prepare(10);
-  EXPECT_EQ(arena.account().high_water_bytes, 0);
-  EXPECT_EQ(arena.account().peak_live_bytes, 0);
+TEST_F(ArenaTest, AccountsForTheFullestInstant) {
+  arena_.prepare(1000);
+  arena_.acquire(0, 300, 2);
+  arena_.acquire(700, 300, 5);
+  arena_.release(0);
+  arena_.acquire(0, 100, 2);
+  EXPECT_EQ(arena_.account().high_water_bytes, 1000);
+  EXPECT_EQ(arena_.account().peak_live_bytes, 600);
+  EXPECT_EQ(arena_.account().categories_at_peak[2], 300);
+  EXPECT_EQ(arena_.account().categories_at_peak[5], 300);
+  EXPECT_THROW(arena_.prepare(10), LogicError);
+  arena_.release(0);
+  arena_.release(700);
+  arena_.prepare(10);
+  EXPECT_EQ(arena_.account().high_water_bytes, 0);
+  EXPECT_EQ(arena_.account().peak_live_bytes, 0);
 }
 
 }  // namespace
