@@ -2,45 +2,27 @@
 #include <cmath>
 #include <map>
 
-#include "group_fixture.hpp"
+#include "group_values.hpp"
 #include "random_elements.hpp"
 
 namespace dstune {
 namespace {
 
 using test::Elements;
+using test::expect_gather;
+using test::expect_mean;
+using test::expect_root;
+using test::expect_scatter;
+using test::filled;
 using test::Job;
+using test::mean_of;
 using test::parts_of;
 using test::random_elements;
 using test::Transport;
+using test::value_of;
 
 constexpr std::int64_t odd_counts[] = {0, 1, 7, 1000, (1 << 20) + 3};
 constexpr DType types[] = {DType::f32, DType::bf16, DType::f16};
-
-// Multiples of the group's size, small enough that sums and means are exact in 16 bits, too.
-float value_of(int rank, std::int64_t i, int size) {
-  return static_cast<float>(size * ((rank * 3 + static_cast<int>(i % 5)) % 7 - 3));
-}
-
-/// What those that take part reduce to.
-float mean_of(const RankRange& among, std::int64_t i) {
-  float sum = 0;
-  for (int index = 0; index < among.count; ++index)
-    sum += value_of(among.rank(index), i, among.count);
-  return sum / static_cast<float>(among.count);
-}
-
-Elements filled(int rank, std::int64_t count, int size, DType type) {
-  Elements elements(type, count);
-  for (std::int64_t i = 0; i < count; ++i) elements.set(i, value_of(rank, i, size));
-  return elements;
-}
-
-Elements means(const RankRange& among, std::int64_t first, std::int64_t count, DType type) {
-  Elements elements(type, count);
-  for (std::int64_t i = 0; i < count; ++i) elements.set(i, mean_of(among, first + i));
-  return elements;
-}
 
 /// Pieces of several chunks.
 GroupTable::Options small_staging(std::size_t mpi_bytes = 10'000) {
@@ -50,99 +32,47 @@ GroupTable::Options small_staging(std::size_t mpi_bytes = 10'000) {
   return small;
 }
 
-void expect_mean(ProcessGroup& group, const RankRange& among, std::int64_t count, DType type) {
-  const RankRange ranks = among.in_group_of(group.size());
-  Elements data = filled(group.group_rank(), count, ranks.count, type);
-  group.all_reduce_average(data.bytes.data(), count, type, among);
-  EXPECT_TRUE(data.bytes == means(ranks, 0, count, type).bytes) << count;
-}
-
-void expect_scatter(ProcessGroup& group, const RankRange& among, std::int64_t count, DType type) {
-  const RankRange ranks = among.in_group_of(group.size());
-  const std::int64_t first = count * ranks.index_of(group.group_rank());
-  const Elements before = filled(group.group_rank(), count * ranks.count, ranks.count, type);
-  const Elements expected = means(ranks, first, count, type);
-  Elements in = before;
-  Elements out(type, count);
-  group.reduce_scatter_average(out.bytes.data(), in.bytes.data(), count, type, among);
-  EXPECT_TRUE(out.bytes == expected.bytes) << count;
-  EXPECT_TRUE(in.bytes == before.bytes) << count;
-  group.reduce_scatter_average(in.at(first), in.bytes.data(), count, type, among);
-  EXPECT_TRUE(std::equal(expected.bytes.begin(), expected.bytes.end(), in.at(first))) << count;
-}
-
-void expect_gather(ProcessGroup& group, const RankRange& among, std::int64_t count, DType type) {
-  const RankRange ranks = among.in_group_of(group.size());
-  Elements expected(type, count * ranks.count);
-  for (std::int64_t i = 0; i < count * ranks.count; ++i)
-    expected.set(i, value_of(ranks.rank(static_cast<int>(i / count)), i % count, 1));
-  const Elements in = filled(group.group_rank(), count, 1, type);
-  Elements out(type, count * ranks.count);
-  group.all_gather(out.bytes.data(), in.bytes.data(), count, type, among);
-  EXPECT_TRUE(out.bytes == expected.bytes) << count;
-  Elements in_place(type, count * ranks.count);
-  std::byte* const own = in_place.at(count * ranks.index_of(group.group_rank()));
-  if (count > 0) std::memcpy(own, in.bytes.data(), in.bytes.size());
-  group.all_gather(in_place.bytes.data(), own, count, type, among);
-  EXPECT_TRUE(in_place.bytes == expected.bytes) << count;
-}
-
-class CollectivesTest : public testing::TestWithParam<Transport> {};
+class CollectivesTest : public testing::TestWithParam<Transport> {
+ protected:
+  Job job_{GetParam()};
+  std::unique_ptr<ProcessGroup> group_ = job_.join(job_.everyone());
+};
 INSTANTIATE_TEST_SUITE_P(Ways, CollectivesTest,
                          testing::Values(Transport::shared_memory, Transport::mpi), test::way_name);
 
 TEST_P(CollectivesTest, AllReduceGivesTheMean) {
-  Job job(GetParam());
-  const auto group = job.join(job.everyone());
   for (const DType type : types)
-    for (const std::int64_t count : odd_counts) expect_mean(*group, {}, count, type);
+    for (const std::int64_t count : odd_counts) expect_mean(*group_, {}, count, type);
 }
 
 TEST_P(CollectivesTest, AllReduceGivesTheSum) {
-  Job job(GetParam());
-  const auto group = job.join(job.everyone());
-  const int size = group->size();
+  const int size = group_->size();
   for (const DType type : types) {
     for (const std::int64_t count : odd_counts) {
-      Elements data = filled(group->group_rank(), count, size, type);
+      Elements data = filled(group_->group_rank(), count, size, type);
       Elements sums(type, count);
       for (std::int64_t i = 0; i < count; ++i)
         sums.set(i, mean_of({0, 1, size}, i) * static_cast<float>(size));
-      group->all_reduce_sum(data.bytes.data(), count, type);
+      group_->all_reduce_sum(data.bytes.data(), count, type);
       EXPECT_TRUE(data.bytes == sums.bytes) << count;
     }
   }
 }
 
 TEST_P(CollectivesTest, ReduceGivesTheRootTheMeanAndLeavesTheOthers) {
-  Job job(GetParam());
-  const auto group = job.join(job.everyone());
-  for (const DType type : types) {
-    for (const std::int64_t count : odd_counts) {
-      for (int root = 0; root < group->size(); ++root) {
-        Elements data = filled(group->group_rank(), count, group->size(), type);
-        const Elements before = data;
-        group->reduce_average(data.bytes.data(), count, type, root);
-        const bool is_root = root == group->group_rank();
-        const Elements expected = is_root ? means({0, 1, group->size()}, 0, count, type) : before;
-        EXPECT_TRUE(data.bytes == expected.bytes) << count << " to " << root;
-      }
-    }
-  }
+  for (const DType type : types)
+    for (const std::int64_t count : odd_counts)
+      for (int root = 0; root < group_->size(); ++root) expect_root(*group_, root, count, type);
 }
 
 TEST_P(CollectivesTest, ReduceScatterGivesEachItsPart) {
-  Job job(GetParam());
-  const auto group = job.join(job.everyone());
   for (const DType type : types)
-    for (const std::int64_t count : odd_counts) expect_scatter(*group, {}, count, type);
+    for (const std::int64_t count : odd_counts) expect_scatter(*group_, {}, count, type);
 }
 
 TEST_P(CollectivesTest, AllGatherPlacesEveryPart) {
-  Job job(GetParam());
-  const auto group = job.join(job.everyone());
   for (const DType type : types)
-    for (const std::int64_t count : odd_counts) expect_gather(*group, {}, count, type);
+    for (const std::int64_t count : odd_counts) expect_gather(*group_, {}, count, type);
 }
 
 /// What `from` has for the part `index` of those that take part.
@@ -195,24 +125,20 @@ TEST_P(CollectivesTest, PartsOfAGroupDoTheSameSideBySide) {
 }
 
 TEST_P(CollectivesTest, ARankTakesPartInItsOwnCalls) {
-  Job job(GetParam());
-  if (job.size() == 1) GTEST_SKIP() << "there is no other rank";
-  const auto group = job.join(job.everyone());
+  if (job_.size() == 1) GTEST_SKIP() << "there is no other rank";
   // Who is still joining would wait for a rank whose group has ended.
-  job.world().barrier();
+  job_.world().barrier();
   float data = 1;
-  const int other = (group->group_rank() + 1) % group->size();
-  EXPECT_THROW(group->all_reduce_average(&data, 1, DType::f32, {other, 1, 1}), LogicError);
+  const int other = (group_->group_rank() + 1) % group_->size();
+  EXPECT_THROW(group_->all_reduce_average(&data, 1, DType::f32, {other, 1, 1}), LogicError);
 }
 
 TEST_P(CollectivesTest, ExchangeBringsNumbersInRankOrder) {
-  Job job(GetParam());
-  const auto group = job.join(job.everyone());
   for (int round = 0; round < 300; ++round) {
     const std::vector<double> mine(static_cast<std::size_t>(1 + round % 32),
-                                   group->group_rank() + 0.25 * round);
-    const std::vector<double> all = group->exchange(mine);
-    ASSERT_EQ(all.size(), mine.size() * static_cast<std::size_t>(group->size()));
+                                   group_->group_rank() + 0.25 * round);
+    const std::vector<double> all = group_->exchange(mine);
+    ASSERT_EQ(all.size(), mine.size() * static_cast<std::size_t>(group_->size()));
     for (std::size_t i = 0; i < all.size(); ++i) {
       ASSERT_EQ(all[i], static_cast<double>(i / mine.size()) + 0.25 * round);
     }
@@ -220,9 +146,7 @@ TEST_P(CollectivesTest, ExchangeBringsNumbersInRankOrder) {
 }
 
 TEST_P(CollectivesTest, MeansAreRoundedOnceToNearestEven) {
-  Job job(GetParam());
-  if (job.size() != 2) GTEST_SKIP() << "worked out for two ranks";
-  const auto group = job.join(job.everyone());
+  if (job_.size() != 2) GTEST_SKIP() << "worked out for two ranks";
   struct Case {
     float parts[2], mean;
   };
@@ -246,16 +170,16 @@ TEST_P(CollectivesTest, MeansAreRoundedOnceToNearestEven) {
     const auto count = static_cast<std::int64_t>(of_type.size());
     Elements data(type, count + 1);
     for (std::int64_t i = 0; i < count; ++i)
-      data.set(i, of_type[static_cast<std::size_t>(i)].parts[group->group_rank()]);
+      data.set(i, of_type[static_cast<std::size_t>(i)].parts[group_->group_rank()]);
     data.set(count, std::nanf(""));
-    group->all_reduce_average(data.bytes.data(), count + 1, type);
+    group_->all_reduce_average(data.bytes.data(), count + 1, type);
     for (std::int64_t i = 0; i < count; ++i)
       EXPECT_EQ(data.get(i), of_type[static_cast<std::size_t>(i)].mean) << i;
     EXPECT_TRUE(std::isnan(data.get(count)));
   }
 }
 
-TEST(CollectivesTest, BitsDependNeitherOnTheWayNorOnChunks) {
+TEST(BitsTest, BitsDependNeitherOnTheWayNorOnChunks) {
   constexpr std::int64_t count = 100003;
   for (const DType type : types) {
     std::vector<std::vector<std::byte>> results;
@@ -288,7 +212,7 @@ TEST(CollectivesTest, BitsDependNeitherOnTheWayNorOnChunks) {
   }
 }
 
-TEST(CollectivesTest, PartsOfAReductionAreThoseOfTheWhole) {
+TEST(BitsTest, PartsOfAReductionAreThoseOfTheWhole) {
   for (const Transport way : {Transport::shared_memory, Transport::mpi}) {
     Job job(way);
     const auto group = job.join(job.everyone());
