@@ -150,8 +150,8 @@ void FakeNccl::wait_until_aborted() {
 }
 
 std::string FakeNccl::error_text(Result result) {
-  return "error " + std::to_string(static_cast<int>(result)) +
-         (words_.empty() ? "" : ": " + words_);
+  const std::string said = words();
+  return "error " + std::to_string(static_cast<int>(result)) + (said.empty() ? "" : ": " + said);
 }
 
 Result FakeNccl::refuse(const std::string& why) {

@@ -1,10 +1,13 @@
 // nccl.h, as libnccl.so.2: the stand-in on emulated GPUs. A thread of the library puts collectives
 // into streams.
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
