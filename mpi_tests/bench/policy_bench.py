@@ -28,7 +28,7 @@ def run(given, name, arguments, seeds=None):
         found = subprocess.run([given.program, "--race", "--seeds", str(seeds), *arguments],
                                capture_output=True, text=True)
         # A value that a search cannot bear is a finding.
-        text = found.stdout if found.returncode == 0 else "failed: " + found.stderr.strip().splitlines()[-1]
+        text = found.stdout if found.returncode == 0 else f"failed with {found.returncode}: {found.stderr[-500:]}"
         path.with_suffix(".new").write_text(text)
         os.replace(path.with_suffix(".new"), path)
     text = path.read_text()
@@ -79,7 +79,8 @@ def main():
         figures = [other[index] for other in others]
         print(f"\nFive other sets of seeds, {what}, %: {min(figures):.2f} to {max(figures):.2f}, "
               f"standard deviation {statistics.stdev(figures):.2f}.")
-    print("\nNot a search of the first seed changes with " + ", ".join(f"`{name}`" for name in unread) + ".")
+    if unread:
+        print("\nNot a search of the first seed changes with " + ", ".join(f"`{name}`" for name in unread) + ".")
 
 
 if __name__ == "__main__":

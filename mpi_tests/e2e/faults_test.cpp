@@ -44,8 +44,10 @@ TEST_F(FaultTest, AFaultOfOneRankIsTheGroups) {
   for (const std::string rank : {"0", "1"}) {
     SCOPED_TRACE(rank);
     const auto reason_of = [&](const std::string& kind, const std::string& status) {
-      expect_only_first_failed(
-          run(kind + "@" + rank + ":" + first_, {"--overwrite", "--trial-timeout", "5s"}), status);
+      SCOPED_TRACE(kind);
+      std::vector<std::string> options{"--overwrite"};
+      if (kind == "hang") options.insert(options.end(), {"--trial-timeout", "5s"});
+      expect_only_first_failed(run(kind + "@" + rank + ":" + first_, options), status);
       return results_table(job_)[first_]["reason"];
     };
     reason_of("oom", "out_of_memory");

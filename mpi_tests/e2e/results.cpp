@@ -170,8 +170,10 @@ Ended expect_refused(Job& job, const Command& command, int exit_code,
 }
 
 void expect_same_losses(const Json& metrics, const Json& others) {
-  const Json& mine = metrics["losses"];
-  const Json& theirs = others["losses"];
+  const Json& mine = metrics.at("losses");
+  const Json& theirs = others.at("losses");
+  ASSERT_FALSE(mine.empty());
+  ASSERT_FALSE(theirs.empty());
   for (std::size_t step = 0; step < std::min(mine.size(), theirs.size()); ++step)
     EXPECT_EQ(mine[step], theirs[step]) << "step " << step;
 }

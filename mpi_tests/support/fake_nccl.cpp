@@ -24,9 +24,9 @@ using State = ncclComm::State;
 namespace {
 
 constexpr int for_ever = std::numeric_limits<int>::max();
-/// Of an id, that communicators are named by. The rest must come along.
+/// Bytes of an id that name a communicator. The rest must come along.
 constexpr std::size_t name_bytes = 16;
-/// Of a message, before the data: what its sender is at.
+/// The head of a message, before the data: the collective that its sender is at.
 constexpr std::size_t head_bytes = 64;
 
 char rest_of_id(std::size_t place) {
@@ -70,7 +70,7 @@ class FakeNccl::Exchanged {
     message.insert(message.end(), data.first(), data.end());
     return message;
   }
-  /// Whether the rank's is there.
+  /// Tells whether the rank's is there.
   bool look(Post& post, const std::string& name, int rank) {
     std::optional<Message>& one = all_[static_cast<std::size_t>(rank)];
     if (!one) one = post.read(name);
@@ -328,7 +328,7 @@ Result FakeNccl::split(Comm parent, int color, int key, Comm& made, bool shares)
   return result == Result::in_progress ? Result::success : result;
 }
 
-/// By what was asked of it, or by graphs.
+/// It is used by collectives under way, or by graphs.
 bool FakeNccl::is_used(const ncclComm& comm) const {
   return streams_->go_on() &&
          std::ranges::any_of(comm.uses, [](const auto& use) { return !use.expired(); });
@@ -344,7 +344,7 @@ Result FakeNccl::finalize(Comm comm) {
   });
 }
 
-/// Whether a rank that has joined has not ended it yet.
+/// Tells whether a rank that has joined has not ended it yet.
 bool FakeNccl::waits_for_us(const ncclComm& comm, int rank) {
   const auto joined = post_->read(comm.name("join", rank));
   if (!joined || post_->read(comm.name("closed", rank))) return false;
@@ -391,7 +391,7 @@ Result FakeNccl::abort(Comm comm) {
     if (comm->maker == std::this_thread::get_id()) return refuse("abort on the thread that works");
     group().has_aborts = true;
     changed_.wait(lock, [&] { return !aborts_hang_; });
-    // What a split has not finished is left to the caller.
+    // The caller waits for a split that has not finished.
     bear(*comm);
     comm->state = State::gone;
     comm->is_gone = true;
@@ -429,7 +429,7 @@ Task FakeNccl::exchanging(Comm comm, const std::string& what, const Bytes& mine,
     const std::string name = std::to_string(comm->begun++);
     post_->put(comm->name(name, comm->rank), all->with_head(mine));
     return [=, this] {
-      // What was aborted has ended without doing anything.
+      // An aborted call has ended without doing anything.
       if (comm->is_gone) return true;
       for (int rank = 0; rank < comm->size; ++rank)
         if (!all->look(*post_, comm->name(name, rank), rank)) return false;

@@ -50,13 +50,13 @@ struct ncclComm {
   bool is_connected = false;  ///< to all ranks, which wait for one another when it goes
   bool was_finalized = false;
   int splits = 0;
-  /// What it is being split into, and where that goes.
+  /// The part that it is being split into, and where that goes.
   ncclComm* part = nullptr;
   ncclComm** place_of_part = nullptr;
-  /// What it was asked for lives as long as it is not done, or in a graph.
+  /// A collective lives as long as it is not done, or in a graph.
   std::vector<std::weak_ptr<void>> uses{};
 
-  // What streams look at.
+  // Streams look at these.
   std::atomic<bool> is_gone = false;
   int begun = 0;
   std::string last_post{};  ///< that others may still have to read
@@ -68,7 +68,7 @@ struct ncclComm {
 
 namespace dstune::test {
 
-/// What a stream does: asked again and again until it says that it is done.
+/// The work of a stream: it is asked again and again until it says that it is done.
 using Turn = std::function<bool()>;
 /// Made anew each time that it is begun: a graph does it at every launch.
 using Task = std::function<Turn()>;
@@ -80,9 +80,9 @@ class NcclStreams {
 
   /// Behind what was asked for in the communicator's order before. No function: it is done.
   virtual End add(nccl::Comm comm, void* stream, Task task) = 0;
-  /// Whether all of that is done.
+  /// Tells whether all of that is done.
   [[nodiscard]] virtual bool is_idle(const ncclComm& comm) const = 0;
-  /// Whether streams go on unless the host waits for them. Else NCCL waits for nobody either.
+  /// Tells whether streams go on unless the host waits for them. Else NCCL waits for nobody either.
   [[nodiscard]] virtual bool go_on() const { return false; }
   [[nodiscard]] virtual std::string name(void* /*stream*/) const { return ""; }
 
@@ -93,7 +93,7 @@ class NcclStreams {
   /// Empty, or what lacks for one more communicator.
   virtual std::string take_memory(int /*device*/) { return ""; }
   virtual void give_back_memory(int /*device*/) {}
-  /// Whether all of it is memory of one piece.
+  /// Tells whether all of it is memory of one piece.
   [[nodiscard]] virtual bool reaches(const void* /*memory*/, std::size_t /*bytes*/) const {
     return true;
   }
@@ -111,12 +111,12 @@ class FakeNccl : public nccl::Library {
   /// kind.
   [[nodiscard]] std::vector<std::string> calls(const std::string& kind = "") const;
   void forget_calls();
-  /// What NCCL does not allow, as it was done.
+  /// Calls that NCCL does not allow, in their order.
   [[nodiscard]] std::vector<std::string> violations() const;
   /// Communicators that were neither destroyed nor aborted.
   [[nodiscard]] int num_alive() const;
 
-  /// Of every call that is not done at once.
+  /// The number of polls of every call that is not done at once.
   void set_polls(int polls) { polls_ = polls; }
   void set_version(int version) { version_ = version; }
   /// The next call of a kind says so.
@@ -128,9 +128,9 @@ class FakeNccl : public nccl::Library {
   /// The next call of a kind does not come back before its communicator is aborted, as where CUDA
   /// takes no more launches.
   void hold_up(const std::string& kind) { held_up_ = kind; }
-  /// What CUDA does with the caller, behind a collective that can not end.
+  /// CUDA does this with the caller, behind a collective that can not end.
   void wait_until_aborted();
-  /// What NCCL says of errors beside their numbers.
+  /// NCCL's words for errors, beside their numbers.
   void set_words(const std::string& words) { words_ = words; }
   [[nodiscard]] std::string words() const;
   /// Those that the end of the process would end.
@@ -138,7 +138,7 @@ class FakeNccl : public nccl::Library {
   /// The latest communicator gets an error beside the calls.
   void break_latest(nccl::Result error);
   void let_aborts_hang(bool hang) { let(aborts_hang_, hang); }
-  /// As where a peer of the node does not end its communicator.
+  /// A peer of the node does not end its communicator.
   void let_destroys_hang(bool hang) { let(destroys_hang_, hang); }
 
   [[nodiscard]] int version() const override { return version_; }
@@ -176,7 +176,7 @@ class FakeNccl : public nccl::Library {
       return first() < other.end() && other.first() < end();
     }
   };
-  /// What a call reads and writes, and the part of it that is this rank's.
+  /// The bytes that a call reads and writes, and the part of it that is this rank's.
   struct Memory {
     Bytes read, written;
     const std::byte* own_place = nullptr;
@@ -211,13 +211,13 @@ class FakeNccl : public nccl::Library {
   /// is this rank's, and overlap nowhere else.
   [[nodiscard]] std::string memory_violation(const Memory& memory) const;
   std::optional<nccl::Result> injected(const std::string& kind);
-  /// What the call says that was made on a communicator.
+  /// The result of the call that was made on a communicator.
   nccl::Result begin(nccl::Comm comm, const std::string& kind, const std::function<End()>& start);
-  /// Whether what is under way has ended.
+  /// Tells whether the call under way has ended.
   void look(ncclComm& comm);
   /// The end of a communicator's making.
   End joining(nccl::Comm comm);
-  /// Whether all ranks have said where they go; then the part knows its own.
+  /// Tells whether all ranks have said where they go; then the part knows its own.
   bool has_members(const ncclComm& parent, const std::string& split, int color, ncclComm& part);
   /// After its last call: when streams and peers are done with it.
   void leave(ncclComm& comm);

@@ -1,5 +1,5 @@
 #pragma once
-/// What a piece of work throws.
+/// The exceptions of a piece of work.
 
 #include <string>
 
@@ -18,7 +18,7 @@ std::string thrown(Work&& work) {
   return {};
 }
 
-/// Why the collective ended that the work was in.
+/// The cause that ended the collective in the work.
 template <class Work>
 CollectiveError::Cause why_ended(Work&& work) {
   try {

@@ -35,7 +35,7 @@ list(REMOVE_ITEM tune_may_include app)
 set(app_may_include ${layers})
 
 # The subfolders of a layer, lowest first: a file includes no private header of a later one. The
-# files beside the subfolders are the point.
+# point stands for the files beside the subfolders.
 set(base_folders json yaml .)
 set(core_folders keys deepspeed command .)
 set(plan_folders program zero parts target .)

@@ -1,5 +1,7 @@
 #include "dstune/core/policy.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -49,9 +51,12 @@ class Change {
   void begin(const char* name, const char* /*source*/) { group_ = name; }
   template <typename T>
   void operator()(const char* name, T& value, const char* /*unit*/, const char* /*reason*/) {
-    if constexpr (std::is_arithmetic_v<T>) {
+    if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
       if (name_ != fmt::format("{}.{}", group_, name)) return;
-      value = static_cast<T>(factor_ * static_cast<double>(value));
+      const double changed = factor_ * static_cast<double>(value);
+      // A count or a divisor stays one.
+      value = std::is_integral_v<T> ? static_cast<T>(std::max(1.0, std::round(changed)))
+                                    : static_cast<T>(changed);
       is_done_ = true;
     }
   }
@@ -477,15 +482,15 @@ void visit(Policy::Profiling& all, auto& row) {
   row("repeats", all.repeats, unit::runs, "a device's stamps are exact to half a microsecond");
 }
 
-void visit(Policy::Patience& all, auto& row) {
-  row.begin("patience", "docs/reliability.md");
+void visit(Policy::Timeouts& all, auto& row) {
+  row.begin("timeouts", "docs/reliability.md");
   row("extra_warmup_steps", all.extra_warmup_steps, unit::steps,
       "beside the least number, until steps are steady: see measuring.max_extra_warmup_steps");
   row("trial_timeout_factor", all.trial_timeout_factor, unit::ratio,
       "predictions are off by a tenth, machines that others use by a factor");
   row("min_trial_timeout_s", all.min_trial_timeout_s, unit::seconds,
       "by hand: to build a model on a busy machine");
-  row("longest_timeout_s", all.longest_timeout_s, unit::seconds,
+  row("max_timeout_s", all.max_timeout_s, unit::seconds,
       "by hand: of members where the attempt itself has no limit");
   row("steps_of_silence", all.steps_of_silence, unit::steps,
       "by hand: a measuring group gives a sign of life at least this often");
@@ -502,6 +507,10 @@ void visit(Policy::Patience& all, auto& row) {
       "nothing is predicted: as for an experiment that is silent");
   row("drain_timeout_steps", all.drain_timeout_steps, unit::steps,
       "the host is two micro-steps ahead of a GPU at most, and never a step");
+}
+
+void visit(Policy::Tries& all, auto& row) {
+  row.begin("tries", "docs/reliability.md");
   row("deaths_until_alone", all.deaths_until_alone, unit::runs,
       "one may be chance; alone, an experiment shows whether it was the cause");
   row("deaths_until_blamed", all.deaths_until_blamed, unit::runs,
@@ -531,7 +540,8 @@ void visit(Policy& policy, auto& row) {
   visit(policy.verifying, row);
   visit(policy.predicting, row);
   visit(policy.profiling, row);
-  visit(policy.patience, row);
+  visit(policy.timeouts, row);
+  visit(policy.tries, row);
 }
 
 Policy& policy_of_process() {

@@ -11,16 +11,16 @@
 namespace dstune {
 namespace {
 
-const Policy::Patience& patience() {
-  return default_policy().patience;
+const Policy::Timeouts& timeouts() {
+  return default_policy().timeouts;
 }
 
 /// How long a GPU may take, after a failure, to do what it was asked for before it counts as one
 /// that hangs. The host is two micro-steps ahead of it at most, and never a step; predictions of
 /// that may be off by as much as above.
 double drain_timeout_s(const std::optional<double>& step_s) {
-  return step_s ? min_drain_timeout_s + patience().drain_timeout_steps * *step_s
-                : patience().default_drain_timeout_s;
+  return step_s ? min_drain_timeout_s + timeouts().drain_timeout_steps * *step_s
+                : timeouts().default_drain_timeout_s;
 }
 
 /// Without a prediction the operations of a very slow machine. Taking the host's memory, which is
@@ -28,14 +28,14 @@ double drain_timeout_s(const std::optional<double>& step_s) {
 double inactivity_timeout_s(const RunForecast& forecast) {
   const JobSpec& job = forecast.job;
   const Experiment& experiment = forecast.planned.experiment;
-  const double timeout_s = patience().min_inactivity_timeout_s +
+  const double timeout_s = timeouts().min_inactivity_timeout_s +
                            static_cast<double>(forecast.planned.predicted.host_memory_bytes) /
-                               patience().min_host_bytes_per_s;
-  if (forecast.step_s) return timeout_s + patience().inactivity_timeout_steps * *forecast.step_s;
+                               timeouts().min_host_bytes_per_s;
+  if (forecast.step_s) return timeout_s + timeouts().inactivity_timeout_steps * *forecast.step_s;
   const auto tokens = static_cast<double>(global_batch(experiment.config, experiment.shape.size()) *
                                           job.sequence_length);
   return timeout_s + flops_per_token(job.model, job.sequence_length) * tokens /
-                         (patience().min_flops_per_rank * experiment.shape.size());
+                         (timeouts().min_flops_per_rank * experiment.shape.size());
 }
 
 const instrument::Maker& maker_of(const WorkloadSpec& spec) {
@@ -48,7 +48,7 @@ const instrument::Maker& maker_of(const WorkloadSpec& spec) {
 }  // namespace
 
 RunLimits limits_of_foreign_code(const RunForecast& forecast) {
-  return {std::max(patience().foreign_inactivity_timeout_s, forecast.trial_timeout_s.value_or(0)),
+  return {std::max(timeouts().foreign_inactivity_timeout_s, forecast.trial_timeout_s.value_or(0)),
           forecast.is_on_gpus ? drain_timeout_s(forecast.step_s) : 0};
 }
 

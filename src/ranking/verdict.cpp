@@ -61,7 +61,7 @@ class Runs {
   }
 
  private:
-  void add_run(std::size_t member, const auto& run) {
+  void add_run(std::size_t place, const auto& run) {
     const std::vector<double> timed_s = timed_steps_s(run.measurement);
     const Policy& policy = scoreboard_.policy();
     double error = policy.runs.unknown_error, degrees = 0;
@@ -78,7 +78,7 @@ class Runs {
       }
     }
     const double at_s = (seconds_of(run.started_at) + seconds_of(run.finished_at)) / 2;
-    runs_.push_back({member, at_s, log_speed(scoreboard_, run.measurement).value(),
+    runs_.push_back({place, at_s, log_speed(scoreboard_, run.measurement).value(),
                      std::min(policy.runs.largest_error, error), run.is_alone});
     degrees_.push_back(degrees);
   }

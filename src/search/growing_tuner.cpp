@@ -70,7 +70,7 @@ class GrowingTuner : public Tuner {
   std::optional<std::size_t> next() override {
     if (trials_left_ == 0) return std::nullopt;
     auto member = race_ ? next_with_room() : next_grown();
-    if (!member && race_) member = race_->next();
+    if (!member && race_) member = next_of_race();
     if (!member && race_ && race_->is_done() && running_.empty()) member = next_beyond();
     if (!member) return std::nullopt;
     if (member != space_.baseline) --trials_left_;  // of which the cap knows already
@@ -317,6 +317,13 @@ class GrowingTuner : public Tuner {
     const bool is_wanted =
         growth.next && is_closed(*growth.next) && !running_.contains(*growth.next);
     return is_wanted ? growth.next : std::nullopt;
+  }
+
+  /// A race that has begun anew does not know which members are running. It learns their results.
+  [[nodiscard]] std::optional<std::size_t> next_of_race() {
+    auto member = race_->next();
+    while (member && running_.contains(*member)) member = race_->next();
+    return member;
   }
 
   void raise_ceiling() {

@@ -58,8 +58,7 @@ void sort_chains(std::vector<Member>& members) {
     std::vector<Member> sorted;
     for (const auto place : places) sorted.push_back(std::move(members[place]));
     std::ranges::sort(sorted, {}, &Member::number);
-    for (std::size_t member = 0; member < places.size(); ++member)
-      members[places[member]] = std::move(sorted[member]);
+    for (std::size_t i = 0; i < places.size(); ++i) members[places[i]] = std::move(sorted[i]);
   }
 }
 

@@ -19,9 +19,12 @@ std::vector<std::size_t> planned_members(const PlannedSpace& space) {
 }
 
 std::vector<SizeChain> size_chains(const PlannedSpace& space) {
-  std::map<std::uint64_t, SizeChain> by_number;
-  for (const std::size_t member : planned_members(space))
-    by_number[space.members[member].micro_batch_chain.value_or(member)].push_back(member);
+  // The number of a chain is not that of a member which is in none.
+  std::map<std::pair<bool, std::uint64_t>, SizeChain> by_number;
+  for (const std::size_t member : planned_members(space)) {
+    const std::optional<std::uint64_t>& chain = space.members[member].micro_batch_chain;
+    by_number[{chain.has_value(), chain.value_or(member)}].push_back(member);
+  }
   std::vector<SizeChain> chains;
   for (auto& [number, members] : by_number) chains.push_back(std::move(members));
   std::ranges::sort(chains, {}, [](const SizeChain& chain) { return chain.front(); });

@@ -315,7 +315,7 @@ void check_engine(SectionTarget& target) {
   }
 }
 
-/// Throws InputError where the space has no member that DeepSpeed takes.
+/// Throws InputError with all problems that were found so far.
 void expand_and_warn(JobSpec& job, json::Problems& problems) {
   check_automatic_precision(job, json::Node(*job.document, job.ds_config, ""), problems);
   const auto products = expand(job, problems);

@@ -206,18 +206,22 @@ struct Policy {
     int repeats = 10;
   } profiling;
 
-  /// How long a run may take or be silent, and how often it is tried again. Generous: it only has
-  /// to tell a hang from a slow machine.
-  struct Patience {
+  /// How long a run may take or be silent. Generous: it only has to tell a hang from a slow
+  /// machine.
+  struct Timeouts {
     double extra_warmup_steps = 3, trial_timeout_factor = 20, min_trial_timeout_s = 300;
-    double longest_timeout_s = 24 * 3600.0, steps_of_silence = 20;
+    double max_timeout_s = 24 * 3600.0, steps_of_silence = 20;
     double min_flops_per_rank = 1e9, min_host_bytes_per_s = 5e8;
     double min_inactivity_timeout_s = 60, foreign_inactivity_timeout_s = 600;
     double inactivity_timeout_steps = 50;
     double default_drain_timeout_s = 60, drain_timeout_steps = 5;
+  } timeouts;
+
+  /// How often a run is tried again after a death.
+  struct Tries {
     int deaths_until_alone = 2, deaths_until_blamed = 2, unseen_deaths_until_blamed = 4;
     int tries_after_loss = 2;
-  } patience;
+  } tries;
 };
 
 /// The policy of a job.

@@ -6,6 +6,7 @@
 namespace dstune {
 
 /// Multiplies a number of `default_policy()`, as "racing.tolerated", before anything has read it.
+/// Integers are rounded, and at least 1.
 /// Returns false where no number has this name. Local; not safe beside other threads.
 bool change_policy(std::string_view name, double factor);
 

@@ -13,7 +13,7 @@ inline float value_of(int rank, std::int64_t i, int size) {
   return static_cast<float>(size * ((rank * 3 + static_cast<int>(i % 5)) % 13 - 6));
 }
 
-/// What those that take part reduce to.
+/// The mean of those that take part.
 inline float mean_of(const RankRange& among, std::int64_t i) {
   float sum = 0;
   for (int index = 0; index < among.count; ++index)

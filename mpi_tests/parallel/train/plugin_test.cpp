@@ -128,7 +128,8 @@ TEST_P(PluginTest, RanksThatDisagreeAreToldSo) {
 
 TEST_P(PluginTest, AWaitEndsAtTheDeadline) {
   join(0.3);
-  test::expect_ended(CollectiveError::Cause::deadline, [&] { run_subject("wait for the end"); });
+  EXPECT_EQ(test::why_ended([&] { run_subject("wait for the end"); }),
+            CollectiveError::Cause::deadline);
   // Until nobody is inside any more.
   group_.reset();
   job_.world().barrier();

@@ -26,7 +26,7 @@ namespace {
 using test::End;
 using test::Ended;
 
-/// Of a communicator on its GPU.
+/// A communicator's part on its GPU.
 constexpr std::size_t comm_bytes = std::size_t{8} << 20;
 
 Ended ended(cudaError_t error) {
@@ -34,7 +34,7 @@ Ended ended(cudaError_t error) {
   return {nccl::Result::unhandled_cuda_error, "Cuda failure " + std::to_string(error)};
 }
 
-/// As of a version, or a network, that can not be captured. The variable names a rank, or "all".
+/// Versions and networks exist that can not be captured. The variable names a rank, or "all".
 bool refuses(const ncclComm& comm, cudaStream_t stream) {
   const char* const who = std::getenv("DSTUNE_EMULATED_NCCL_REFUSES_CAPTURE");
   if (who == nullptr || (std::string_view(who) != "all" && std::atoi(who) != comm.rank))

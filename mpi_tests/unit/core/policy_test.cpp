@@ -4,6 +4,7 @@
 
 #include "dstune/core/interval.hpp"
 #include "dstune/core/job.hpp"
+#include "dstune/core/policy_changes.hpp"
 
 namespace dstune {
 namespace {
@@ -23,6 +24,22 @@ constexpr std::size_t num_members() {
     return sizeof...(Taken);
 }
 
+TEST(PolicyTest, ANumberCanBeChangedByItsName) {
+  const double tolerated = default_policy().racing.tolerated;
+  EXPECT_TRUE(change_policy("racing.tolerated", 2));
+  EXPECT_EQ(default_policy().racing.tolerated, 2 * tolerated);
+  EXPECT_TRUE(change_policy("racing.tolerated", 0.5));
+  EXPECT_EQ(default_policy().racing.tolerated, tolerated);
+
+  ASSERT_EQ(default_policy().tries.tries_after_loss, 2);
+  EXPECT_TRUE(change_policy("tries.tries_after_loss", 0.1));
+  EXPECT_EQ(default_policy().tries.tries_after_loss, 1) << "a count is never 0";
+  EXPECT_TRUE(change_policy("tries.tries_after_loss", 2));
+
+  EXPECT_FALSE(change_policy("racing.looks", 2)) << "a list";
+  EXPECT_FALSE(change_policy("tolerated", 2));
+}
+
 TEST(PolicyTest, EveryChoiceHasARowWithItsReason) {
   const json::Value groups = policy_json(default_policy());
   EXPECT_EQ(groups.size(), num_members<Policy>());
@@ -35,6 +52,8 @@ TEST(PolicyTest, EveryChoiceHasARowWithItsReason) {
       EXPECT_FALSE(row.at("reason").get<std::string>().empty()) << key;
     }
   };
+  expect_rows("timeouts", num_members<Policy::Timeouts>());
+  expect_rows("tries", num_members<Policy::Tries>());
   expect_rows("intervals", num_members<Policy::Intervals>());
   expect_rows("racing", num_members<Policy::Racing>());
   expect_rows("measuring", num_members<Policy::Measuring>());

@@ -114,7 +114,7 @@ Tally search(const World::Kind& kind, std::size_t slots = 1) {
       }
       return world.measure(member);
     };
-    run_search(*tuner, measure, slots);
+    EXPECT_TRUE(are_distinct(run_search(*tuner, measure, slots))) << seed;
     const double best = largest(world.space(), [&](std::size_t member) {
       return world.runs(member) ? world.throughput(member) : 0;
     });

@@ -187,8 +187,8 @@ TEST(BoostedTreesTest, RanksAsTheExamplesDo) {
   BoostedTrees trees(points);
   EXPECT_EQ(trees.score(3), 0) << "before learning";
   trees.learn(examples);
-  for (std::size_t member = 0; member < 16; member += 4)
-    for (std::size_t point = member; point < member + 3; ++point)
+  for (std::size_t first = 0; first < 16; first += 4)
+    for (std::size_t point = first; point < first + 3; ++point)
       EXPECT_LT(trees.score(point), trees.score(point + 1));
   EXPECT_GT(trees.score(3), trees.score(12)) << "the first feature matters more";
 }

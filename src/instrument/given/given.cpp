@@ -13,8 +13,6 @@ namespace dstune {
 namespace {
 
 constexpr double max_sleep_s = 0.02;
-/// A given step may be silent for so many of its own.
-constexpr double silent_steps = 20;
 
 /// Without training: a series of step times, the given one or those of an experiment in a recorded
 /// table, that starts anew when it is exhausted.
@@ -129,8 +127,8 @@ class Given : public Instrument {
   [[nodiscard]] RunLimits limits(const RunForecast& forecast) const override {
     RunLimits limits = Instrument::limits(forecast);
     if (spec_.kind == WorkloadKind::synthetic)
-      limits.inactivity_timeout_s =
-          default_policy().patience.min_inactivity_timeout_s + silent_steps * spec_.step_time_s;
+      limits.inactivity_timeout_s = default_policy().timeouts.min_inactivity_timeout_s +
+                                    default_policy().timeouts.steps_of_silence * spec_.step_time_s;
     return limits;
   }
   [[nodiscard]] std::unique_ptr<Workload> make(const RunContext& context) override {

@@ -10,8 +10,8 @@
 namespace dstune {
 namespace {
 
-const Policy::Patience& patience() {
-  return default_policy().patience;
+const Policy::Tries& tries() {
+  return default_policy().tries;
 }
 
 }  // namespace
@@ -59,13 +59,13 @@ bool Agenda::is_blamed(std::size_t member) const {
   const std::string& key = search_.keys[member];
   return search_.history.died_alone.contains(key) &&
          num_deaths(member) >= (search_.history.seen_to_die.contains(key)
-                                    ? patience().deaths_until_blamed
-                                    : patience().unseen_deaths_until_blamed);
+                                    ? tries().deaths_until_blamed
+                                    : tries().unseen_deaths_until_blamed);
 }
 
 /// The last jobs died while it was running, and it is not known whether of it.
 bool Agenda::is_suspect(std::size_t member) const {
-  return num_deaths(member) >= patience().deaths_until_alone && !is_blamed(member);
+  return num_deaths(member) >= tries().deaths_until_alone && !is_blamed(member);
 }
 
 /// Runs suspects one after the other, before all others: the blame shows only where nothing else
@@ -177,7 +177,7 @@ Needs Agenda::needs(std::size_t member) const {
   return needs_of(planned.experiment, planned.predicted);
 }
 
-/// Members' numbers are their first runs; repeats go on behind them.
+/// A member's number is the id of its first run; ids of repeats follow.
 Run Agenda::run_of(std::size_t id) const {
   const std::size_t members = search_.space.members.size();
   if (id < members) return {id};
@@ -199,7 +199,7 @@ std::optional<Agenda::Next> Agenda::next() {
 }
 
 bool Agenda::try_again(const Run& run) {
-  if (tries_[run.member] >= patience().tries_after_loss) return false;
+  if (tries_[run.member] >= tries().tries_after_loss) return false;
   scheduler_.resubmit(run.member, needs(run.member));
   return true;
 }

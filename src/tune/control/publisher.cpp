@@ -33,7 +33,7 @@ std::string value_text(const Experiment& experiment, const Measurement& measurem
   return fmt::format("{} ±{:.1f} %", text, 50.0 * (value->ci_high - value->ci_low) / value->value);
 }
 
-/// A longer line would wrap, and only its last member would be rewritten.
+/// A longer line would wrap, and only its last row would be rewritten.
 std::size_t terminal_width() {
   winsize size{};
   const bool is_known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;

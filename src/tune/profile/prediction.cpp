@@ -215,7 +215,7 @@ std::optional<double> JobPredictor::experiment_s(const Experiment& experiment) {
   const double timed_s =
       std::max(measure_.slice_s(),
                static_cast<double>(default_policy().measuring.min_timed_steps) * *step_s);
-  return (measure_.start_profile_step + default_policy().patience.extra_warmup_steps) * *step_s +
+  return (measure_.start_profile_step + default_policy().timeouts.extra_warmup_steps) * *step_s +
          timed_s;
 }
 
@@ -320,8 +320,8 @@ Attempts::Limits TrialLimits::of(const PlannedExperiment& planned) const {
   } else if (predictor != nullptr) {
     const auto predicted_s = predictor->experiment_s(planned.experiment);
     if (predicted_s)
-      limits.timeout_s = default_policy().patience.min_trial_timeout_s +
-                         default_policy().patience.trial_timeout_factor * *predicted_s;
+      limits.timeout_s = default_policy().timeouts.min_trial_timeout_s +
+                         default_policy().timeouts.trial_timeout_factor * *predicted_s;
     limits.overdue = "took longer than " + format_duration(limits.timeout_s) +
                      ", many times what was predicted; --trial-timeout allows more";
   }

@@ -37,7 +37,7 @@ Attempts::Number Attempts::begin(Order order, const Limits& limits, Moment now) 
   order.drain_timeout_s = limits.drain_timeout_s;
   // Members give up by themselves long after ABORT should have reached them.
   order.timeout_s =
-      (limits.timeout_s > 0 ? limits.timeout_s : default_policy().patience.longest_timeout_s) +
+      (limits.timeout_s > 0 ? limits.timeout_s : default_policy().timeouts.max_timeout_s) +
       limits.inactivity_timeout_s + 2 * limits.abort_grace_s;
   if constexpr (requires { order.choices; }) order.choices = choices_;
   Attempt attempt;
@@ -177,10 +177,9 @@ void Attempts::tick(Moment now) {
 
 /// "rank 1 died"; empty where nobody is missed.
 std::string Attempts::death_in(const Attempt& attempt) const {
-  for (const auto& [rank, how] : dead_)
-    if (std::ranges::find(attempt.members, rank) != attempt.members.end() &&
-        !attempt.left.contains(rank))
-      return fmt::format("rank {} {}", rank, how);
+  for (const int rank : attempt.members)
+    if (const auto found = dead_.find(rank); found != dead_.end() && !attempt.left.contains(rank))
+      return fmt::format("rank {} {}", rank, found->second);
   return "";
 }
 
@@ -195,7 +194,7 @@ std::optional<Attempts::Failure> Attempts::failure_of(const Attempt& attempt, Ti
     return Failure{Status::timed_out, limits.overdue};
   const double inactivity_timeout_s =
       std::max(limits.inactivity_timeout_s,
-               default_policy().patience.steps_of_silence * attempt.slowest_step_s);
+               default_policy().timeouts.steps_of_silence * attempt.slowest_step_s);
   if (limits.inactivity_timeout_s > 0 && seconds(now - attempt.last_sign) > inactivity_timeout_s)
     return Failure{Status::timed_out,
                    "no sign of life for " + format_duration(inactivity_timeout_s)};
