@@ -40,6 +40,11 @@ TEST(HjsonDocumentTest, ByteOrderMarksAreSkippedAsInJson) {
   EXPECT_EQ(Document::parse_hjson(text, "f.hjson").root(), Document::parse(text, "f.json").root());
 }
 
+TEST(HjsonDocumentTest, KeepsTheOrderOfKeys) {
+  const Document document = Document::parse_hjson("z: 1\na: 2\nm: 3", "f.hjson");
+  EXPECT_THAT(document.node().keys(), testing::ElementsAre("z", "a", "m"));
+}
+
 TEST(HjsonDocumentTest, NumbersAreThoseOfJson) {
   for (const std::string number :
        {"0", "-0", "18446744073709551615", "18446744073709551616", "-9223372036854775808",

@@ -42,6 +42,8 @@ TEST(ModuleNamesTest, AreSelectedByClassNameAndEnd) {
               UnorderedElementsAre("transformer.h.0.mlp", "transformer.h.1.mlp"));
   EXPECT_THAT(selected({"torch.nn.modules.sparse.Embedding\n", "", ""}),
               UnorderedElementsAre("transformer.wte", "transformer.wpe"));
+  EXPECT_THAT(selected({"transformers.models.gpt2.modeling_gpt2.GPT2Block\n", "", ""}),
+              UnorderedElementsAre("transformer.h.0", "transformer.h.1"));
   EXPECT_THAT(selected({"modeling_gpt2.GPT2MLP\n", "", ""}), testing::IsEmpty());
   EXPECT_THAT(selected({"", "h.0\ntransformer.h.1\n", ""}),
               UnorderedElementsAre("transformer.h.1"));

@@ -79,7 +79,7 @@ std::vector<Statement> statements() {
       {"sub_group_size", stage_3, program, std::int64_t{600}},
       {"offload_optimizer/device", stages_1_2_3, memory | streams, std::string("cpu")},
       {"cpu_offload", stages_1_2_3, memory | streams, true},
-      {"offload_optimizer/ratio", stage_3, memory, 0.5,
+      {"offload_optimizer/ratio", stage_3, program, 0.5,
        [](auto& config) {
          config.offload_optimizer = OffloadDevice::cpu;
          config.sub_group_size = 600;
@@ -150,7 +150,6 @@ unsigned differences(const TrainingConfig& before, const TrainingConfig& after) 
       what |= volume;
     if (left.calls != right.calls) what |= calls;
     if (acquired_bytes(one) != acquired_bytes(other)) what |= memory;
-    if (what == nothing && one.memory.arena_bytes != other.memory.arena_bytes) what = memory;
     bool same_steps = one.cycle.size() == other.cycle.size();
     std::map<Stream, std::size_t> beside_one, beside_other;
     for (std::size_t i = 0; same_steps && i < one.cycle.size(); ++i)
@@ -163,6 +162,7 @@ unsigned differences(const TrainingConfig& before, const TrainingConfig& after) 
         std::ranges::equal(std::views::keys(beside_one), std::views::keys(beside_other));
     if (!same_streams) what |= streams;
     if (what == nothing && (!same_steps || beside_one != beside_other)) what = program;
+    if (what == nothing && one.memory.arena_bytes != other.memory.arena_bytes) what = memory;
   }
   return what;
 }

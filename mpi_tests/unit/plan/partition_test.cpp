@@ -84,15 +84,30 @@ TEST(PartitionTest, AGroupOfOneHasNoParts) {
   }
 }
 
-// The second partition is filled as the weights are: the first step gathers from it alone.
-TEST(PartitionTest, TheFirstStepGathersOverTheBlock) {
+// The first gather of a step is over all ranks, every other one over the block. The second
+// partition is filled as the weights are: the first step gathers from it alone.
+TEST(PartitionTest, HpzGathersOverAllRanksOnceAStep) {
   TrainingConfig config = plain(hpz(2));
   config.accumulation_steps = 3;
-  const StepPlan plan = test::build(test::tiny_llama(), config, 4, 3);
+  const ModelSpec model = test::tiny_llama();
+  const StepPlan plan = test::build(model, config, 4, 3);
+  const std::int64_t once = test::padded_elements(ParameterTable(model), 4);
+  const auto gathered = [](const Segment& segment) {
+    std::int64_t over_all = 0, over_block = 0;
+    for (const auto& gather : every<op::AllGather>(segment.steps)) {
+      const bool is_over_all = gather.among == RankRange();
+      EXPECT_TRUE(is_over_all || gather.among == (RankRange{2, 1, 2}));
+      (is_over_all ? over_all : over_block) += gather.count_per_rank;
+    }
+    return std::pair(4 * over_all, 2 * over_block);
+  };
+  for (const Segment& segment : plan.cycle) {
+    const bool is_first = segment.kind == Segment::Kind::first_micro;
+    const std::int64_t uses = segment.kind == Segment::Kind::update ? 0 : 2;
+    EXPECT_EQ(gathered(segment), std::pair(is_first * once, (uses - is_first) * once));
+  }
   EXPECT_FALSE(plan.tracing.empty());
-  for (const Segment& segment : plan.tracing)
-    for (const auto& gather : every<op::AllGather>(segment.steps))
-      EXPECT_EQ(gather.among, (RankRange{2, 1, 2}));
+  for (const Segment& segment : plan.tracing) EXPECT_EQ(gathered(segment).first, 0);
 }
 
 // The factor that clips comes from the block, on other ranks than the first as well.

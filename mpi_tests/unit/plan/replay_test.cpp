@@ -46,17 +46,21 @@ void add_to_gradients_of_the_step_before(StepPlan& plan) {
 
 TEST(ReplayTest, NoticesWhatIsBroken) {
   struct Broken {
+    const char* name;
     void (*damage)(StepPlan&);
     const char* problem;
   };
-  for (const auto& [damage, problem] :
-       {// A reduction that does not wait, and a bucket that is filled during one.
-        Broken{erase_first<op::Wait, Stream::reduce>, "without an event"},
-        Broken{erase_first<op::Wait>, "without an event"},
-        Broken{erase_first<op::EmbeddingForward>, "read before it is written"},
-        Broken{erase_first<op::Release>, "not released"},
-        Broken{erase_first<op::Acquire>, "outside its lifetime"}, Broken{share_a_place, "overlaps"},
-        Broken{add_to_gradients_of_the_step_before, "own gradients read before it is written"}}) {
+  for (const auto& [name, damage, problem] :
+       {Broken{"reduction without a wait", erase_first<op::Wait, Stream::reduce>,
+               "without an event"},
+        Broken{"bucket filled during a reduction", erase_first<op::Wait>, "without an event"},
+        Broken{"no write", erase_first<op::EmbeddingForward>, "read before it is written"},
+        Broken{"no release", erase_first<op::Release>, "not released"},
+        Broken{"no acquire", erase_first<op::Acquire>, "outside its lifetime"},
+        Broken{"one place for two", share_a_place, "overlaps"},
+        Broken{"gradients of the step before", add_to_gradients_of_the_step_before,
+               "own gradients read before it is written"}}) {
+    SCOPED_TRACE(name);
     StepPlan plan = good_plan();
     EXPECT_TRUE(Replay(plan).problems().empty());
     damage(plan);

@@ -1,5 +1,7 @@
 /// Effects of knobs of stage 3's gathering on a plan.
 
+#include <array>
+
 #include <gtest/gtest.h>
 
 #include "plan_fixtures.hpp"
@@ -45,6 +47,30 @@ std::int64_t longest_head_start(const StepPlan& plan) {
     }
   }
   return longest;
+}
+
+TEST(Stage3Test, NoMoreIsKeptThanTheModelsThreshold) {
+  TrainingConfig config = without_gathers_ahead();
+  const StepPlan none = build(tiny_gpt2(), config, 2);
+  EXPECT_EQ(traffic_of(none.cycle.back().steps, 2).all_gather, 0);
+  config.stage3_param_persistence_threshold = 37;
+  // A block's norms, biases of projections, and padded bias of fc; the final norm. Two vectors.
+  const std::int64_t all = 3 * (6 * 10 + 30 + 38) + 2 * 10, two = 2 * 10;
+  for (const auto& [limit, kept, calls] :
+       {std::array<std::int64_t, 3>{unlimited, all, 3 * 8 + 2}, {25, two, 2}}) {
+    config.stage3_model_persistence_threshold = limit;
+    const StepPlan plan = build(tiny_gpt2(), config, 2);
+    std::int64_t elements = 0;
+    for (const PlannedTensor& tensor : plan.tensors)
+      if (std::string_view(tensor.name) == "kept parameters") elements += tensor.elements;
+    EXPECT_EQ(elements, kept);
+    const test::Traffic update = traffic_of(plan.cycle.back().steps, 2);
+    EXPECT_EQ(update.all_gather, kept);
+    EXPECT_EQ(update.calls, calls);
+    EXPECT_EQ(traffic_of(none.cycle.front().steps, 2).all_gather -
+                  traffic_of(plan.cycle.front().steps, 2).all_gather,
+              2 * kept);
+  }
 }
 
 TEST(Stage3Test, TheFirstMicroStepGathersOnDemandAndKeepsNothing) {

@@ -220,7 +220,7 @@ TEST_F(TargetMemoryTest, LinearLayersHoldWhatForwardGathered) {
 
 TEST_F(TargetMemoryTest, OffloadingTakesWhatDeepSpeedsOwnEstimateLeavesRoomFor) {
   // estimate_zero3_model_states_mem_needs of DeepSpeed 0.19.6 for all states and parameters on the
-  // host: 18 bytes a parameter over the node's group_size, times 1.5 for buffers.
+  // host: 18 bytes a parameter over the node's ranks, times 1.5 for buffers.
   for (const char* name : {"gpt2", "gpt2-xl", "llama-7b"}) {
     TrainingConfig config = mixed(3);
     config.offload_optimizer = config.offload_param = OffloadDevice::cpu;
@@ -282,7 +282,7 @@ TEST_F(TargetMemoryTest, WhatTravelsQuantizedIsThereInCodesToo) {
   EXPECT_EQ(instants().at("update"), plain.at("update"));
   EXPECT_EQ(of_gpt2(config, 1).total_bytes, of_gpt2(mixed(3), 1).total_bytes);
   config.zero_quantized_weights = false;
-  // The table's gradient in codes, a byte for those sent and received, on nodes of 4 group_size;
+  // The table's gradient in codes, a byte for those sent and received, on nodes of 4 ranks;
   // beside it sums of the node. Without it the whole bucket is flattened.
   config.zero_quantized_gradients = true;
   config.ranks_per_node = 4;

@@ -36,20 +36,19 @@ class DocumentsTest : public SpaceTest {
     }
   }
 
-  /// Names of members that run, in a line; those that do not, with the reason; warnings.
+  /// Names of members in a line, in parentheses of those that do not run; their reasons; warnings.
   std::vector<std::string> members_of(const std::string& text) {
     const JobSpec read = job(text);
-    std::vector<std::string> running, lines;
+    std::vector<std::string> names, lines;
     const SearchSpace space(read);
     for (const Member& member : space.members()) {
+      names.push_back(member.is_pruned ? "(" + member.name + ")" : member.name);
       if (member.is_pruned)
         lines.push_back(member.name + ": " + member.reason);
       else if (shown_ == "configs")
         lines.push_back(member.name + " " + space.experiment(member).ds_config.dump());
-      else
-        running.push_back(member.name);
     }
-    if (!running.empty()) lines.insert(lines.begin(), fmt::format("{}", fmt::join(running, " ")));
+    if (shown_ != "configs") lines.insert(lines.begin(), fmt::format("{}", fmt::join(names, " ")));
     if (shown_ == "assumptions")
       for (const std::string& assumption : read.assumptions) lines.push_back(assumption);
     for (const std::string& warning : read.warnings) lines.push_back("warning: " + warning);

@@ -19,6 +19,10 @@ TEST_F(ReadJobTest, DefaultsAreTheDocumentedOnes) {
   default_ranks_ = 4;
   const auto read = job("{}");
   EXPECT_EQ(read.tuning.tuner_type, "race");
+  EXPECT_EQ(read.tuning.metric, Metric::throughput);
+  EXPECT_FALSE(read.tuning.overwrite);
+  EXPECT_EQ(read.tuning.results_dir, "autotuning_results");
+  EXPECT_EQ(read.tuning.exps_dir, "autotuning_exps");
   EXPECT_FALSE(read.tuning.num_trials || read.tuning.early_stopping);
   EXPECT_EQ(read.instruments.back().kind, WorkloadKind::transformer);
   EXPECT_EQ(read.sequence_length, 1024);
@@ -190,6 +194,7 @@ TEST_F(ReadJobTest, TheCommandLineWins) {
   EXPECT_TRUE(read.tuning.overwrite);
   EXPECT_EQ(read.model.hidden_size, 1024);
   EXPECT_EQ(job(R"({"autotuning": {"tuner_type": "race"}})").tuning.tuner_type, "random");
+  EXPECT_EQ(problems(R"({"autotuning": {"tuner_type": "rice"}})").size(), 1U);
   overrides_.tuner_type.reset();
   overrides_.full = true;
   EXPECT_FALSE(job("{}").tuning.fast);
