@@ -42,14 +42,14 @@ std::optional<CalibrationSummary> calibration_of(const Scoreboard& scoreboard) {
 
 /// The best few, and what the user came with.
 std::vector<ToVerify> to_verify(const Scoreboard& scoreboard) {
-  const std::optional<std::size_t>& own = scoreboard.setup().baseline;
+  const std::optional<std::size_t>& baseline = scoreboard.setup().baseline;
   std::vector<ToVerify> runs;
   for (const std::size_t member :
        scoreboard.best_members(scoreboard.policy().answering.max_verified))
     runs.push_back({&scoreboard.row(member).planned.experiment, static_cast<int>(runs.size()) + 1,
-                    member == own});
-  if (own && std::ranges::find(runs, true, &ToVerify::is_baseline) == runs.end())
-    runs.push_back({&scoreboard.row(*own).planned.experiment, 0, true});
+                    member == baseline});
+  if (baseline && std::ranges::find(runs, true, &ToVerify::is_baseline) == runs.end())
+    runs.push_back({&scoreboard.row(*baseline).planned.experiment, 0, true});
   return runs;
 }
 

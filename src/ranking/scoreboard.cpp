@@ -245,18 +245,18 @@ void keep_best(std::vector<std::size_t>& members, std::size_t most, const auto& 
 
 }  // namespace
 
-std::vector<std::size_t> Scoreboard::best_members(std::size_t most) const {
+std::vector<std::size_t> Scoreboard::best_members(std::size_t max_members) const {
   std::vector<std::size_t> members;
   for (std::size_t member = 0; member < rows_.size(); ++member)
     if (finite_value(member)) members.push_back(member);
-  keep_best(members, most, [&](std::size_t one, std::size_t other) {
+  keep_best(members, max_members, [&](std::size_t one, std::size_t other) {
     if (one == best_ || other == best_) return one == best_ && other != best_;
     return is_better(one, other) || (one < other && !is_better(other, one));
   });
   return members;
 }
 
-std::vector<std::size_t> Scoreboard::best_first_runs(std::size_t most) const {
+std::vector<std::size_t> Scoreboard::best_first_runs(std::size_t max_runs) const {
   std::vector<std::size_t> members;
   std::unordered_map<std::size_t, double> scores;
   for (std::size_t member = 0; member < rows_.size(); ++member) {
@@ -265,7 +265,7 @@ std::vector<std::size_t> Scoreboard::best_first_runs(std::size_t most) const {
     members.push_back(member);
     scores[member] = score_at(member, 0);
   }
-  keep_best(members, most, [&](std::size_t one, std::size_t other) {
+  keep_best(members, max_runs, [&](std::size_t one, std::size_t other) {
     const double mine = scores[one], theirs = scores[other];
     return mine != theirs ? mine > theirs : one < other;
   });

@@ -142,8 +142,8 @@ class Table {
 
   [[nodiscard]] std::string text() const {
     std::string out = header();
-    for (std::size_t row = 0; row < plan_->experiments.size(); ++row)
-      out += member(row) + picture(plan_->experiments[row]);
+    for (std::size_t member = 0; member < plan_->experiments.size(); ++member)
+      out += lines_of(member) + picture(plan_->experiments[member]);
     if (plan_->experiments.size() > long_table) out += header();
     return out;
   }
@@ -173,9 +173,9 @@ class Table {
   }
 
   /// A member's line, and its remarks: beside the name where that fits, else below it.
-  [[nodiscard]] std::string member(std::size_t row) const {
-    const PlannedExperiment& planned = plan_->experiments[row];
-    std::string line = line_of(rows_[row]);
+  [[nodiscard]] std::string lines_of(std::size_t member) const {
+    const PlannedExperiment& planned = plan_->experiments[member];
+    std::string line = line_of(rows_[member]);
     const auto remarks = remarks_on(planned, style_->verbose);
     if (remarks.empty()) return line + planned.experiment.name + "\n";
     line += planned.experiment.name;

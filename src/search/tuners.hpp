@@ -101,12 +101,12 @@ class EarlyStopping {
     const bool is_best = !best_ || (is_minimised(metric_) ? *value < *best_ : *value > *best_);
     if (!is_best) return;
     best_ = value;
-    index_of_best_ = member;
+    best_member_ = member;
     num_since_best_ = 0;
   }
   /// It has another value by now. The best one stays the best, and the count goes on.
   void revise(std::size_t member, const std::optional<double>& value) {
-    if (best_ && member == index_of_best_ && value) best_ = value;
+    if (best_ && member == best_member_ && value) best_ = value;
   }
   [[nodiscard]] bool is_due() const {
     return max_since_best_ > 0 && num_since_best_ >= max_since_best_;
@@ -127,7 +127,7 @@ class EarlyStopping {
   int max_since_best_;
   int num_since_best_ = 0;
   std::optional<double> best_;
-  std::size_t index_of_best_ = 0;
+  std::size_t best_member_ = 0;
 };
 
 /// Rules that draw conclusions from a failure about members that were not run.

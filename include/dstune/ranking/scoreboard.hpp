@@ -184,9 +184,9 @@ class Scoreboard {
   /// Changes whenever the answer or its value does.
   [[nodiscard]] std::uint64_t answer_revision() const { return answer_revision_; }
   /// The best member, then others by their values, best first, at most `most`.
-  [[nodiscard]] std::vector<std::size_t> best_members(std::size_t most) const;
+  [[nodiscard]] std::vector<std::size_t> best_members(std::size_t max_members) const;
   /// Members by the values of their first runs, best first, at most `most`.
-  [[nodiscard]] std::vector<std::size_t> best_first_runs(std::size_t most) const;
+  [[nodiscard]] std::vector<std::size_t> best_first_runs(std::size_t max_runs) const;
   /// Tells whether a member has a value and it is better than the other's: larger (smaller, where
   /// the metric is minimised), at equal values with less memory. Anything is better than a member
   /// without.

@@ -147,7 +147,7 @@ void add(test::Draft& report, const std::string& name, double step_s, int num_gp
   row.record = std::move(record);
 }
 
-std::vector<std::size_t> front_rows(const test::Draft& report) {
+std::vector<std::size_t> front_of(const test::Draft& report) {
   std::vector<std::size_t> members;
   for (const Offer& offer : offers_of(report.scoreboard()))
     if (offer.is_on_front) members.push_back(offer.member);
@@ -163,7 +163,7 @@ TEST(FrontTest, HoldsWhatNothingElseBeats) {
   add(report, "lean on one", 4, 1, 50);
   add(report, "as fast on four", 2, 4, 200);
   add(report, "fastest", 0.5, 4, 400);
-  EXPECT_THAT(front_rows(report), ElementsAre(3, 4, 1, 0, 6));
+  EXPECT_THAT(front_of(report), ElementsAre(3, 4, 1, 0, 6));
   EXPECT_EQ(offers_of(report.scoreboard()).size(), 7U);
 }
 
@@ -171,9 +171,9 @@ TEST(FrontTest, TheTargetsMemoryCountsWhereItWasPlanned) {
   test::Draft report;
   add(report, "one", 1, 2, 100);
   add(report, "other", 2, 2, 50);
-  EXPECT_THAT(front_rows(report), ElementsAre(0, 1));
+  EXPECT_THAT(front_of(report), ElementsAre(0, 1));
   report.rows[0].record->predicted.target_memory_bytes = 40;
-  EXPECT_THAT(front_rows(report), ElementsAre(0));
+  EXPECT_THAT(front_of(report), ElementsAre(0));
 }
 
 TEST(FrontTest, LatencyIsBetterWhereItIsSmaller) {
@@ -182,7 +182,7 @@ TEST(FrontTest, LatencyIsBetterWhereItIsSmaller) {
   add(report, "short", 1, 2, 200);
   add(report, "long", 2, 2, 100);
   add(report, "longer", 3, 2, 150);
-  EXPECT_THAT(front_rows(report), ElementsAre(0, 1));
+  EXPECT_THAT(front_of(report), ElementsAre(0, 1));
 }
 
 TEST(FrontTest, EqualRowsAndFailuresAreLeftOut) {
@@ -191,7 +191,7 @@ TEST(FrontTest, EqualRowsAndFailuresAreLeftOut) {
   add(report, "second", 1, 2, 100);
   add(report, "failed", 0.1, 1, 10);
   report.rows[2].record->measurement.status = Status::failed;
-  EXPECT_THAT(front_rows(report), ElementsAre(0));
+  EXPECT_THAT(front_of(report), ElementsAre(0));
 }
 
 }  // namespace

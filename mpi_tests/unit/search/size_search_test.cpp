@@ -145,7 +145,7 @@ TEST(SizeSearchTest, OneSizeIsOneRun) {
   EXPECT_THAT(search.sizes_to_try(), ElementsAre(0U));
 }
 
-TEST(SizeSearchTest, CandidatesAreTheBestAndItsRivals) {
+TEST(SizeSearchTest, SizesToTryAreTheBestAndItsRivals) {
   const auto sizes = sizes_to(40);
   SizeSearch search(sizes, 3, 0);
   run_sizes(search, sizes, rising_with_size);

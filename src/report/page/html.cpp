@@ -197,8 +197,8 @@ std::string table_row(const Standing& standing, bool is_answer, const OptionalCo
   return out + "</tr>\n";
 }
 
-bool is_recommended(const Answer& answer, std::size_t row) {
-  return answer.recommendation && answer.recommendation->member == row;
+bool is_recommended(const Answer& answer, std::size_t member) {
+  return answer.recommendation && answer.recommendation->member == member;
 }
 
 /// The answer, what gave a result, what ran, and the others in the space's order.
