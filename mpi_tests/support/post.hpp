@@ -15,10 +15,15 @@ namespace dstune::test {
 
 using Message = std::vector<std::byte>;
 
+inline Message message_of(const void* data, std::size_t bytes) {
+  const auto* const first = static_cast<const std::byte*>(data);
+  return {first, first + bytes};
+}
+
 /// Functions may be called by any thread.
 class Post {
  public:
-  /// Without a folder a process posts to itself alone.
+  /// A process posts to itself alone where there is no folder.
   explicit Post(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
   void put(const std::string& name, Message message);

@@ -32,8 +32,7 @@ double inactivity_timeout_s(const RunForecast& forecast) {
                            static_cast<double>(forecast.planned.predicted.host_memory_bytes) /
                                timeouts().min_host_bytes_per_s;
   if (forecast.step_s) return timeout_s + timeouts().inactivity_timeout_steps * *forecast.step_s;
-  const auto tokens = static_cast<double>(global_batch(experiment.config, experiment.shape.size()) *
-                                          job.sequence_length);
+  const auto tokens = static_cast<double>(batch_of(experiment) * job.sequence_length);
   return timeout_s + flops_per_token(job.model, job.sequence_length) * tokens /
                          (timeouts().min_flops_per_rank * experiment.shape.size());
 }

@@ -268,7 +268,7 @@ std::vector<Cell> cells_of(Metric metric, const Standing& standing, bool with_ta
       {"zero_stage", text_of(config.zero_stage)},
       {"micro_batch", text_of(config.micro_batch)},
       {"accumulation_steps", text_of(config.accumulation_steps)},
-      {"train_batch_size", text_of(global_batch(config, experiment.shape.size()))},
+      {"train_batch_size", text_of(batch_of(experiment))},
       {"recompute", std::string(to_text(config.recompute))},
       {"metric", std::string(to_text(metric))},
       {"value", text_of(part_of(standing.reported, &MetricValue::value))},
@@ -350,8 +350,7 @@ json::Value metrics_json(const Record& record, Metric metric,
   }
   value["group"] = {{"world_ranks", measurement.world_ranks}, {"hosts", measurement.hosts}};
   value["rank_forward_s"] = measurement.rank_forward_s;
-  const auto joules = joules_per_sample(
-      measurement, global_batch(record.experiment.config, record.experiment.shape.size()));
+  const auto joules = joules_per_sample(measurement, batch_of(record.experiment));
   value["energy_j"] = finite_or_null(measurement.energy_j);
   value["joules_per_sample"] = finite_or_null(joules);
   value["alone"] = record.is_alone;

@@ -350,7 +350,7 @@ class GrowingTuner : public Tuner {
     StepTimes times(policy_.least_share_of_step);
     for (const std::size_t member : grown)
       if (fitted_.contains(member) && score_of(member))
-        times.add(space_.micro_batch(member), batch_of(member) / throughput_of(member));
+        times.add(space_.micro_batch(member), samples_of(member) / throughput_of(member));
     const auto expected = [&](std::size_t member) {
       const TrainingConfig& config = space_.experiment(member).config;
       const auto steps_of = [](const TrainingConfig& of) {
@@ -358,7 +358,7 @@ class GrowingTuner : public Tuner {
       };
       const double micro_steps =
           steps_of(config) / steps_of(space_.experiment(grown.front()).config);
-      return batch_of(member) / (micro_steps * times.at(config.micro_batch));
+      return samples_of(member) / (micro_steps * times.at(config.micro_batch));
     };
     std::map<GroupShape, double> scale;
     for (const std::size_t member : anchors_)
@@ -371,20 +371,20 @@ class GrowingTuner : public Tuner {
       planned.predicted.throughput = expected(member) * (found == scale.end() ? 1 : found->second);
     }
     TuningOptions options = options_;
-    if (options.num_trials) options.num_trials = static_cast<int>(trials_left_);
+    // The race may name the running members, too; this tuner's own count holds the cap.
+    if (options.num_trials) options.num_trials = static_cast<int>(trials_left_ + running_.size());
     race_ = make_race_tuner(raced_, options, {.fitted = fitted_});
     for (const std::size_t member : order_) race_->observe(member, results_.at(member));
   }
 
-  [[nodiscard]] double batch_of(std::size_t member) const {
-    const Experiment& of = space_.experiment(member);
-    return static_cast<double>(global_batch(of.config, of.shape.size()));
+  [[nodiscard]] double samples_of(std::size_t member) const {
+    return static_cast<double>(batch_of(space_.experiment(member)));
   }
   /// Up to a constant, which all members share.
   [[nodiscard]] double throughput_of(std::size_t member) const {
     const double score = score_of(member).value();
     if (options_.metric == Metric::throughput) return score;
-    return score * (options_.metric == Metric::latency ? batch_of(member)
+    return score * (options_.metric == Metric::latency ? samples_of(member)
                                                        : space_.experiment(member).shape.size());
   }
 

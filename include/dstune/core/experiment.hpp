@@ -38,6 +38,11 @@ struct Experiment {
   std::vector<std::string> written_out{};  ///< pointers of defaults that nobody wrote
 };
 
+/// Samples of an optimizer step.
+[[nodiscard]] inline std::int64_t batch_of(const Experiment& experiment) {
+  return global_batch(experiment.config, experiment.shape.size());
+}
+
 /// Predicted memory of the ranks of a group that plan alike.
 struct RankMemory {
   int first = 0, last = 0;  ///< group ranks, both included

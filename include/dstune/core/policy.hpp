@@ -1,5 +1,5 @@
 #pragma once
-/// Every number that is a choice of searching, ranking and measuring. policy.cpp has the table that
+/// Every number that is a choice of searching, ranking and measuring. The table in policy_rows.hpp
 /// says each one's unit and reason, by which `environment.json` shows them. Tests and benchmarks
 /// give another policy to what they try. A policy outlives what it is given to. Local.
 

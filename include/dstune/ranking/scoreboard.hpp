@@ -43,10 +43,6 @@ struct Finals {
   std::vector<std::size_t> finalists;  ///< members, in the order in which they joined
 };
 
-/// Samples of an optimizer step.
-[[nodiscard]] inline std::int64_t batch_of(const Experiment& experiment) {
-  return global_batch(experiment.config, experiment.shape.size());
-}
 /// Returns the value of this experiment's run in a metric, as in core/measurement.hpp.
 [[nodiscard]] std::optional<MetricValue> metric_value(
     const Measurement& measurement, Metric metric, const Experiment& experiment,

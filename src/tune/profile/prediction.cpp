@@ -224,7 +224,7 @@ void JobPredictor::predict(const Experiment& experiment, Prediction& predicted) 
   const auto step_s = this->step_s(experiment);
   if (!step_s) return;
   const TrainingConfig& config = experiment.config;
-  const auto samples = static_cast<double>(global_batch(config, experiment.shape.size()));
+  const auto samples = static_cast<double>(batch_of(experiment));
   predicted.throughput = samples / *step_s;
   if (calibration_)
     predicted.target_throughput =

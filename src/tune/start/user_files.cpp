@@ -107,8 +107,7 @@ std::optional<std::int64_t> todays_batch(const PlannedJob& ready) {
   if (!ready.space.baseline) return std::nullopt;
   const PlannedMember& baseline = ready.space.members[*ready.space.baseline];
   if (baseline.micro_batch_chain) return std::nullopt;
-  const Experiment& experiment = baseline.planned.experiment;
-  return global_batch(experiment.config, experiment.shape.size());
+  return batch_of(baseline.planned.experiment);
 }
 
 void check_training_command(const JobSpec& job) {
