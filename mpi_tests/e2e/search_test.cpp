@@ -239,7 +239,8 @@ TEST_F(SearchTest, TrainsTheSameWhateverTheStageAndTheGroup) {
     ASSERT_EQ(losses.size(), metrics["step_times_s"].size());
     losses.resize(std::min(losses.size(), compared_steps));
     EXPECT_NEAR(losses.front(), std::log(64), 0.1) << "near a uniform guess: " << name;
-    EXPECT_LT((losses.back() + losses[losses.size() - 2]) / 2, losses.front()) << name;
+    // The clock decides how many steps there are, and each draws its tokens anew.
+    EXPECT_LT((losses[3] + losses[4]) / 2, losses[0]) << name;
 
     const int batch = job_->read_json(results + name + "/ds_config.json")["train_batch_size"];
     const auto& [other_name, others] =

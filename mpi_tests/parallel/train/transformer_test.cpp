@@ -56,12 +56,13 @@ TEST_F(TransformerTest, MeasuresAStep) {
   CpuDevice device(64 << 20, 1);
   const Measurement result = run(device);
   ASSERT_EQ(result.status, Status::ok) << result.reason;
-  EXPECT_GE(result.warmup_steps, 3);
-  EXPECT_GE(static_cast<int>(result.step_times_s.size()), result.warmup_steps + 5);
-  EXPECT_EQ(result.losses.size(), result.step_times_s.size());
+  ASSERT_GE(result.warmup_steps, 3);
+  ASSERT_GE(static_cast<int>(result.step_times_s.size()), result.warmup_steps + 5);
+  ASSERT_EQ(result.losses.size(), result.step_times_s.size());
   EXPECT_THAT(result.step_times_s, Each(Gt(0.0)));
   EXPECT_NEAR(result.losses.front(), std::log(101.0), 0.3);
-  EXPECT_LT(result.losses.back(), result.losses.front());
+  // Tokens are drawn anew in each step: the loss of a step that the clock chose may be any.
+  EXPECT_LT(result.losses[7], result.losses[0]);
   EXPECT_GT(result.forward_s, 0);
   EXPECT_GT(result.backward_s, 0);
   EXPECT_GT(result.update_s, 0);
