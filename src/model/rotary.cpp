@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include <fmt/format.h>
@@ -52,7 +53,7 @@ class ScalingReader {
       case RopeKind::llama3:
         rope.low_freq_factor = needed("low_freq_factor");
         rope.high_freq_factor = needed("high_freq_factor");
-        if (!(rope.high_freq_factor > rope.low_freq_factor))
+        if (rope.high_freq_factor <= rope.low_freq_factor)
           refuse(fmt::format("high_freq_factor {} is not above low_freq_factor {}",
                              rope.high_freq_factor, rope.low_freq_factor));
         break;
@@ -78,9 +79,10 @@ class ScalingReader {
   [[nodiscard]] double number(const char* name, double fallback) const {
     return section_.number({name}, fallback, 1e-6, largest_factor);
   }
+  /// NaN where it is missing, which no comparison finds fault with a second time.
   [[nodiscard]] double needed(const char* name) const {
     if (!section_.find({name})) refuse(fmt::format("{} is missing", name));
-    return number(name, 1);
+    return number(name, std::numeric_limits<double>::quiet_NaN());
   }
   [[nodiscard]] std::vector<double> factors(const char* name) const {
     const auto half = static_cast<std::size_t>(spec_.rotary_size() / 2);
