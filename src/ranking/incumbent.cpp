@@ -1,6 +1,8 @@
 // The estimate of the best member that a challenger is compared with while it runs.
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "dstune/ranking/scoreboard.hpp"
 
 namespace dstune {
@@ -44,6 +46,13 @@ IncumbentEstimate by_target(IncumbentEstimate estimate, const TimeCalibration& c
   return estimate;
 }
 
+/// How much work a step of the challenger is, the incumbent's taken as 1.
+double share_of_work(const Scoreboard& scoreboard, const Row& incumbent,
+                     const Experiment& challenger) {
+  return work_of(challenger, scoreboard.metric()) /
+         work_of(incumbent.planned.experiment, scoreboard.metric());
+}
+
 }  // namespace
 
 IncumbentEstimate incumbent_estimate(const Scoreboard& scoreboard, const Experiment& challenger,
@@ -65,8 +74,7 @@ IncumbentEstimate incumbent_estimate(const Scoreboard& scoreboard, const Experim
     if (repeat.kind == RepeatKind::spread) add(repeat.measurement);
   if (means_s.empty()) return {};
   square_error /= static_cast<double>(means_s.size());
-  const double work = work_of(challenger, scoreboard.metric()) /
-                      work_of(incumbent.planned.experiment, scoreboard.metric());
+  const double work = share_of_work(scoreboard, incumbent, challenger);
   const Spread spread = pooled_spread(scoreboard.spread_in_search(), scoreboard.policy().racing);
   if (scoreboard.calibration()) {
     return by_target(estimate_incumbent(means_s, square_error, spread), *scoreboard.calibration(),
@@ -74,6 +82,29 @@ IncumbentEstimate incumbent_estimate(const Scoreboard& scoreboard, const Experim
   }
   for (double& mean_s : means_s) mean_s *= work;
   return estimate_incumbent(means_s, square_error, spread);
+}
+
+std::string lost_race_text(const Scoreboard& scoreboard, const Experiment& challenger,
+                           const Overheads& challenger_overheads, const Measurement& measurement) {
+  const std::vector<double> timed_s = timed_steps_s(measurement);
+  if (!scoreboard.best() || timed_s.empty()) return "";
+  const Row& best = scoreboard.row(*scoreboard.best());
+  const auto time_s = [&](const std::vector<double>& steps_s, const Experiment& experiment,
+                          const Overheads& overheads) {
+    const double step_s = mean_interval(steps_s).mean;
+    const auto& calibration = scoreboard.calibration();
+    return calibration ? calibration->target_s(step_s, experiment.config.precision, overheads)
+                       : step_s;
+  };
+  const double best_s =
+      time_s(timed_steps_s(best.record->measurement), best.planned.experiment, best.overheads) *
+      share_of_work(scoreboard, best, challenger);
+  const double factor = time_s(timed_s, challenger, challenger_overheads) / best_s;
+  if (!(factor > 1)) return "";
+  return fmt::format(
+      "takes {:.3g} times as long as {}, the best so far, for the same work, after "
+      "{} timed steps",
+      factor, best.planned.experiment.name, timed_s.size());
 }
 
 }  // namespace dstune

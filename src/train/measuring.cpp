@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -174,21 +173,15 @@ class Run {
       incumbent = hooks_.incumbent();
     const train::StoppingDecision mine = timing_rule_.decide(timed_s, incumbent);
     if (!timing_rule_.has_looked()) return mine;
-    const std::array<double, 2> numbers{static_cast<double>(mine), incumbent.step_s};
+    const std::array<double, 1> numbers{static_cast<double>(mine)};
     const std::vector<double> all = group_.exchange(numbers);
     const auto verdict = static_cast<train::StoppingDecision>(static_cast<int>(all[0]));
-    if (verdict == train::StoppingDecision::lost) lose(timed_s, all[1]);
+    if (verdict == train::StoppingDecision::lost) {
+      result_.status = Status::raced_out;
+      result_.reason =
+          fmt::format("is slower than the best so far, after {} timed steps", timed_s.size());
+    }
     return verdict;
-  }
-
-  void lose(const std::vector<double>& timed_s, double incumbent_step_s) {
-    const double sum_s = std::accumulate(timed_s.begin(), timed_s.end(), 0.0);
-    const double factor = sum_s / static_cast<double>(timed_s.size()) / incumbent_step_s;
-    result_.status = Status::raced_out;
-    result_.reason = fmt::format(
-        "takes {:.3g} times as long as it may to be as fast as the best "
-        "so far, after {} timed steps",
-        factor, timed_s.size());
   }
 
   /// The failure that ends the training though nothing went wrong on this rank alone.

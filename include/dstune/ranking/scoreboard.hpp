@@ -84,6 +84,7 @@ struct ScoreboardSetup {
   /// The label of every answer, if the deciding instrument gives it one: "verified", "engine"; else
   /// empty.
   std::string label{};
+  std::string measured = "measured";  ///< how values come about, in words: "measured with …"
   /// All steps of an experiment do the same, so that what makes some of them longer is not its own.
   bool are_steps_alike = false;
   const Policy* policy = &default_policy();
@@ -273,5 +274,12 @@ class Scoreboard {
 [[nodiscard]] IncumbentEstimate incumbent_estimate(const Scoreboard& scoreboard,
                                                    const Experiment& challenger,
                                                    const Overheads& challenger_overheads);
+
+/// Returns why a challenger lost that was measured until then: how long it takes beside the best
+/// member for the same work, in the target's time where there is a calibration. Empty where the
+/// best one is not faster any more, or there is none.
+[[nodiscard]] std::string lost_race_text(const Scoreboard& scoreboard, const Experiment& challenger,
+                                         const Overheads& challenger_overheads,
+                                         const Measurement& measurement);
 
 }  // namespace dstune

@@ -82,8 +82,11 @@ TEST_F(ControllerTest, LossesThatMakeASizeImpossibleEndWithSeventyFive) {
 
   const Run result = run(members, workers, 2);
 
-  EXPECT_EQ(result.lost.size(), 1U);
+  ASSERT_EQ(result.lost.size(), 1U);
   EXPECT_EQ(result.code, ExitCode::stopped_early);
+  EXPECT_EQ(result.reason, "lost rank " + std::to_string(*result.lost.begin()) +
+                               ": too few ranks are left for some group sizes; the same command "
+                               "resumes");
 }
 
 TEST_F(ControllerTest, ARankThatHasLostSomethingIsNotUsedAgain) {

@@ -55,6 +55,7 @@ struct SearchRun {
   ExitCode code;
   Scoreboard scoreboard;
   std::set<int> lost;
+  std::string reason;
 };
 
 class ControllerTest : public testing::Test {
@@ -124,7 +125,7 @@ class ControllerTest : public testing::Test {
          .memory = settings.memory,
          .overheads = settings.overheads});
     const ExitCode code = controller.run();
-    return {code, scoreboard, driver.attempts().lost_ranks()};
+    return {code, scoreboard, driver.attempts().lost_ranks(), controller.reason()};
   }
 
   std::string folder_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "profile/prediction.hpp"
 #include "watch/injection.hpp"
@@ -179,6 +180,11 @@ void Controller::take(Attempts::Ended ended) {
   done.is_alone = ended.is_alone;
   done.started_at = ended.started_at;
   done.finished_at = ended.finished_at;
+  if (done.measurement.status == Status::raced_out) {
+    std::string why =
+        lost_race_text(search_.scoreboard, experiment, overheads_of(experiment), done.measurement);
+    if (!why.empty()) done.measurement.reason = std::move(why);
+  }
   if (!ended.is_aborted && listeners_.memory != nullptr) listeners_.memory->predict(done);
   record(member, std::move(done), false);
 }
@@ -313,7 +319,12 @@ ExitCode Controller::conclude() {
   listeners_.publisher.drain();
   if (is_stopping_) return ExitCode::stopped_early;
   if (agenda_.is_short_of_ranks()) {
-    reason_ = "too many ranks were lost for some group sizes";
+    const std::set<int>& lost = driver_.attempts().lost_ranks();
+    reason_ = fmt::format(
+        "{}too few ranks are left for some group sizes; the same command resumes",
+        lost.empty()
+            ? ""
+            : fmt::format("lost rank{} {}: ", lost.size() == 1 ? "" : "s", fmt::join(lost, ", ")));
     return ExitCode::stopped_early;
   }
   if (!search_.scoreboard.best()) {
