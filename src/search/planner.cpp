@@ -193,10 +193,12 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
       continue;
     }
     PlannedMember next = planned_member(job, space, options, member, predictor);
-    if (next.planned.status == PlanStatus::planned)
-      possible.push_back(
-          {!is_of_today(job, next.planned.experiment, member.micro_batch_chain.has_value()),
-           member.number, planned.members.size()});
+    if (next.planned.status == PlanStatus::planned) {
+      const Experiment& experiment = next.planned.experiment;
+      const bool is_today = is_of_today(job, experiment, member.micro_batch_chain.has_value());
+      const bool has_other_ranks = is_today && experiment.shape.size() != job.todays_batch->ranks;
+      possible.push_back({!is_today, has_other_ranks, member.number, planned.members.size()});
+    }
     apply_cap(job.tuning, options, trials_left, next);
     count(planned, next.planned.status);
     planned.members.push_back(std::move(next));

@@ -21,10 +21,11 @@ void count(PlannedSpace& planned, PlanStatus status);
 /// Says where smaller ones take its place.
 void settle_smaller_sizes(const JobSpec& job, PlannedSpace& planned);
 
-/// A member that can run, as a baseline: what the command trains comes first, then the space's
-/// order.
+/// A member that can run, as a baseline: what the command trains comes first, and of that what runs
+/// on as many ranks; then the space's order.
 struct PossibleBaseline {
   bool is_other_than_today = true;
+  bool has_other_ranks = false;  ///< than the command, of which it is
   std::uint64_t number = 0;
   std::size_t member = 0;
   auto operator<=>(const PossibleBaseline&) const = default;

@@ -256,6 +256,21 @@ TEST_F(PlannerTest, ASearchedSizeBeginsAtTheUsersOwnOrTheSmallest) {
   EXPECT_EQ(own_size(R"("auto")", "train.py --bs 3000", mapped), 1024);
 }
 
+TEST_F(PlannerTest, TheBaselineAndTodaysBatchHaveTheSameRanks) {
+  const auto of_command = [&](const std::string& launcher) {
+    const JobSpec read = job(R"("zero_optimization": {"stage": 0})",
+                             R"("training_command": ")" + launcher +
+                                 R"(train.py --per_device_train_batch_size 1", )"
+                                 R"("resources": {"num_gpus": [1, 4, 2]})");
+    const PlannedSpace space = plan(read);
+    return std::pair(space.experiment(space.baseline.value()).shape.size(),
+                     read.todays_batch.value().ranks);
+  };
+  EXPECT_EQ(of_command(""), std::pair(1, 1)) << "what comes first is what the user has today";
+  EXPECT_EQ(of_command("torchrun --nproc_per_node 2 "), std::pair(2, 2));
+  EXPECT_EQ(of_command("torchrun --nproc_per_node 8 "), std::pair(1, 8)) << "nobody has so many";
+}
+
 TEST_F(PlannerTest, RandomDrawsAnOrderFromTheSeed) {
   const auto order = [&](std::int64_t seed) {
     overrides_.seed = seed;

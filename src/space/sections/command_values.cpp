@@ -71,17 +71,14 @@ std::optional<std::int64_t> size_in(const json::Value& config, const char* key,
   return first;
 }
 
-/// Ranks that the command trains with: what its launcher says, else the largest group.
+/// Ranks that the command trains with: what its launcher says, else the first group size, as what
+/// comes first in a list is what the user has today.
 int ranks_of(const JobSpec& job) {
   const LaunchCounts counts = launch_counts(*job.training_command);
   if (counts.num_ranks) return *counts.num_ranks;
-  int most = 1;
-  int most_nodes = 1;
-  for (const GroupShape& shape : job.shapes) {
-    most = std::max(most, shape.size());
-    most_nodes = std::max(most_nodes, shape.num_nodes);
-  }
-  return counts.num_gpus ? *counts.num_gpus * counts.num_nodes.value_or(most_nodes) : most;
+  const GroupShape first = job.shapes.empty() ? GroupShape{1, 1} : job.shapes.front();
+  return counts.num_gpus ? *counts.num_gpus * counts.num_nodes.value_or(first.num_nodes)
+                         : first.size();
 }
 
 std::optional<TodaysBatch> todays_batch(const JobSpec& job) {
