@@ -106,6 +106,7 @@ struct Draft {
   Finals finals{};
   double elapsed_s = 0;
   std::optional<double> chance_of_better{};
+  const Policy* policy = &default_policy();  ///< outlives the scoreboard
 
   [[nodiscard]] Scoreboard scoreboard() const {
     Scoreboard scoreboard({.metric = metric,
@@ -117,7 +118,8 @@ struct Draft {
                            .num_ranks = num_ranks,
                            .earlier_jobs = earlier_jobs,
                            .earlier_s = earlier_s,
-                           .earlier_rank_s = earlier_rank_s},
+                           .earlier_rank_s = earlier_rank_s,
+                           .policy = policy},
                           rows);
     if (calibration) scoreboard.calibrate(*calibration);
     scoreboard.join_finals(finals.finalists);

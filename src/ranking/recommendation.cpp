@@ -133,6 +133,17 @@ std::optional<double> more_time_s(const Scoreboard& scoreboard, std::size_t answ
   return sum_s;
 }
 
+/// What was passed over for the answer, which is no faster. docs/measuring.md has the rule.
+std::optional<std::string> as_good_with_more_memory(const Scoreboard& scoreboard,
+                                                    std::size_t answer) {
+  // Before that the best is the fastest.
+  if (!scoreboard.verdict() || scoreboard.best() != answer) return std::nullopt;
+  if (!scoreboard.verdict()->place_of(answer)) return std::nullopt;
+  const std::size_t likeliest = scoreboard.verdict()->members().front();
+  if (likeliest == answer || scoreboard.setup().baseline == answer) return std::nullopt;
+  return scoreboard.row(likeliest).planned.experiment.name;
+}
+
 }  // namespace
 
 Standing standing_of(const Scoreboard& scoreboard, std::size_t member) {
@@ -156,6 +167,7 @@ std::optional<Recommendation> recommendation_of(const Scoreboard& scoreboard) {
   result.member = member;
   result.standing = standing_of(scoreboard, member);
   result.is_by_engine = !scoreboard.setup().label.empty();
+  result.measured = scoreboard.setup().measured;
   const std::string& label = scoreboard.setup().label;
   result.label = !label.empty()               ? label
                  : result.standing.verified   ? "verified"
@@ -175,6 +187,7 @@ std::optional<Recommendation> recommendation_of(const Scoreboard& scoreboard) {
   result.batch_change = batch_change_of(scoreboard, member);
   result.cost = cost_of(scoreboard, member, result.baseline);
   if (scoreboard.best() != member) result.ahead_here = standing_of(scoreboard, *scoreboard.best());
+  result.as_good_with_more_memory = as_good_with_more_memory(scoreboard, member);
   result.final_rounds = num_final_rounds(scoreboard.row(member));
   result.calibration = calibration_of(scoreboard);
   result.constants = scoreboard.setup().target;

@@ -248,6 +248,8 @@ std::string collective_kind(Overhead overhead) {
 }
 
 std::string choice_text(const Recommendation& recommendation) {
+  if (const auto& other = recommendation.as_good_with_more_memory)
+    return fmt::format("it takes less memory than {}, which is as good", *other);
   if (!recommendation.ahead_here) return "";
   const Standing& ahead = *recommendation.ahead_here;
   return fmt::format("DeepSpeed itself made {} {} with it and {} with {}, which was ahead here",

@@ -244,11 +244,9 @@ std::string headline_text(const Answer& answer, const std::string& results_dir) 
   const MetricValue& value = *recommendation.standing.reported;
   const std::string gain = gain_text(recommendation);
   const std::string batch = batch_change_text(recommendation);
-  const std::string speed =
-      fmt::format("{} {}", value_text(value, answer.metric),
-                  recommendation.standing.target ? "expected in your training"
-                  : recommendation.is_by_engine  ? "measured in DeepSpeed's engine"
-                                                 : "measured with dstune-mpi's own step");
+  const std::string speed = fmt::format(
+      "{} {}", value_text(value, answer.metric),
+      recommendation.standing.target ? "expected in your training" : recommendation.measured);
   constexpr double unlikely = 0.05;
   const double missed = recommendation.chance_of_better.value_or(0);
   const std::string elsewhere =

@@ -91,11 +91,14 @@ struct Recommendation {
   std::size_t member = 0;
   Standing standing{};
   bool is_by_engine = false;  ///< DeepSpeed's engine measured it
+  std::string measured{};     ///< as ScoreboardSetup's
   std::string label;  ///< how far it can be trusted: "verified", "engine", "calibrated" or "proxy"
   double probability_best = 0;
   std::optional<double> chance_of_better{};  ///< as Scoreboard::conclude()'s
   /// The best that was measured here, where DeepSpeed itself ran both and this one faster.
   std::optional<Standing> ahead_here{};
+  /// The likeliest to be the best, where this one is as good and takes less memory.
+  std::optional<std::string> as_good_with_more_memory{};
   int final_rounds = 0;  ///< runs after the search that its value is made of, beside its first
   std::vector<Undecided> undecided{};  ///< the likeliest first
   /// The time that it would take to tell the first of them apart to within 1 %; nothing if it is

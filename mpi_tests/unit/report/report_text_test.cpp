@@ -168,6 +168,21 @@ TEST(AnswerTest, TheSummaryHasBothFigures) {
   EXPECT_EQ(json_of(report)["best"]["label"], "verified");
 }
 
+TEST(AnswerTest, TheSummarySaysWhyAnAnswerIsNotTheLikeliest) {
+  test::Draft report = test::draft_of({1, 1});
+  Policy policy = default_policy();
+  policy.answering.as_likely = 1;
+  report.policy = &policy;
+  report.finals.is_done = true;
+  const std::size_t likelier = report.scoreboard().verdict()->members().front();
+  EXPECT_THAT(summary_of(report), Not(HasSubstr("chosen because")));
+  report.rows[1 - likelier].record->measurement.peak_memory.total_bytes = 10;
+  EXPECT_THAT(summary_of(report),
+              HasSubstr(fmt::format("  chosen because it takes less memory than m{}, which is as "
+                                    "good\n",
+                                    likelier)));
+}
+
 TEST(AnswerTest, TheSummaryHasTheMemoryOfTheEngineBesideThePlannedOne) {
   std::vector<Row> rows = test::draft_of({1, 2}).rows;
   for (Row& row : rows) {

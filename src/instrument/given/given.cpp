@@ -117,7 +117,10 @@ class Given : public Instrument {
   using Instrument::Instrument;
 
   [[nodiscard]] InstrumentTraits traits() const override {
-    return {.name = to_text(spec_.kind), .repeats = false};
+    const bool is_replay = spec_.kind == WorkloadKind::replay;
+    return {.name = to_text(spec_.kind),
+            .measured = is_replay ? "read from the table of recorded times" : "simulated",
+            .repeats = false};
   }
   [[nodiscard]] Forecasts forecasts(const JobSpec& /*job*/) const override {
     return {.judges_here = false,

@@ -56,15 +56,16 @@ std::string table(std::string_view label, const char* attributes,
       label, attributes, header, body, note);
 }
 
-std::string label_words(const std::string& label, bool with_target) {
+std::string label_words(const Recommendation& recommendation, bool with_target) {
+  const std::string& label = recommendation.label;
   if (label == "verified") return "DeepSpeed itself ran it, with your training command";
   if (label == "engine") return "DeepSpeed's engine ran it, with random tokens in your model";
   if (label == "calibrated")
     return "measured with dstune-mpi's own step, and fitted to your own runs";
   return with_target ? "calculated for your training from what dstune-mpi's own step took; "
                        "verify.sbatch and verify.pbs check it in DeepSpeed"
-                     : "measured with dstune-mpi's own step only; verify.sbatch and verify.pbs "
-                       "check it in DeepSpeed";
+                     : recommendation.measured +
+                           " only; verify.sbatch and verify.pbs check it in DeepSpeed";
 }
 
 std::string described(const char* term, const std::string& text) {
@@ -87,7 +88,7 @@ std::string answer_section(const Answer& answer) {
       html_escaped(experiment.name), format_number(standing.reported->value), unit,
       to_text(answer.metric), with_target ? " expected in your training" : "",
       interval.empty() ? "" : "95 % interval " + interval, recommendation.label,
-      label_words(recommendation.label, with_target));
+      label_words(recommendation, with_target));
   if (standing.measured)
     out += described("measured here, dstune-mpi's own step",
                      value_text(*standing.measured, answer.metric));
