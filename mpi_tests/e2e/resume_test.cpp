@@ -168,8 +168,11 @@ TEST_F(ResumeTest, MeasuresAgainWhatChangedItsMeaning) {
   Json other = space_;
   other["dstune"]["workload"]["step_time_s"] = 0.01;
   job_.write("space.json", other);
-  expect_exit(job_, run(), 0);
+  const Ended ended = run();
+  expect_exit(job_, ended, 0);
   EXPECT_EQ(names_of(journal(job_), "started", before).size(), sizes * micro_batches);
+  EXPECT_THAT(ended.err, HasSubstr("autotuning_results has 8 measured experiments, of another"));
+  EXPECT_THAT(run().err, Not(HasSubstr("of another model")));
 }
 
 }  // namespace

@@ -273,6 +273,10 @@ std::string format_number(double value) {
   return fmt::format("{:.6g}", value);
 }
 
+std::string format_count(std::uint64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::string format_time(Clock::time_point time) {
   const auto day = std::chrono::floor<std::chrono::days>(time);
   const std::chrono::year_month_day date(day);

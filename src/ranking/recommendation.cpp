@@ -133,7 +133,8 @@ std::optional<double> more_time_s(const Scoreboard& scoreboard, std::size_t answ
   return sum_s;
 }
 
-/// What was passed over for the answer, which is no faster. docs/measuring.md has the rule.
+/// The member that was passed over for the answer, which is as good. docs/measuring.md has the
+/// rule.
 std::optional<std::string> as_good_with_more_memory(const Scoreboard& scoreboard,
                                                     std::size_t answer) {
   // Before that the best is the fastest.

@@ -226,8 +226,9 @@ std::string dry_run_text(const DryRun& plan, const DryRunStyle& style) {
     for (const std::string& line : wrapped(sentence, style.width)) out += line + "\n";
   if (!sentences.empty()) out += "\n";
   out += Table(plan, style).text();
-  std::string close = fmt::format("{} members: {} planned, {} infeasible, {} pruned.", plan.total,
-                                  plan.planned, plan.infeasible, plan.pruned);
+  std::string close =
+      fmt::format("{}: {} planned, {} infeasible, {} pruned.", format_count(plan.total, "member"),
+                  plan.planned, plan.infeasible, plan.pruned);
   if (plan.device_memory_bytes > 0)
     close += fmt::format(" A rank may use {}.", format_bytes(plan.device_memory_bytes));
   if (plan.expected_s)

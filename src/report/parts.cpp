@@ -97,7 +97,7 @@ std::string percent(double share) {
 std::string measured_again_text(const Answer& answer) {
   const int rounds = answer.recommendation->final_rounds;
   const std::size_t finalists = answer.finalists.size();
-  return fmt::format("{} time{}, alone{}", rounds, rounds == 1 ? "" : "s",
+  return fmt::format("{}, alone{}", format_count(rounds, "time"),
                      finalists > 1 ? fmt::format(", in turns; {} finalists", finalists) : "");
 }
 
@@ -303,10 +303,10 @@ std::string batch_change_text(const Recommendation& recommendation) {
   const auto& [today, answer] = *recommendation.batch_change;
   const double ratio = static_cast<double>(answer) / static_cast<double>(today);
   return fmt::format(
-      "{} sample{} today, {} in the answer: a usual rule takes {:.3g} times the learning rate with "
+      "{} today, {} in the answer: a usual rule takes {:.3g} times the learning rate with "
       "Adam (square root, arXiv:2205.10287), {:.3g} times with SGD (linear, arXiv:1706.02677); "
       "\"global_batch\": \"keep\" in dstune keeps the batch",
-      today, today == 1 ? "" : "s", answer, std::sqrt(ratio), ratio);
+      format_count(today, "sample"), answer, std::sqrt(ratio), ratio);
 }
 
 std::string gain_text(const Recommendation& recommendation) {
@@ -325,11 +325,10 @@ std::string cost_text(const Recommendation& recommendation) {
   std::string hours =
       fmt::format("{}, {:.3g} GPU-hours", format_duration(cost.elapsed_s), cost.gpu_hours);
   if (cost.earlier_jobs > 0)
-    hours += fmt::format(", {} earlier job{} included", cost.earlier_jobs,
-                         cost.earlier_jobs == 1 ? "" : "s");
+    hours += fmt::format(", {} included", format_count(cost.earlier_jobs, "earlier job"));
   if (!cost.earned_back_steps) return hours + "; not earned back: there is no gain";
-  return fmt::format("{}; earned back after {:.0f} optimizer steps with it", hours,
-                     *cost.earned_back_steps);
+  return fmt::format("{}; earned back after {} with it", hours,
+                     format_count(std::llround(*cost.earned_back_steps), "optimizer step"));
 }
 
 std::string machine_text(const Answer& answer) {

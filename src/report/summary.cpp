@@ -84,14 +84,14 @@ std::string winner_text(const Answer& answer) {
   std::string text = fmt::format(
       "{}:\n"
       "{}{}{}"
-      "  group size: {} ({} on each of {} node{}), activation recompute: {}\n"
+      "  group size: {} ({} on each of {}), activation recompute: {}\n"
       "  label: {}\n"
       "{}",
       record.experiment.name,
       line_of("measured here", measured_text(recommendation.standing, answer.metric)),
       verified_text(recommendation.standing, answer.metric),
       choice.empty() ? "" : fmt::format("  chosen because {}\n", choice), shape.size(),
-      shape.num_gpus, shape.num_nodes, shape.num_nodes == 1 ? "" : "s",
+      shape.num_gpus, format_count(shape.num_nodes, "node"),
       to_text(record.experiment.config.recompute), recommendation.label,
       line_of("the target's time", target_text(recommendation)));
   text += line_of("memory of a rank", memory_text(recommendation));
@@ -219,8 +219,8 @@ std::string prediction_text(const Answer& answer) {
   std::string text = "\nPredicted before each ran, in the order in which they ended";
   if (first_listed > 0) text += fmt::format(" (the last {} of {})", max_records_listed, all.size());
   text += ":\n" + pipe_table(columns, rows);
-  text += fmt::format("Predicted throughput: mean error {:.1f} % over {} experiment{}",
-                      100 * all.back().mean_error_so_far, all.size(), all.size() == 1 ? "" : "s");
+  text += fmt::format("Predicted throughput: mean error {:.1f} % over {}",
+                      100 * all.back().mean_error_so_far, format_count(all.size(), "experiment"));
   if (answer.rank_correlation)
     text += fmt::format(", rank correlation {:.3f}", *answer.rank_correlation);
   return text + ".\n";

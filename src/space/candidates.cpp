@@ -300,6 +300,17 @@ void add_unknown_keys(const JobSpec& job, const std::vector<Product>& products,
                     to_text(job.deepspeed_version)));
 }
 
+/// Who knows a top-level key that this release does not, or which of its keys may be meant.
+std::string hint_on(const KnobTable& knobs, const std::string& key) {
+  if (const Knob* const other = every_knob().find_knob("/" + key))
+    return fmt::format(" (known from {} on)", to_text(other->since));
+  std::vector<std::string_view> known;
+  for (const std::size_t row : knobs.below(""))
+    known.push_back(std::string_view(knobs.keys()[row].pointer).substr(1));
+  const auto meant = json::nearest(key, known);
+  return meant ? fmt::format(" (did you mean \"{}\"?)", *meant) : "";
+}
+
 }  // namespace
 
 void check_candidates(const JobSpec& job, std::vector<Product>& products,
@@ -315,11 +326,8 @@ std::vector<std::string> find_warnings(const JobSpec& job, const std::vector<Pro
   for (const auto& key : root.keys()) {
     const auto node = *root.find(key);
     if (job.knobs().find_knob(node.pointer()) == nullptr) {
-      const Knob* const other = every_knob().find_knob(node.pointer());
-      const std::string since =
-          other == nullptr ? "" : fmt::format(" (known from {} on)", to_text(other->since));
       warnings.push_back(fmt::format("{} is no key that {} knows{}: it passes through unchecked",
-                                     node.pointer(), deepspeed, since));
+                                     node.pointer(), deepspeed, hint_on(job.knobs(), key)));
     } else {
       notes.read(node);
     }

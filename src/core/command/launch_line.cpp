@@ -186,9 +186,9 @@ std::string launch_counts_violation(const UserCommand& training_command,
                           counts.num_nodes.value_or(shape.num_nodes) != shape.num_nodes ||
                           counts.num_gpus.value_or(shape.num_gpus) != shape.num_gpus;
     if (shapes.size() == 1 && !is_other) continue;
-    return fmt::format("it can not be told to start {} rank{} on {} node{}: {}", shape.size(),
-                       shape.size() == 1 ? "" : "s", shape.num_nodes,
-                       shape.num_nodes == 1 ? "" : "s", plan.problem);
+    return fmt::format("it can not be told to start {} on {}: {}",
+                       format_count(shape.size(), "rank"), format_count(shape.num_nodes, "node"),
+                       plan.problem);
   }
   return "";
 }

@@ -107,9 +107,8 @@ std::string answer_section(const Answer& answer) {
   if (const std::string batch = batch_change_text(recommendation); !batch.empty())
     out += described("global batch", batch);
   const GroupShape& shape = experiment.shape;
-  out += described("group",
-                   fmt::format("{} ranks: {} on each of {} node{}", shape.size(), shape.num_gpus,
-                               shape.num_nodes, shape.num_nodes == 1 ? "" : "s"));
+  out += described("group", fmt::format("{}: {} on each of {}", format_count(shape.size(), "rank"),
+                                        shape.num_gpus, format_count(shape.num_nodes, "node")));
   out += described("activation recompute", std::string(to_text(experiment.config.recompute)));
   out += described("configuration", "ds_config_optimal.json; the command is in cmd_optimal.txt");
   return out + "</dl>\n</div>\n";
@@ -252,8 +251,9 @@ std::string experiments_section(const Answer& answer) {
   }
   return section(
       "Experiments",
-      fmt::format("{} members of the space. Values are {} in {}.{}", answer.standings.size(),
-                  to_text(answer.metric), unit_text(answer.metric),
+      fmt::format("{} of the space. Values are {} in {}.{}",
+                  format_count(answer.standings.size(), "member"), to_text(answer.metric),
+                  unit_text(answer.metric),
                   with_target ? " Members are ranked by what is expected in your training; what "
                                 "dstune-mpi's own step did stands beside it."
                               : ""),

@@ -260,7 +260,7 @@ std::string front_plot(const Answer& answer) {
                          x_of(offer), y.at(offer.value)));
   }
   for (auto& [num_gpus, of_size] : front) {
-    const std::string gpus = fmt::format("{} GPU{}", num_gpus, num_gpus == 1 ? "" : "s");
+    const std::string gpus = format_count(num_gpus, "GPU");
     std::sort(of_size.begin(), of_size.end(), [](const Offer* one, const Offer* other) {
       return one->memory_bytes < other->memory_bytes;
     });

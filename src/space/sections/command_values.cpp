@@ -8,6 +8,7 @@
 
 #include "dstune/base/checked.hpp"
 #include "dstune/base/file.hpp"
+#include "dstune/base/text.hpp"
 #include "dstune/base/yaml.hpp"
 #include "dstune/core/command_reading.hpp"
 
@@ -249,9 +250,9 @@ void take_from_command(const json::Node* section, SectionTarget& target) {
   job.todays_batch = todays_batch(job);
   if (!job.todays_batch) return;
   const auto& [micro_batch, steps, ranks, samples] = *job.todays_batch;
-  std::string line = fmt::format("The global batch is {} samples today", samples);
+  std::string line = fmt::format("The global batch is {} today", format_count(samples, "sample"));
   if (micro_batch * steps * ranks == samples)
-    line += fmt::format(", {} x {} x {} ranks", micro_batch, steps, ranks);
+    line += fmt::format(", {} x {} x {}", micro_batch, steps, format_count(ranks, "rank"));
   if (!job.keeps_global_batch && is_left_open(job.ds_config, "train_batch_size"))
     line += "; \"global_batch\": \"keep\" in the section dstune keeps it";
   job.from_command.push_back(std::move(line));

@@ -320,11 +320,9 @@ ExitCode Controller::conclude() {
   if (is_stopping_) return ExitCode::stopped_early;
   if (agenda_.is_short_of_ranks()) {
     const std::set<int>& lost = driver_.attempts().lost_ranks();
-    reason_ = fmt::format(
-        "{}too few ranks are left for some group sizes; the same command resumes",
-        lost.empty()
-            ? ""
-            : fmt::format("lost rank{} {}: ", lost.size() == 1 ? "" : "s", fmt::join(lost, ", ")));
+    if (!lost.empty())
+      reason_ = fmt::format("lost rank{} {}: ", lost.size() == 1 ? "" : "s", fmt::join(lost, ", "));
+    reason_ += "too few ranks are left for some group sizes; the same command resumes";
     return ExitCode::stopped_early;
   }
   if (!search_.scoreboard.best()) {

@@ -30,7 +30,10 @@ std::string value_text(const Experiment& experiment, const Measurement& measurem
   if (!value) return fmt::format("{}: {}", to_text(measurement.status), measurement.reason);
   const std::string text = fmt::format("{} {}", format_number(value->value), unit_text(metric));
   if (!std::isfinite(value->ci_high)) return text;
-  return fmt::format("{} ±{:.1f} %", text, 50.0 * (value->ci_high - value->ci_low) / value->value);
+  const double half_percent = 50 * (value->ci_high - value->ci_low) / value->value;
+  // A few steps that differ a lot bound nothing that a digit could tell.
+  if (half_percent >= 100) return text + " ±100 % or more";
+  return fmt::format("{} ±{:.1f} %", text, half_percent);
 }
 
 /// A longer line would wrap, and only its last row would be rewritten.
@@ -152,7 +155,7 @@ void Progress::begin(std::size_t num_planned, std::size_t num_known,
                      SteadyClock::time_point began) {
   planned_ = num_planned;
   began_ = began;
-  std::string text = fmt::format("{} experiments planned", num_planned);
+  std::string text = format_count(num_planned, "experiment") + " planned";
   if (num_known > 0) text += fmt::format(", {} of them known from the journal", num_known);
   line(text);
 }

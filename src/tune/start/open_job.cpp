@@ -149,6 +149,21 @@ void name_members(OpenJob& job) {
                      : keys_of(job, **own);
 }
 
+/// A folder may have another job's results by mistake: the answer's files are replaced all the
+/// same.
+void warn_of_other_results(const OpenJob& job) {
+  const auto& finished = job.history.finished;
+  const auto is_known = [&](const std::string& key) { return finished.contains(key); };
+  if (finished.empty() || std::ranges::any_of(job.keys, is_known) ||
+      std::ranges::any_of(job.own_keys, is_known))
+    return;
+  log::warning(fmt::format(
+      "{} has {}, of another model, machine, number of ranks or space: none "
+      "is used again, and this job's answer takes the place of theirs; --results-dir names another "
+      "folder",
+      job.results->path(), format_count(finished.size(), "measured experiment")));
+}
+
 /// Returns a key of what was planned.
 std::string plan_key(const OpenJob& job) {
   Value decided = Value::array();
@@ -258,6 +273,7 @@ void open_results(OpenJob& job, const JobFolders& folders, const JobOptions& opt
   understand_past(job, content);
   job.fingerprint = machine_fingerprint(job.allowed_ranks, open.devices);
   name_members(job);
+  warn_of_other_results(job);
   if (job.target && job.job.measures_target() && job.space.planned > 0)
     job.target_key = key_of_target(job);
   const std::string plan = plan_key(job);
