@@ -85,6 +85,8 @@ TEST_F(RefusalTest, NamesWhatTheCommandLineHasWrong) {
            {0, {"frobnicate", "space.json"}, usage, "\"frobnicate\"" + no_command},
            {0, {"version"}, usage, "\"version\"" + no_command},
            {0, {"plan", "-v"}, usage, "-v is neither an option"},
+           {0, {"--trial-timeout", "0s", "space.json"}, usage, "no experiment ends in no time"},
+           {0, {"--results-dir", "", "space.json"}, usage, "expected the name of a folder"},
            {3, {"--results-dir", "file/results", "space.json"}, not_writable, "file/results"}}) {
     SCOPED_TRACE(said);
     expect_refused({.ranks = ranks, .args = args}, exit_code, {said});

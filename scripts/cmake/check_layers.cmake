@@ -35,7 +35,8 @@ list(REMOVE_ITEM tune_may_include app)
 set(app_may_include ${layers})
 
 # The subfolders of a layer, lowest first: a file includes no private header of a later one. The
-# point stands for the files beside the subfolders.
+# point stands for the files beside the subfolders. A folder that is not named is behind all others,
+# and no other folder includes its headers.
 set(base_folders json yaml .)
 set(core_folders keys deepspeed command .)
 set(plan_folders program zero parts target .)
@@ -79,6 +80,9 @@ function(place_of_folder layer file result)
   cmake_path(GET file PARENT_PATH folder)
   cmake_path(RELATIVE_PATH folder BASE_DIRECTORY "src/${layer}")
   list(FIND ${layer}_folders "${folder}" place)
+  if(place EQUAL -1)
+    list(LENGTH ${layer}_folders place)
+  endif()
   set(${result} "${place}" PARENT_SCOPE)
 endfunction()
 
@@ -89,9 +93,9 @@ function(check_folders layer file line path)
     if(EXISTS "${ROOT}/${header}")
       place_of_folder("${layer}" "${file}" own)
       place_of_folder("${layer}" "${header}" other)
-      if(own EQUAL -1 OR other EQUAL -1)
-        problem("${file}:${line}" "a folder of layer ${layer} is not in ${layer}_folders")
-      elseif(other GREATER own)
+      cmake_path(GET header PARENT_PATH folder)
+      list(LENGTH ${layer}_folders unnamed)
+      if(other GREATER own OR (other EQUAL unnamed AND NOT folder STREQUAL beside))
         list(JOIN ${layer}_folders ", " order)
         problem("${file}:${line}" "${path} is in a later folder of layer ${layer} (${order})")
       endif()

@@ -174,11 +174,18 @@ class GivenOptions {
     return value;
   }
 
- private:
+  /// Nothing where it was not given.
+  [[nodiscard]] std::optional<std::string> folder(const char* name) const {
+    const std::optional<std::string> path = text(name);
+    if (path && path->empty()) refuse(name, "expected the name of a folder");
+    return path;
+  }
+
   [[noreturn]] void refuse(const char* name, const std::string& why) const {
     throw UsageError(fmt::format("--{} {}: {}", name, map_[name].as<std::string>(), why));
   }
 
+ private:
   const po::variables_map& map_;
 };
 
@@ -199,8 +206,8 @@ Overrides overrides_of(const GivenOptions& given) {
   overrides.num_trials = given.whole_number<int>("num-trials", 1);
   overrides.early_stopping = given.whole_number<int>("early-stopping", 0);
   overrides.seed = given.whole_number<std::int64_t>("seed", 0);
-  overrides.results_dir = given.text("results-dir");
-  overrides.exps_dir = given.text("exps-dir");
+  overrides.results_dir = given.folder("results-dir");
+  overrides.exps_dir = given.folder("exps-dir");
   overrides.overwrite = given.has("overwrite");
   overrides.retry_failed = given.has("retry-failed");
   overrides.full = given.has("full");
@@ -236,6 +243,7 @@ void fill(const GivenOptions& given, CommandLine& line) {
   job.time_limit_s = given.duration_s("time-limit");
   job.reserve_s = given.duration_s("reserve");
   job.trial_timeout_s = given.duration_s("trial-timeout");
+  if (job.trial_timeout_s == 0) given.refuse("trial-timeout", "no experiment ends in no time");
   job.profile_path = given.text("profile-out");
   given.choose("coordinator", job.dedicated_coordinator, {{"shared", false}, {"dedicated", true}});
   given.choose("color", line.color, {{"auto", std::nullopt}, {"always", true}, {"never", false}});

@@ -4,11 +4,12 @@ cmake_minimum_required(VERSION 3.25)
 
 set(failures 0)
 
-# The check's exit code and output on a tree of one file beside two innocent ones.
+# The check's exit code and output on a tree of one file beside innocent ones.
 function(check_tree file content)
   file(REMOVE_RECURSE "${SCRATCH}")
   file(WRITE "${SCRATCH}/include/dstune/base/error.hpp" "#pragma once\n#include <string>\n")
   file(WRITE "${SCRATCH}/src/tune/control/later.hpp" "#pragma once\n")
+  file(WRITE "${SCRATCH}/src/tune/unnamed/last.hpp" "#pragma once\n")
   file(WRITE "${SCRATCH}/${file}" "${content}")
   execute_process(COMMAND ${CMAKE_COMMAND} -D "ROOT=${SCRATCH}" -P "${CHECK}"
     RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out)
@@ -57,9 +58,11 @@ refused(include/dstune/workload.h 2 "#include <stdint.h>\n#include <mpi.h>\n")
 refused(include/dstune/other.h 1 "#include <stdint.h>\n")
 refused(src/plan/a.cpp 2 "#define X \\\n#include \"dstune/comm/world.hpp\"\n")
 refused(src/tune/watch/a.cpp 2 "#include <vector>\n#include \"control/later.hpp\"\n")
-refused(src/tune/unknown/a.cpp 1 "#include \"control/later.hpp\"\n")
+refused(src/tune/a.cpp 1 "#include \"unnamed/last.hpp\"\n")
+refused(src/tune/another/a.cpp 1 "#include \"unnamed/last.hpp\"\n")
 
 accepted(src/tune/check/a.cpp "#include \"control/later.hpp\"\n")
+accepted(src/tune/unnamed/a.cpp "#include \"control/later.hpp\"\n#include \"unnamed/last.hpp\"\n#include \"last.hpp\"\n")
 accepted(src/tune/a.cpp "#include \"control/later.hpp\"\n")
 accepted(src/plan/a.cpp "#include \"a.hpp\"\n#include <vector>\n#include \"dstune/model/spec.hpp\"\n#include \"dstune/plan/a.hpp\"\n")
 accepted(src/plan/a.cpp "// #include \"dstune/tune/a.hpp\"\nconst char* s = \"#include <mpi.h>\";\n")
