@@ -25,7 +25,7 @@ class CheckTest : public JobTest {
   Process start_json() {
     Process process = job_.start(
         {.ranks = 2, .args = {"check", "--backend", "cpu", "--format", "json"}, .limit_s = 90});
-    while (process.ranks().size() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    wait_until(process, [&] { return process.ranks().size() == 2; });
     std::this_thread::sleep_for(std::chrono::seconds(3));
     return process;
   }

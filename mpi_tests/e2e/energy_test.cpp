@@ -13,7 +13,7 @@ namespace {
 
 class EnergyTest : public JobTest {
  protected:
-  EnergyTest() { job_.write("space.json", synthetic_space({1}, {1, 2}, 0.005)); }
+  EnergyTest() { job_.write("space.json", synthetic_space({1}, {1, 2}, 0.05)); }
 
   void write_counter(std::int64_t energy_uj) {
     // A reader must not see half of it.

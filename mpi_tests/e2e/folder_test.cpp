@@ -44,18 +44,22 @@ class FolderTest : public JobTest {
 };
 
 TEST_F(FolderTest, ASecondJobEndsWith7AndTouchesNothing) {
-  // Longer than two others take to start.
-  job_.write("space.json", synthetic_space({1}, sizes_up_to(6), 0.15));
-  Process first = start_and_wait(1);
+  // Its last experiment takes as long as the others need.
+  Process first = job_.start({.ranks = ranks_,
+                              .args = {"space.json"},
+                              .environment = {{"DSTUNE_INJECT", "hang@0:" + short_name(0, 6)}}});
+  wait_until(first, [&] { return num_finished_so_far(job_) >= 1; });
   for (const char* option : {"--quiet", "--overwrite"}) {
     const Ended second = run({option});
-    ASSERT_TRUE(first.is_running()) << "too fast for this test";
+    ASSERT_TRUE(first.is_running());
     EXPECT_EQ(second.exit_code, not_writable) << second;
     EXPECT_EQ(count_of(second.err, "another job holds autotuning_results"), 1) << second;
     EXPECT_EQ(count_of(second.err, ", process "), 1) << second;
     EXPECT_FALSE(job_.exists(results + "exit_status.json")) << "it is the first one's";
   }
-  expect_complete(first.wait());
+  wait_until(first, [&] { return num_finished_so_far(job_) >= 5; });
+  first.kill_all();
+  expect_complete(run());
 }
 
 TEST_F(FolderTest, OneFolderMayHaveResultsAndExperiments) {

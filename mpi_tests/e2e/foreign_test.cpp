@@ -306,12 +306,13 @@ TEST_F(EndingTest, BadInputAndBadCommandLines) {
 }
 
 TEST_F(EndingTest, BadInputBesideARunningJobLeavesItsFileAlone) {
-  job_.write("slow.json", synthetic_space({1}, {1, 2, 3, 4}, 0.1));
+  job_.write("slow.json", synthetic_space({1}, sizes_up_to(60), 0.1));
   Process first = job_.start({.ranks = 1, .args = {"slow.json"}});
   wait_for_finished(first, 1);
   EXPECT_EQ(run({"bad.json"}).exit_code, bad_input);
   EXPECT_FALSE(job_.exists(results + "exit_status.json"));
-  expect_written(first.wait(), done, "");
+  first.signal(SIGUSR1);
+  expect_written(first.wait(), stopped_early, "a signal to stop");
 }
 
 TEST_F(EndingTest, NoDeviceAndNothingFeasible) {

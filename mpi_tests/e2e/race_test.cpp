@@ -16,6 +16,7 @@ constexpr int num_sizes = 24;
 class RaceTest : public JobTest {
  protected:
   RaceTest() {
+    ranks_ = 1;
     Json table;
     std::mt19937_64 generator(1);
     std::normal_distribution<double> noise(0, 0.01);

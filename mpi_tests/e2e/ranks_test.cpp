@@ -24,8 +24,10 @@ class RanksTest : public testing::TestWithParam<Case> {};
 TEST_P(RanksTest, RunsGroupsOfEverySizeWithoutCollision) {
   const Case& one = GetParam();
   Job job;
-  job.write("space.json", synthetic_space(one.sizes, one.micro_batches, 0.03));
-  const Ended ended = job.run({.ranks = one.ranks, .args = {"space.json"}});
+  // Few experiments overlap for long enough on few ranks if they are long themselves.
+  job.write("space.json",
+            synthetic_space(one.sizes, one.micro_batches, one.ranks <= 4 ? 0.1 : 0.03));
+  const Ended ended = job.run({.ranks = one.ranks, .args = {"space.json"}, .limit_s = 180});
   const auto metrics = expect_all_ok(job, ended, one.sizes.size() * one.micro_batches.size());
   for (const auto& [name, measured] : metrics) {
     const int size = job.read_json(results + name + "/exp.json")["num_gpus"];
@@ -53,23 +55,21 @@ INSTANTIATE_TEST_SUITE_P(Ranks, RanksTest,
                                          Case{64, {8, 24, 32, 64}, {1, 2, 3}, true}),
                          [](const auto& one) { return "np" + std::to_string(one.param.ranks); });
 
-TEST(BackfillTest, SlotsAreBusyWhereSizesDoNotDivideTheRanks) {
+TEST(BackfillTest, ARankThatGroupsOfThreeLeaveOverRunsOthersBesideThem) {
   Job job;
   job.write("space.json", synthetic_space({3, 1}, {1, 2, 3, 4, 5, 6}, 0.1));
   const Ended ended = job.run({.ranks = 4, .args = {"space.json"}});
   expect_exit(job, ended, 0);
-  std::string first;
-  std::string last;
-  double busy_s = 0;
-  for (const auto& [name, measured] : all_metrics(job)) {
-    const std::string begin = measured["started_at"];
-    const std::string end = measured["finished_at"];
-    if (first.empty() || begin < first) first = begin;
-    last = std::max(last, end);
-    busy_s += static_cast<double>(ranks_of(measured).size()) * seconds_between(begin, end);
+  const auto metrics = all_metrics(job);
+  int beside_three = 0;
+  for (const auto& [name, one] : metrics) {
+    if (ranks_of(one).size() != 1) continue;
+    beside_three += std::ranges::any_of(metrics, [&](const auto& other) {
+      return ranks_of(other.second).size() == 3 && is_overlapping(one, other.second);
+    });
   }
-  // 80 % where the fourth rank waits for all groups of three. Ranks share cores here.
-  EXPECT_GT(busy_s / (4 * seconds_between(first, last)), 0.9);
+  // None where the fourth rank waits for all groups of three; the last may come behind them.
+  EXPECT_GE(beside_three, 5);
 }
 
 TEST(ManyRanksTest, TrainATinyTransformer) {

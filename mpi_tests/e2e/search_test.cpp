@@ -143,6 +143,8 @@ TEST_F(SearchTest, NamesTheBest) {
     is_finalist = true;
     EXPECT_EQ(finalist["value"], optimal["value"]);
     EXPECT_LE(optimal["ci_low"], optimal["value"]);
+    // Steps that vary by more than their mean leave the interval without an upper end.
+    if (optimal["ci_high"].is_null()) continue;
     EXPECT_GE(optimal["ci_high"], optimal["value"]);
     // Noise of the device does not matter where the host's costs hide its time.
     if (std::getenv("DSTUNE_EMULATED_GPUS") == nullptr) {

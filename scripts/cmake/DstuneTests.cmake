@@ -4,7 +4,7 @@
 # dstune_device_test(name ...)
 #   Likewise `device.<name>`: needs a GPU, and is skipped where none answers. ARGUMENTS go to the
 #   program.
-# dstune_mpi_test(name LIBRARIES ... [SOURCES ...] [WITH ...] [RANKS 1 2 3 4] [LONG_RANKS 1 4] [TIMEOUT 120] [LABELS parallel])
+# dstune_mpi_test(name LIBRARIES ... [SOURCES ...] [WITH ...] [RANKS 1 2 3 4] [LONG_RANKS 1 4] [TIMEOUT 180] [LABELS parallel])
 #   GoogleTest under mpirun once for each rank count, oversubscribed where cores are fewer; CTest names
 #   `parallel.<name>.np3`. Uses support/mpi_main.cpp: a failure on one rank fails all, a watchdog names
 #   a hung test, and exit 77 (every test skipped) shows as skipped.

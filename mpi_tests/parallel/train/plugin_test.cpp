@@ -127,8 +127,10 @@ TEST_P(PluginTest, RanksThatDisagreeAreToldSo) {
 }
 
 TEST_P(PluginTest, AWaitEndsAtTheDeadline) {
-  join(0.3);
-  EXPECT_EQ(test::why_ended([&] { run_subject("wait for the end"); }),
+  EXPECT_EQ(test::why_ended([&] {
+              join(0.3);
+              run_subject("wait for the end");
+            }),
             CollectiveError::Cause::deadline);
   // Until nobody is inside any more.
   group_.reset();

@@ -81,7 +81,7 @@ TEST_F(NcclCommunicatorSetTest, ConnectingHasALimitOfItsOwn) {
 }
 
 TEST_F(NcclCommunicatorSetTest, SplittingForEverIsAbortedWithTheParent) {
-  const auto group = join(ranks(4), 0, nullptr, soon(0.1));
+  const auto group = join(ranks(4), 0, nullptr, soon(1));
   fake_->never_end("split");
   float data = 0;
   EXPECT_THROW(group->all_reduce_average(&data, 1, DType::f32, {0, 1, 2}), CollectiveError);

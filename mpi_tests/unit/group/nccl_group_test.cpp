@@ -134,7 +134,7 @@ TEST_F(NcclGroupTest, APeersErrorIsAnAbortedCollective) {
 }
 
 TEST_F(NcclGroupTest, ACallThatIsNeverEnqueuedEndsAtTheDeadline) {
-  const auto group = join(ranks(2), 0, nullptr, soon(0.1));
+  const auto group = join(ranks(2), 0, nullptr, soon(1));
   fake_->never_end("transfers");
   const auto call = [&] { group->all_to_all(out_.data(), in_.data(), 1, DType::f32, {}); };
   EXPECT_EQ(why_ended(call), CollectiveError::Cause::deadline);

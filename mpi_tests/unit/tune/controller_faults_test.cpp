@@ -49,7 +49,7 @@ TEST_F(ControllerTest, ALostRankCostsOneExperimentAndIsNotUsedAgain) {
   FakeWorkers workers({{"z0_gas1_tmbspg1_ng2", Behaviour::silent_member}});
 
   // Two groups of two are lost a member each (the experiment is tried twice): ranks 0 and 2 remain.
-  const Run result = run(members, workers, 4);
+  const Run result = run(members, workers, 4, {.inactivity_timeout_s = 0.2});
 
   EXPECT_EQ(result.lost.size(), 2U);
   EXPECT_EQ(result.scoreboard.row(0).record->measurement.status, Status::timed_out);
@@ -80,7 +80,7 @@ TEST_F(ControllerTest, LossesThatMakeASizeImpossibleEndWithSeventyFive) {
   PlannedSpace members = space(2, {2});
   FakeWorkers workers({{"z0_gas1_tmbspg1_ng2", Behaviour::silent_member}});
 
-  const Run result = run(members, workers, 2);
+  const Run result = run(members, workers, 2, {.inactivity_timeout_s = 0.2});
 
   ASSERT_EQ(result.lost.size(), 1U);
   EXPECT_EQ(result.code, ExitCode::stopped_early);

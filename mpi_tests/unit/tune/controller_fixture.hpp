@@ -50,6 +50,7 @@ struct SearchSettings {
   ScoreboardSetup scoreboard{};
   std::function<Overheads(const Experiment&)> overheads{};
   AttemptDriver::LostRanks lost_ranks{};
+  double inactivity_timeout_s = 60;
 };
 struct SearchRun {
   ExitCode code;
@@ -113,8 +114,9 @@ class ControllerTest : public testing::Test {
     AttemptDriver driver(workers, {.share_a_node = [](const auto&, const auto&) { return true; }},
                          settings.lost_ranks);
     JobPolicy policy;
-    policy.limits = [](const PlannedExperiment&) {
-      return Attempts::Limits{.inactivity_timeout_s = 0.2, .abort_grace_s = 0.1};
+    policy.limits = [&](const PlannedExperiment&) {
+      return Attempts::Limits{.inactivity_timeout_s = settings.inactivity_timeout_s,
+                              .abort_grace_s = 0.1};
     };
     policy.end = {settings.end_at, settings.signals};
     Controller controller(
