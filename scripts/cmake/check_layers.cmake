@@ -34,9 +34,9 @@ set(tune_may_include ${layers})
 list(REMOVE_ITEM tune_may_include app)
 set(app_may_include ${layers})
 
-# The subfolders of a layer, lowest first: a file includes no private header of a later one. The
-# point stands for the files beside the subfolders. A folder that is not named is behind all others,
-# and no other folder includes its headers.
+# The subfolders of a layer, lowest first. A file includes no private header of a later one. The point
+# stands for the files beside the subfolders. A folder that is not named is behind all others, and no
+# other folder includes its headers.
 set(base_folders json yaml .)
 set(core_folders keys deepspeed command .)
 set(plan_folders program zero parts target .)

@@ -174,7 +174,7 @@ class GivenOptions {
     return value;
   }
 
-  /// Nothing where it was not given.
+  /// Returns the name of a folder, if it was given.
   [[nodiscard]] std::optional<std::string> folder(const char* name) const {
     const std::optional<std::string> path = text(name);
     if (path && path->empty()) refuse(name, "expected the name of a folder");

@@ -46,6 +46,29 @@ IncumbentEstimate by_target(IncumbentEstimate estimate, const TimeCalibration& c
   return estimate;
 }
 
+/// The runs of a member that tell how fast it is.
+struct TimedRuns {
+  std::vector<double> means_s;
+  double square_error = 0;  ///< of a mean by its own series alone, relative, on average
+};
+
+TimedRuns runs_of(const Row& row, const Policy::Intervals& policy) {
+  TimedRuns runs;
+  const auto add = [&](const Measurement& measurement) {
+    const std::vector<double> timed_s = timed_steps_s(measurement);
+    if (measurement.status != Status::ok || timed_s.size() < 2) return;
+    const MeanEstimate step = estimate_mean(timed_s, 0, policy);
+    if (step.mean <= 0) return;
+    runs.means_s.push_back(step.mean);
+    runs.square_error += std::pow(step.standard_error / step.mean, 2);
+  };
+  add(row.record->measurement);
+  for (const Repeat& repeat : row.repeats)
+    if (repeat.kind == RepeatKind::spread) add(repeat.measurement);
+  if (!runs.means_s.empty()) runs.square_error /= static_cast<double>(runs.means_s.size());
+  return runs;
+}
+
 /// How much work a step of the challenger is, the incumbent's taken as 1.
 double share_of_work(const Scoreboard& scoreboard, const Row& incumbent,
                      const Experiment& challenger) {
@@ -59,21 +82,8 @@ IncumbentEstimate incumbent_estimate(const Scoreboard& scoreboard, const Experim
                                      const Overheads& challenger_overheads) {
   if (!scoreboard.best()) return {};
   const Row& incumbent = scoreboard.row(*scoreboard.best());
-  std::vector<double> means_s;
-  double square_error = 0;
-  const auto add = [&](const Measurement& measurement) {
-    const std::vector<double> timed_s = timed_steps_s(measurement);
-    if (measurement.status != Status::ok || timed_s.size() < 2) return;
-    const MeanEstimate step = estimate_mean(timed_s, 0, scoreboard.policy().intervals);
-    if (step.mean <= 0) return;
-    means_s.push_back(step.mean);
-    square_error += std::pow(step.standard_error / step.mean, 2);
-  };
-  add(incumbent.record->measurement);
-  for (const Repeat& repeat : incumbent.repeats)
-    if (repeat.kind == RepeatKind::spread) add(repeat.measurement);
+  auto [means_s, square_error] = runs_of(incumbent, scoreboard.policy().intervals);
   if (means_s.empty()) return {};
-  square_error /= static_cast<double>(means_s.size());
   const double work = share_of_work(scoreboard, incumbent, challenger);
   const Spread spread = pooled_spread(scoreboard.spread_in_search(), scoreboard.policy().racing);
   if (scoreboard.calibration()) {
@@ -89,17 +99,18 @@ std::string lost_race_text(const Scoreboard& scoreboard, const Experiment& chall
   const std::vector<double> timed_s = timed_steps_s(measurement);
   if (!scoreboard.best() || timed_s.empty()) return "";
   const Row& best = scoreboard.row(*scoreboard.best());
-  const auto time_s = [&](const std::vector<double>& steps_s, const Experiment& experiment,
-                          const Overheads& overheads) {
-    const double step_s = mean_interval(steps_s).mean;
-    const auto& calibration = scoreboard.calibration();
+  const TimedRuns runs = runs_of(best, scoreboard.policy().intervals);
+  if (runs.means_s.empty()) return "";
+  const auto& calibration = scoreboard.calibration();
+  const auto time_s = [&](double step_s, const Experiment& experiment, const Overheads& overheads) {
     return calibration ? calibration->target_s(step_s, experiment.config.precision, overheads)
                        : step_s;
   };
-  const double best_s =
-      time_s(timed_steps_s(best.record->measurement), best.planned.experiment, best.overheads) *
-      share_of_work(scoreboard, best, challenger);
-  const double factor = time_s(timed_s, challenger, challenger_overheads) / best_s;
+  const double best_step_s = estimate_incumbent(runs.means_s, 0, {}).step_s;
+  const double best_s = time_s(best_step_s, best.planned.experiment, best.overheads) *
+                        share_of_work(scoreboard, best, challenger);
+  const double factor =
+      time_s(mean_interval(timed_s).mean, challenger, challenger_overheads) / best_s;
   if (!(factor > 1)) return "";
   return fmt::format(
       "takes {:.3g} times as long as {}, the best so far, for the same work, after "

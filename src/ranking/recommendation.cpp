@@ -168,7 +168,6 @@ std::optional<Recommendation> recommendation_of(const Scoreboard& scoreboard) {
   result.member = member;
   result.standing = standing_of(scoreboard, member);
   result.is_by_engine = !scoreboard.setup().label.empty();
-  result.measured = scoreboard.setup().measured;
   const std::string& label = scoreboard.setup().label;
   result.label = !label.empty()               ? label
                  : result.standing.verified   ? "verified"

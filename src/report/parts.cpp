@@ -327,8 +327,8 @@ std::string cost_text(const Recommendation& recommendation) {
   if (cost.earlier_jobs > 0)
     hours += fmt::format(", {} included", format_count(cost.earlier_jobs, "earlier job"));
   if (!cost.earned_back_steps) return hours + "; not earned back: there is no gain";
-  return fmt::format("{}; earned back after {} with it", hours,
-                     format_count(std::llround(*cost.earned_back_steps), "optimizer step"));
+  return fmt::format("{}; earned back after {:.0f} optimizer steps with it", hours,
+                     *cost.earned_back_steps);
 }
 
 std::string machine_text(const Answer& answer) {

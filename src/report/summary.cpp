@@ -57,9 +57,9 @@ std::string line_of(const std::string& what, const std::string& words) {
   return words.empty() ? "" : fmt::format("  {}: {}\n", what, words);
 }
 
-std::string measured_text(const Standing& standing, Metric metric) {
-  return standing.measured ? value_text(*standing.measured, metric) + ", dstune-mpi's own step"
-                           : "";
+std::string measured_text(const Answer& answer) {
+  const auto& measured = answer.recommendation->standing.measured;
+  return measured ? fmt::format("{}, {}", value_text(*measured, answer.metric), answer.source) : "";
 }
 
 /// The memory that DeepSpeed's engine used, beside the plan for it; empty if the engine did not
@@ -87,8 +87,7 @@ std::string winner_text(const Answer& answer) {
       "  group size: {} ({} on each of {}), activation recompute: {}\n"
       "  label: {}\n"
       "{}",
-      record.experiment.name,
-      line_of("measured here", measured_text(recommendation.standing, answer.metric)),
+      record.experiment.name, line_of("measured here", measured_text(answer)),
       verified_text(recommendation.standing, answer.metric),
       choice.empty() ? "" : fmt::format("  chosen because {}\n", choice), shape.size(),
       shape.num_gpus, format_count(shape.num_nodes, "node"),
@@ -244,9 +243,10 @@ std::string headline_text(const Answer& answer, const std::string& results_dir) 
   const MetricValue& value = *recommendation.standing.reported;
   const std::string gain = gain_text(recommendation);
   const std::string batch = batch_change_text(recommendation);
-  const std::string speed = fmt::format(
-      "{} {}", value_text(value, answer.metric),
-      recommendation.standing.target ? "expected in your training" : recommendation.measured);
+  const std::string speed =
+      fmt::format("{} {}", value_text(value, answer.metric),
+                  recommendation.standing.target ? "expected in your training"
+                                                 : "measured with " + answer.source);
   constexpr double unlikely = 0.05;
   const double missed = recommendation.chance_of_better.value_or(0);
   const std::string elsewhere =

@@ -301,13 +301,13 @@ void add_unknown_keys(const JobSpec& job, const std::vector<Product>& products,
 }
 
 /// Who knows a top-level key that this release does not, or which of its keys may be meant.
-std::string hint_on(const KnobTable& knobs, const std::string& key) {
-  if (const Knob* const other = every_knob().find_knob("/" + key))
+std::string hint_on(const KnobTable& knobs, const std::string& pointer) {
+  if (const Knob* const other = every_knob().find_knob(pointer))
     return fmt::format(" (known from {} on)", to_text(other->since));
   std::vector<std::string_view> known;
   for (const std::size_t row : knobs.below(""))
     known.push_back(std::string_view(knobs.keys()[row].pointer).substr(1));
-  const auto meant = json::nearest(key, known);
+  const auto meant = json::nearest(std::string_view(pointer).substr(1), known);
   return meant ? fmt::format(" (did you mean \"{}\"?)", *meant) : "";
 }
 
@@ -327,7 +327,8 @@ std::vector<std::string> find_warnings(const JobSpec& job, const std::vector<Pro
     const auto node = *root.find(key);
     if (job.knobs().find_knob(node.pointer()) == nullptr) {
       warnings.push_back(fmt::format("{} is no key that {} knows{}: it passes through unchecked",
-                                     node.pointer(), deepspeed, hint_on(job.knobs(), key)));
+                                     node.pointer(), deepspeed,
+                                     hint_on(job.knobs(), node.pointer())));
     } else {
       notes.read(node);
     }

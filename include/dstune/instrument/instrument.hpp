@@ -23,7 +23,7 @@ namespace dstune {
 /// Facts that all runs of an instrument have in common.
 struct InstrumentTraits {
   std::string_view name;       ///< in metrics.json
-  std::string_view measured;   ///< how its values come about, in words: "measured with …"
+  std::string_view source;     ///< of its values, in words
   std::string label{};         ///< of an answer that it decides: "verified", "engine"; else empty
   bool runs_plan = false;      ///< a run does what the StepPlan says: its memory, its operations
   bool alike_steps = false;    ///< all steps of a run do the same

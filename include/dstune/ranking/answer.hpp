@@ -91,7 +91,6 @@ struct Recommendation {
   std::size_t member = 0;
   Standing standing{};
   bool is_by_engine = false;  ///< DeepSpeed's engine measured it
-  std::string measured{};     ///< as ScoreboardSetup's
   std::string label;  ///< how far it can be trusted: "verified", "engine", "calibrated" or "proxy"
   double probability_best = 0;
   std::optional<double> chance_of_better{};  ///< as Scoreboard::conclude()'s
@@ -218,7 +217,8 @@ struct MachineConduct {
 
 struct Answer {
   Metric metric = Metric::throughput;
-  std::vector<Standing> standings{};               ///< of all members, in the order of the space
+  std::string source{};               ///< of what was measured here, as ScoreboardSetup's
+  std::vector<Standing> standings{};  ///< of all members, in the order of the space
   std::optional<Recommendation> recommendation{};  ///< nothing where nothing gave a result
   std::optional<std::size_t> best{};               ///< the member, of what was measured here
   bool finals_are_done = false;

@@ -84,7 +84,7 @@ struct ScoreboardSetup {
   /// The label of every answer, if the deciding instrument gives it one: "verified", "engine"; else
   /// empty.
   std::string label{};
-  std::string measured = "measured";  ///< how values come about, in words: "measured with …"
+  std::string source = "dstune-mpi's own step";  ///< of values, in words
   /// All steps of an experiment do the same, so that what makes some of them longer is not its own.
   bool are_steps_alike = false;
   const Policy* policy = &default_policy();
@@ -275,9 +275,8 @@ class Scoreboard {
                                                    const Experiment& challenger,
                                                    const Overheads& challenger_overheads);
 
-/// Returns why a challenger lost that was measured until then: how long it takes beside the best
-/// member for the same work, in the target's time where there is a calibration. Empty where the
-/// best one is not faster any more, or there is none.
+/// Returns how long a challenger that lost takes beside the best member, for the same work. With a
+/// calibration it is in the target's time. Empty where nothing is faster any more.
 [[nodiscard]] std::string lost_race_text(const Scoreboard& scoreboard, const Experiment& challenger,
                                          const Overheads& challenger_overheads,
                                          const Measurement& measurement);

@@ -125,7 +125,7 @@ class EngineInstrument : public Instrument {
 
   [[nodiscard]] InstrumentTraits traits() const override {
     return {.name = "engine",
-            .measured = "measured in DeepSpeed's engine",
+            .source = "DeepSpeed's engine",
             // The label holds as far as what it trains is the user's.
             .label = spec_.options.contains("script") ? "verified" : "engine",
             .takes_any_key = true,

@@ -119,7 +119,7 @@ class Given : public Instrument {
   [[nodiscard]] InstrumentTraits traits() const override {
     const bool is_replay = spec_.kind == WorkloadKind::replay;
     return {.name = to_text(spec_.kind),
-            .measured = is_replay ? "read from the table of recorded times" : "simulated",
+            .source = is_replay ? "the recorded table" : "simulated steps",
             .repeats = false};
   }
   [[nodiscard]] Forecasts forecasts(const JobSpec& /*job*/) const override {

@@ -124,10 +124,8 @@ class OwnStep : public Instrument {
   using Instrument::Instrument;
 
   [[nodiscard]] InstrumentTraits traits() const override {
-    return {.name = "step",
-            .measured = "measured with dstune-mpi's own step",
-            .runs_plan = true,
-            .alike_steps = true};
+    return {
+        .name = "step", .source = "dstune-mpi's own step", .runs_plan = true, .alike_steps = true};
   }
   [[nodiscard]] Forecasts forecasts(const JobSpec& /*job*/) const override { return {}; }
   [[nodiscard]] std::unique_ptr<Workload> make(const RunContext& context) override {

@@ -17,10 +17,7 @@ class Plugin : public Instrument {
   using Instrument::Instrument;
 
   [[nodiscard]] InstrumentTraits traits() const override {
-    return {.name = "plugin",
-            .measured = "measured with your plug-in",
-            .takes_any_key = true,
-            .may_hang = true};
+    return {.name = "plugin", .source = "your plug-in", .takes_any_key = true, .may_hang = true};
   }
   [[nodiscard]] json::Value identity(const JobSpec& job,
                                      const Experiment& experiment) const override {

@@ -56,19 +56,19 @@ std::string table(std::string_view label, const char* attributes,
       label, attributes, header, body, note);
 }
 
-std::string label_words(const Recommendation& recommendation, bool with_target) {
-  const std::string& label = recommendation.label;
+std::string label_words(const Answer& answer, bool with_target) {
+  const std::string& label = answer.recommendation->label;
   if (label == "verified") return "DeepSpeed itself ran it, with your training command";
   if (label == "engine") return "DeepSpeed's engine ran it, with random tokens in your model";
   if (label == "calibrated")
-    return "measured with dstune-mpi's own step, and fitted to your own runs";
-  return with_target ? "calculated for your training from what dstune-mpi's own step took; "
-                       "verify.sbatch and verify.pbs check it in DeepSpeed"
-                     : recommendation.measured +
-                           " only; verify.sbatch and verify.pbs check it in DeepSpeed";
+    return fmt::format("measured with {}, and fitted to your own runs", answer.source);
+  const std::string how =
+      with_target ? fmt::format("calculated for your training from what {} took", answer.source)
+                  : fmt::format("measured with {} only", answer.source);
+  return how + "; verify.sbatch and verify.pbs check it in DeepSpeed";
 }
 
-std::string described(const char* term, const std::string& text) {
+std::string described(std::string_view term, const std::string& text) {
   return fmt::format("<dt>{}</dt><dd>{}</dd>\n", term, html_escaped(text));
 }
 
@@ -88,10 +88,10 @@ std::string answer_section(const Answer& answer) {
       html_escaped(experiment.name), format_number(standing.reported->value), unit,
       to_text(answer.metric), with_target ? " expected in your training" : "",
       interval.empty() ? "" : "95 % interval " + interval, recommendation.label,
-      label_words(recommendation, with_target));
+      label_words(answer, with_target));
   if (standing.measured)
-    out += described("measured here, dstune-mpi's own step",
-                     value_text(*standing.measured, answer.metric));
+    out +=
+        described("measured here, " + answer.source, value_text(*standing.measured, answer.metric));
   if (const std::string target = target_text(recommendation); !target.empty())
     out += described("the target's time", target);
   if (standing.verified)
@@ -254,8 +254,9 @@ std::string experiments_section(const Answer& answer) {
       fmt::format("{} of the space. Values are {} in {}.{}",
                   format_count(answer.standings.size(), "member"), to_text(answer.metric),
                   unit_text(answer.metric),
-                  with_target ? " Members are ranked by what is expected in your training; what "
-                                "dstune-mpi's own step did stands beside it."
+                  with_target ? fmt::format(" Members are ranked by what is expected in your "
+                                            "training; what {} did stands beside it.",
+                                            answer.source)
                               : ""),
       table("experiments", " class=\"sortable\"", columns, rows, answer.standings.size() - shown));
 }
@@ -364,7 +365,7 @@ std::string report_html(const Answer& answer, const json::Value& environment) {
   out += figure_section("Speed: predicted and measured",
                         fmt::format("In samples/s{}, measured upwards. On the dashed line both are "
                                     "equal.",
-                                    with_target ? " of dstune-mpi's own step" : ""),
+                                    with_target ? " of " + answer.source : ""),
                         prediction_plot(points_of(answer, samples_per_s), "samples/s"));
   out +=
       figure_section("Runs on their ranks",

@@ -125,7 +125,7 @@ Scoreboard scoreboard_of(const OpenJob& job) {
                         .todays_batch = todays_batch(job),
                         .num_ranks = num_ranks(job.training_ranks),
                         .label = traits.label,
-                        .measured = std::string(traits.measured),
+                        .source = std::string(traits.source),
                         .are_steps_alike = traits.alike_steps};
   // An engine measures the target's time already.
   if (!is_forecast(job)) {

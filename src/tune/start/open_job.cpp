@@ -149,8 +149,8 @@ void name_members(OpenJob& job) {
                      : keys_of(job, **own);
 }
 
-/// A folder may have another job's results by mistake: the answer's files are replaced all the
-/// same.
+/// Warns where the folder has another job's results alone, as it may by mistake: the answer's files
+/// are replaced all the same.
 void warn_of_other_results(const OpenJob& job) {
   const auto& finished = job.history.finished;
   const auto is_known = [&](const std::string& key) { return finished.contains(key); };
