@@ -12,12 +12,12 @@
 namespace dstune::e2e {
 namespace {
 
-constexpr int experiments = 10;
+constexpr int experiments = 45;
 
 class StoppingTest : public JobTest {
  protected:
-  /// Ten experiments of a second or more, two at once.
-  StoppingTest() { job_.write("space.json", synthetic_space({1}, sizes_up_to(experiments), 0.15)); }
+  /// Experiments of a quarter of a second, two at once, which take longer than any limit here.
+  StoppingTest() { job_.write("space.json", synthetic_space({1}, sizes_up_to(experiments), 0.03)); }
   /// The run's best so far is complete on disk.
   void expect_best_so_far() {
     const Json optimal = optimal_of(job_);
