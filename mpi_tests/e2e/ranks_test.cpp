@@ -25,8 +25,8 @@ TEST_P(RanksTest, RunsGroupsOfEverySizeWithoutCollision) {
   const Case& one = GetParam();
   Job job;
   // Few experiments overlap for long enough on few ranks if they are long themselves.
-  job.write("space.json",
-            synthetic_space(one.sizes, one.micro_batches, one.ranks <= 4 ? 0.1 : 0.03));
+  job.write("space.json", synthetic_space(one.sizes, one.micro_batches,
+                                          one.overlaps && one.ranks <= 4 ? 0.1 : 0.03));
   const Ended ended = job.run({.ranks = one.ranks, .args = {"space.json"}, .limit_s = 180});
   const auto metrics = expect_all_ok(job, ended, one.sizes.size() * one.micro_batches.size());
   for (const auto& [name, measured] : metrics) {
