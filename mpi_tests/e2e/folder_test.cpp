@@ -44,7 +44,7 @@ class FolderTest : public JobTest {
 };
 
 TEST_F(FolderTest, ASecondJobEndsWith7AndTouchesNothing) {
-  // Its last experiment takes as long as the others need.
+  // Its last experiment hangs, so that the job outlives the others.
   Process first = job_.start({.ranks = ranks_,
                               .args = {"space.json"},
                               .environment = {{"DSTUNE_INJECT", "hang@0:" + short_name(0, 6)}}});

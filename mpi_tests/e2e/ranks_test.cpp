@@ -24,7 +24,7 @@ class RanksTest : public testing::TestWithParam<Case> {};
 TEST_P(RanksTest, RunsGroupsOfEverySizeWithoutCollision) {
   const Case& one = GetParam();
   Job job;
-  // Few experiments overlap for long enough on few ranks if they are long themselves.
+  // Few experiments overlap on few ranks: those last longer.
   job.write("space.json", synthetic_space(one.sizes, one.micro_batches,
                                           one.overlaps && one.ranks <= 4 ? 0.1 : 0.03));
   const Ended ended = job.run({.ranks = one.ranks, .args = {"space.json"}, .limit_s = 180});

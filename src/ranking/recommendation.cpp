@@ -137,12 +137,12 @@ std::optional<double> more_time_s(const Scoreboard& scoreboard, std::size_t answ
 /// rule.
 std::optional<std::string> as_good_with_more_memory(const Scoreboard& scoreboard,
                                                     std::size_t answer) {
-  // Before that the best is the fastest.
-  if (!scoreboard.verdict() || scoreboard.best() != answer) return std::nullopt;
-  if (!scoreboard.verdict()->place_of(answer)) return std::nullopt;
-  const std::size_t likeliest = scoreboard.verdict()->members().front();
-  if (likeliest == answer || scoreboard.setup().baseline == answer) return std::nullopt;
-  return scoreboard.row(likeliest).planned.experiment.name;
+  // Before a verdict the best is the fastest.
+  const auto& verdict = scoreboard.verdict();
+  const auto place = verdict ? verdict->place_of(answer) : std::nullopt;
+  if (!place || *place == 0 || scoreboard.best() != answer || scoreboard.setup().baseline == answer)
+    return std::nullopt;
+  return scoreboard.row(verdict->members().front()).planned.experiment.name;
 }
 
 }  // namespace

@@ -90,10 +90,12 @@ TEST_P(GroupTableTest, AnAbortEndsAWaitSoon) {
                          job.waiter(40, [&abort_at] { return Waiter::Clock::now() >= abort_at; }));
     if (job.rank() != 0) {
       abort_at = Waiter::Clock::now() + 300ms;
-      // The wait would have ended by its deadline, for another cause.
       EXPECT_EQ(why_ended([&] { group->exchange(std::vector<double>{1}); }),
                 CollectiveError::Cause::aborted);
-      EXPECT_GE(Waiter::Clock::now(), abort_at);
+      const auto late = Waiter::Clock::now() - abort_at;
+      EXPECT_GE(late, 0ms);
+      // Asked every millisecond; the rest is for a busy machine.
+      EXPECT_LT(late, 700ms);
     }
   }
   job.world().barrier();

@@ -1,5 +1,3 @@
-#include <chrono>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
