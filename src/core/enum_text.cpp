@@ -22,6 +22,11 @@ constexpr auto repeat_kinds = numbered({"spread", "final"});
 constexpr auto target_frameworks = numbered({"self", "huggingface"});
 constexpr auto target_attentions = numbered({"eager", "sdpa", "flash"});
 constexpr auto target_checkpointings = numbered({"torch", "deepspeed"});
+constexpr auto target_optimizers =
+    numbered({"of_config", "adamw_torch", "adamw_torch_fused", "adamw_8bit", "adafactor", "lion",
+              "sgd", "muon", "deepspeed_fused_adam", "deepspeed_cpu_adam"});
+constexpr auto target_losses = numbered({"full", "in_place", "chunked", "fused"});
+constexpr auto memory_verdicts = numbered({"unknown", "fits", "edge", "does_not_fit"});
 
 }  // namespace
 
@@ -75,6 +80,18 @@ const EnumTexts& texts_of(TargetAttention) {
 }
 const EnumTexts& texts_of(TargetCheckpointing) {
   static constexpr EnumTexts texts{target_checkpointings};
+  return texts;
+}
+const EnumTexts& texts_of(TargetOptimizer) {
+  static constexpr EnumTexts texts{target_optimizers};
+  return texts;
+}
+const EnumTexts& texts_of(TargetLoss) {
+  static constexpr EnumTexts texts{target_losses};
+  return texts;
+}
+const EnumTexts& texts_of(MemoryVerdict) {
+  static constexpr EnumTexts texts{memory_verdicts};
   return texts;
 }
 

@@ -71,15 +71,33 @@ struct MemoryTimeline {
   std::vector<Part> parts;       ///< in order, the first from instant 0 on
 };
 
+/// Tells whether the user's training fits its machine, as far as that is known.
+enum class MemoryVerdict {
+  unknown,  ///< a size of the machine is not known, or nothing is planned
+  fits,     ///< with room for the error of the plan
+  edge,     ///< inside that error (docs/fidelity.md)
+  does_not_fit,
+};
+[[nodiscard]] const EnumTexts& texts_of(MemoryVerdict);
+
 /// The plan's forecast of an experiment before it runs. Bytes are of the fullest rank.
 struct Prediction {
   std::optional<double> throughput;  ///< samples/s, of the step here
   /// … and of the user's training (core/target_time.hpp); nothing where that is not asked for.
   std::optional<double> target_throughput;
-  std::int64_t peak_memory_bytes = 0;    ///< of the device and the host together
-  std::int64_t host_memory_bytes = 0;    ///< of these, the host's
-  std::int64_t disk_bytes = 0;           ///< beside them, on a disk of the host
-  std::int64_t target_memory_bytes = 0;  ///< 0 where the target is "self"
+  /// The band of the throughput that it is ranked by, both ends.
+  std::optional<double> throughput_low, throughput_high;
+  std::int64_t peak_memory_bytes = 0;  ///< of the device and the host together
+  std::int64_t host_memory_bytes = 0;  ///< of these, the host's
+  std::int64_t disk_bytes = 0;         ///< beside them, on a disk of the host
+  /// The least memory of a device with which the user's training runs; 0 where the target is
+  /// "self".
+  std::int64_t target_memory_bytes = 0;
+  /// The memory that nvidia-smi will show in a training that has room; 0 on processors.
+  std::int64_t target_memory_shown_bytes = 0;
+  std::int64_t target_host_memory_bytes = 0;  ///< of what the user's training offloads
+  MemoryVerdict verdict = MemoryVerdict::unknown;
+  std::string because;  ///< where it does not fit: the largest part at the peak, in one line
   /// The bytes of a rank's whole process, fullest rank; 0 before its place to run is known.
   std::int64_t process_memory_bytes = 0;
   /// The bytes that a rank's whole process takes of its GPU, fullest rank; 0 before its place to

@@ -39,10 +39,39 @@ enum class TargetCheckpointing { torch, deepspeed };
 [[nodiscard]] const EnumTexts& texts_of(TargetFramework);
 [[nodiscard]] const EnumTexts& texts_of(TargetAttention);
 [[nodiscard]] const EnumTexts& texts_of(TargetCheckpointing);
+/// The optimizer that trains, by the names of transformers' `optim` where it has one.
+enum class TargetOptimizer {
+  of_config,          ///< the section `optimizer` of the DeepSpeed config
+  adamw_torch,        ///< PyTorch's, over lists of tensors
+  adamw_torch_fused,  ///< PyTorch's, in one kernel
+  adamw_8bit,         ///< bitsandbytes': moments of one byte
+  adafactor,          ///< rows and columns of second moments
+  lion,
+  sgd,
+  muon,
+  deepspeed_fused_adam,
+  deepspeed_cpu_adam,
+};
+/// The loss of the next token: how much of the logits it holds.
+enum class TargetLoss {
+  full,      ///< logits, log-probabilities and their gradients
+  in_place,  ///< gradients take the logits' place
+  chunked,   ///< a part of the tokens at a time
+  fused,     ///< with the head's product: no logits
+};
+[[nodiscard]] const EnumTexts& texts_of(TargetOptimizer);
+[[nodiscard]] const EnumTexts& texts_of(TargetLoss);
 /// Whose memory the recommended configuration must fit besides ours.
 struct TargetSpec {
   TargetFramework framework = TargetFramework::huggingface;
   TargetAttention attention = TargetAttention::sdpa;
+  TargetOptimizer optimizer = TargetOptimizer::of_config;
+  TargetLoss loss = TargetLoss::full;
+  bool fp32_logits = true;  ///< the loss is taken in fp32, whatever the model's precision is
+  /// PYTORCH_CUDA_ALLOC_CONF has expandable_segments:True.
+  bool expandable_segments = false;
+  /// The release of PyTorch, as 10000 · major + 100 · minor; 0: the newest known.
+  int torch = 0;
   /// Trains on a GPU: its context, its libraries and its caching allocator count too.
   bool on_gpu = false;
   TargetCheckpointing checkpointing = TargetCheckpointing::torch;
