@@ -25,7 +25,12 @@ constexpr std::size_t picture_indent = 4;
 json::Value predicted_json(const PlannedExperiment& planned) {
   const bool is_predicted = planned.status != PlanStatus::pruned;
   json::Value value = json::write(is_predicted ? planned.predicted : Prediction());
-  value["categories"] = planned.predicted.categories;
+  const Prediction& predicted = planned.predicted;
+  value["verdict"] = to_text(predicted.verdict);
+  value["because"] = predicted.because;
+  value["target_memory_shown_bytes"] = predicted.target_memory_shown_bytes;
+  value["target_host_memory_bytes"] = predicted.target_host_memory_bytes;
+  value["categories"] = predicted.categories;
   json::Value& ranks = value["ranks"] = json::Value::array();
   for (const RankMemory& alike : planned.predicted.ranks)
     ranks.push_back({{"ranks", {alike.first, alike.last}},

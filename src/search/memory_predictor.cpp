@@ -43,6 +43,18 @@ TrainingConfig memory_key(const TrainingConfig& config) {
   return result;
 }
 
+/// "activations 40.2 GiB of 97.1 GiB": the largest part.
+std::string largest_part_text(const Bytes& parts) {
+  std::int64_t total = 0;
+  const auto* largest = &*parts.begin();
+  for (const auto& part : parts) {
+    total += part.second;
+    if (part.second > largest->second) largest = &part;
+  }
+  return fmt::format("{} {} of {}", largest->first, format_bytes(largest->second),
+                     format_bytes(total));
+}
+
 /// The largest first.
 std::string parts_text(const Bytes& parts) {
   std::vector<std::pair<std::int64_t, std::string>> sorted;
@@ -81,9 +93,48 @@ void MemoryPredictor::fill(const TrainingConfig& config, int group_size, Predict
   prediction.categories = categories_of(plan.memory);
   for (const auto& [name, bytes] : prediction.host_categories) prediction.categories[name] += bytes;
   prediction.ranks = {{0, group_size - 1, prediction.peak_memory_bytes, prediction.categories}};
-  prediction.target_memory_bytes =
-      target_memory(job_->model, config, group_size, job_->target).total_bytes;
+  const TargetMemory target = target_memory(job_->model, config, group_size, job_->target);
+  prediction.target_memory_bytes = target.total_bytes;
+  prediction.target_memory_shown_bytes = target.shown_bytes;
+  prediction.target_host_memory_bytes = target.host_bytes;
+  prediction.target_disk_bytes = target.disk_bytes;
+  prediction.target_categories = target.parts;
 }
+
+namespace {
+
+/// The verdict on memory of which there is so much: a band below it, and one above it, in percent.
+MemoryVerdict verdict_on(std::int64_t needed, std::int64_t available, std::int64_t percent_below,
+                         std::int64_t percent_above) {
+  const auto all = static_cast<double>(available);
+  const auto wanted = static_cast<double>(needed);
+  if (wanted > all * (1 + static_cast<double>(percent_above) / 100))
+    return MemoryVerdict::does_not_fit;
+  return wanted > all * (1 - static_cast<double>(percent_below) / 100) ? MemoryVerdict::edge
+                                                                       : MemoryVerdict::fits;
+}
+
+/// Decides whether the target fits, and says why it does not.
+void judge_target(const JobSpec& job, const PlannerOptions& options, Prediction& predicted) {
+  if (predicted.target_memory_bytes == 0) return;
+  const std::int64_t of_device = options.device_memory_bytes + options.context_bytes;
+  const std::int64_t above = job.target.on_gpu ? edge_percent_above : 0;
+  predicted.verdict =
+      verdict_on(predicted.target_memory_bytes, of_device, edge_percent_below, above);
+  if (predicted.verdict == MemoryVerdict::does_not_fit)
+    predicted.because = largest_part_text(predicted.target_categories);
+  if (!options.host_memory_bytes || predicted.target_host_memory_bytes == 0) return;
+  const MemoryVerdict of_host =
+      verdict_on(predicted.target_host_memory_bytes, *options.host_memory_bytes,
+                 job.target.on_gpu ? host_edge_percent : edge_percent_below, 0);
+  if (of_host == MemoryVerdict::does_not_fit && predicted.verdict != MemoryVerdict::does_not_fit)
+    predicted.because =
+        fmt::format("host memory {} of {} a rank", format_bytes(predicted.target_host_memory_bytes),
+                    format_bytes(*options.host_memory_bytes));
+  predicted.verdict = std::max(predicted.verdict, of_host);
+}
+
+}  // namespace
 
 void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
                         MemoryPredictor& predictor, PlannedExperiment& planned) {
@@ -113,6 +164,7 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
     predicted.target_memory_bytes =
         std::max<std::int64_t>(1, predicted.target_memory_bytes + options.target_offset_bytes);
   }
+  judge_target(job, options, predicted);
   if (!forecasts.judges_here && !forecasts.judges_target) return;
   const auto check = [&](std::int64_t needed, std::int64_t available, std::string_view where,
                          const Bytes& parts) {
@@ -128,21 +180,23 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
   };
   Bytes on_device = predicted.categories;
   for (const auto& [name, bytes] : predicted.host_categories) on_device[name] -= bytes;
-  if (forecasts.judges_here) {
+  if (forecasts.judges_here && forecasts.judges_memory_here) {
     check(predicted.peak_memory_bytes - predicted.host_memory_bytes, options.device_memory_bytes,
           "on the device", on_device);
-    check(predicted.host_memory_bytes, options.host_memory_bytes, "on the host",
-          predicted.host_categories);
+    if (options.host_memory_bytes)
+      check(predicted.host_memory_bytes, *options.host_memory_bytes, "on the host",
+            predicted.host_categories);
     check_disk(predicted.disk_bytes, "");
   }
-  const std::int64_t for_target = options.device_memory_bytes + options.context_bytes;
-  const bool is_too_large = predicted.target_memory_bytes > for_target;
-  if (!is_too_large && !is_optimizer_offloaded(config) && !are_parameters_offloaded(config)) return;
-  const auto target = target_memory(job.model, config, group_size, job.target);
-  check(predicted.target_memory_bytes, for_target, "in the training that it is for", target.parts);
-  check(target.host_bytes, options.host_memory_bytes, "on the host in the training that it is for",
-        {});
-  check_disk(target.disk_bytes, " in the training that it is for");
+  if (predicted.verdict == MemoryVerdict::does_not_fit) {
+    const std::int64_t of_device = options.device_memory_bytes + options.context_bytes;
+    const std::string_view training = "in the training that it is for";
+    check(predicted.target_memory_bytes, of_device, training, predicted.target_categories);
+    if (options.host_memory_bytes)
+      check(predicted.target_host_memory_bytes, *options.host_memory_bytes,
+            fmt::format("on the host {}", training), {});
+  }
+  check_disk(predicted.target_disk_bytes, " in the training that it is for");
 }
 
 }  // namespace dstune

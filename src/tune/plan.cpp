@@ -76,7 +76,8 @@ ExitCode show_plan(const PlannedJob& ready, const JobOptions& options, Device& d
   };
   const bool has_times =
       is_predictable(ready) || (ready.job.is_by_engine() && is_planned(ready.job));
-  if (has_times && !ready.time.is_over()) {
+  // Nothing of this machine stands in for another.
+  if (has_times && !ready.job.cluster && !ready.time.is_over()) {
     if (const auto predictor = measure_alone(ready, device)) {
       if (ready.target) predictor->calibrate(ready.target->time);
       predict_times(ready, *predictor, plan);

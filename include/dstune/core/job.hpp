@@ -68,6 +68,11 @@ struct TargetSpec {
   TargetOptimizer optimizer = TargetOptimizer::of_config;
   TargetLoss loss = TargetLoss::full;
   bool fp32_logits = true;  ///< the loss is taken in fp32, whatever the model's precision is
+  /// The training loop keeps the model's output, logits and all, while backward runs. Nothing: it
+  /// does on GPUs.
+  std::optional<bool> keeps_output{};
+  /// The model is built under deepspeed.zero.Init, as Hugging Face's Trainer has it at stage 3.
+  bool zero_init = true;
   /// PYTORCH_CUDA_ALLOC_CONF has expandable_segments:True.
   bool expandable_segments = false;
   /// The release of PyTorch, as 10000 · major + 100 · minor; 0: the newest known.

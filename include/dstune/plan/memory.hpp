@@ -20,7 +20,10 @@ namespace dstune {
 [[nodiscard]] MemoryTimeline memory_timeline(const StepPlan& plan);
 
 struct TargetMemory {
-  std::int64_t total_bytes = 0;  ///< of one rank, at its fullest instant
+  /// The least memory of a device with which one rank runs: its fullest instant.
+  std::int64_t total_bytes = 0;
+  /// The memory that nvidia-smi will show of one rank where there is room; 0 on processors.
+  std::int64_t shown_bytes = 0;
   /// The parts that add up to the total: parameters, gradients, optimizer, buckets, activations,
   /// logits, step (temporary copies of the update), framework (context, libraries, the allocator's
   /// rounding).
@@ -32,6 +35,14 @@ struct TargetMemory {
   std::int64_t host_bytes = 0;  ///< of one rank; of what is offloaded
   std::int64_t disk_bytes = 0;  ///< of one rank's files, where something is offloaded to a disk
 };
+
+/// A plan is as near as this, in percent of the memory that there is: what needs less than the rest
+/// fits, what needs more than all fits not, and between them is the edge (docs/fidelity.md).
+inline constexpr std::int64_t edge_percent_below = 5;
+/// A GPU's memory may be exceeded by so much in the plan of a training that runs after all.
+inline constexpr std::int64_t edge_percent_above = 1;
+/// Trainings take more of a host than what is offloaded: the loader, the framework, its caches.
+inline constexpr std::int64_t host_edge_percent = 30;
 
 /// Calculates the target's memory. docs/memory.md states each term of the formula, its source, and
 /// how far it is from what PyTorch's tensors take. All zero for TargetFramework::self.

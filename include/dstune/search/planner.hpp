@@ -27,12 +27,15 @@ struct Forecasts {
   bool judges_here = true;      ///< what does not fit this machine can not run here
   bool judges_target = true;    ///< what does not fit the target's memory is not to be recommended
   bool only_runs_tell = false;  ///< what fits: a recorded table is nothing that was planned
+  /// The memory of this machine's runs counts; not in a plan for another one.
+  bool judges_memory_here = true;
 };
 
 struct PlannerOptions {
   Forecasts forecasts{};
   std::int64_t device_memory_bytes = 0;  ///< of one rank
-  std::int64_t host_memory_bytes = 0;    ///< beside it, for one rank: for what is offloaded
+  /// Beside it, for one rank: for what is offloaded. Nothing: nobody knows, and nothing follows.
+  std::optional<std::int64_t> host_memory_bytes = 0;
   /// Free bytes of the disk that a folder is on, for all ranks of a host; none: any number is.
   std::function<std::int64_t(const std::string& folder)> free_disk_bytes;
   /// Bytes that CUDA's context and libraries have beside device_memory_bytes: the target's

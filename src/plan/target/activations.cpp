@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "dstune/base/checked.hpp"
+#include "dstune/base/error.hpp"
 #include "dstune/plan/step_plan.hpp"
 #include "target/target.hpp"
 
@@ -164,17 +165,45 @@ std::int64_t backward_bytes(const Shape& shape, const Architecture& parts) {
   return std::max({in_mlp, in_norm, in_softmax});
 }
 
-/// Bytes a token of the loss at its fullest, the beginning of backward: log-probabilities and two
-/// gradients. Models that predict the next token take the loss in fp32. Their 16-bit logits are
-/// gone by then if the training loop keeps the loss alone.
-std::int64_t loss_bytes(const Shape& shape, const Architecture& parts, std::int64_t vocab_size) {
-  return 3 * (parts.objective == Objective::next_token ? 4 : shape.element_bytes) * vocab_size;
+/// Tokens whose logits a chunked loss holds at a time (TRL, its loss type "chunked_nll").
+constexpr std::int64_t chunk_tokens = 256;
+
+/// Bytes of the loss of a micro-batch at its fullest, the beginning of backward.
+///
+/// full: log-probabilities and two gradients. Models that predict the next token take them in fp32.
+/// Their 16-bit logits are gone by then if the training loop keeps the loss alone.
+/// in_place: the gradient takes the place of the logits that the loss is taken of, beside those of
+/// the model and their gradient.
+/// fused: Liger's kernel makes both gradients of the head's product in forward, for so many tokens
+/// at a time that their logits take as much as the head's input.
+std::int64_t loss_bytes(const Shape& shape, const TargetSpec& target, const ModelSpec& model,
+                        std::int64_t tokens) {
+  const std::int64_t e = shape.element_bytes;
+  const bool in_fp32 = model.architecture.objective == Objective::next_token && target.fp32_logits;
+  const std::int64_t taken = in_fp32 ? 4 : e;
+  const std::int64_t held = target.keeps_output.value_or(target.on_gpu) ? e : 0;
+  const auto of_logits = [&](std::int64_t rows, std::int64_t bytes) {
+    return checked_product("logits", checked_product("logits", rows, bytes), model.vocab_size);
+  };
+  switch (target.loss) {
+    case TargetLoss::full:
+      return of_logits(tokens, 3 * taken + held);
+    case TargetLoss::in_place:
+      return of_logits(tokens, taken + (taken == e ? 0 : 2 * e));
+    case TargetLoss::chunked:
+      return of_logits(std::min(tokens, chunk_tokens), 3 * taken + e) +
+             checked_product("logits", tokens, e * shape.hidden);
+    case TargetLoss::fused:
+      return checked_product("logits", tokens, (2 * e + taken) * shape.hidden) +
+             of_logits(e, shape.hidden);
+  }
+  throw LogicError("a loss is a known one");
 }
 
 }  // namespace
 
 TargetActivations target_activations(const ModelSpec& model, const TrainingConfig& config,
-                                     TargetAttention attention) {
+                                     const TargetSpec& target) {
   const Architecture& parts = model.architecture;
   const std::int64_t tokens =
       checked_product("tokens of a micro-batch", config.micro_batch, config.sequence_length);
@@ -185,7 +214,7 @@ TargetActivations target_activations(const ModelSpec& model, const TrainingConfi
   const std::int64_t e = size_bytes(element_type(config.precision));
   // In fp32 no fused kernel of PyTorch takes fewer keys and values than heads: its sdpa is eager.
   const bool falls_back =
-      attention == TargetAttention::sdpa && e == 4 && model.num_kv_heads != model.num_heads;
+      target.attention == TargetAttention::sdpa && e == 4 && model.num_kv_heads != model.num_heads;
   const Shape shape{.element_bytes = e,
                     .hidden = model.hidden_size,
                     .heads_width = model.num_heads * model.head_size,
@@ -195,7 +224,7 @@ TargetActivations target_activations(const ModelSpec& model, const TrainingConfi
                     .kv_heads = model.num_kv_heads,
                     .sequence = config.sequence_length,
                     .dropout = model.dropout > 0,
-                    .eager = attention == TargetAttention::eager || falls_back,
+                    .eager = target.attention == TargetAttention::eager || falls_back,
                     .one_sample = config.micro_batch == 1,
                     .modules = modules_of(model.family)};
   const std::int64_t layer = layer_bytes(shape, parts);
@@ -213,7 +242,7 @@ TargetActivations target_activations(const ModelSpec& model, const TrainingConfi
   TargetActivations result;
   const std::int64_t backward = backward_bytes(shape, parts);
   result.kept = of_tokens(layers + ends_bytes(shape, parts));
-  result.logits = of_tokens(loss_bytes(shape, parts, model.vocab_size));
+  result.logits = loss_bytes(shape, target, model, tokens);
   result.layer = of_tokens(backward + (recomputes ? layer : 0));
   result.first_layer = of_tokens(backward + std::max(checkpoint, e * shape.hidden) + layer);
   return result;

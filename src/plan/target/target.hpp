@@ -47,6 +47,14 @@ struct TargetCounts {
 /// Elements of so many bytes that DeepSpeed rounds its transfers up to.
 [[nodiscard]] std::int64_t transfer_alignment(const TrainingConfig& config, std::int64_t e);
 
+/// The states that the optimizer keeps for so many elements beside their master copy, in bytes.
+[[nodiscard]] std::int64_t moments_bytes(const TrainingConfig& config, const TargetSpec& target,
+                                         std::int64_t elements);
+/// Bytes of an element that its update allocates on GPUs and drops again.
+[[nodiscard]] std::int64_t temporary_bytes(const TrainingConfig& config, const TargetSpec& target);
+/// Tells whether DeepSpeed's wrapper at stage 0 makes one flat copy of all gradients.
+[[nodiscard]] bool is_flattened_at_stage_0(const TrainingConfig& config, const TargetSpec& target);
+
 /// Bytes of one rank at one of the instants that may be the fullest.
 struct TargetInstant {
   std::int64_t gradients = 0, buckets = 0, step = 0;
@@ -65,7 +73,7 @@ struct TargetStates {
 
 /// `group_size`: of the ranks that share one copy of the states.
 [[nodiscard]] TargetStates target_states(const TargetCounts& counts, const TrainingConfig& config,
-                                         int group_size);
+                                         int group_size, const TargetSpec& target);
 
 /// Activations that autograd keeps in Hugging Face's modules, in bytes, of one micro-batch.
 struct TargetActivations {
@@ -76,7 +84,7 @@ struct TargetActivations {
 };
 
 TargetActivations target_activations(const ModelSpec& model, const TrainingConfig& config,
-                                     TargetAttention attention);
+                                     const TargetSpec& target);
 
 /// Bytes of one rank that DeepSpeed holds on the host for offloaded states and parameters.
 [[nodiscard]] std::int64_t target_host_bytes(const TargetCounts& counts,

@@ -14,6 +14,7 @@
 #include "dstune/group/group_table.hpp"
 #include "dstune/instrument/instrument.hpp"
 #include "dstune/plan/memory.hpp"
+#include "dstune/predict/device_profile.hpp"
 #include "dstune/space/search_space.hpp"
 #include "dstune/train/executor.hpp"
 
@@ -136,16 +137,27 @@ void say_input(const JobSpec& job, bool is_plan) {
   for (const std::string& warning : job.warnings) log::warning(warning);
 }
 
+/// Returns the machine that --profile-out measured. Throws InputError.
+Cluster machine_of_profile(const std::string& path) {
+  const json::Document document = json::Document::read(path);
+  (void)device_profile_from_json(document.node());
+  return {};
+}
+
 /// Reads the job for the ranks that train.
 JobSpec read_input(const JobOptions& options, const std::optional<Machine>& machine,
                    const PlannedJob& ready, bool is_on_gpus) {
   std::size_t max_ranks_per_node = 1;
   for (const auto& ranks : ready.training_ranks)
     max_ranks_per_node = std::max(max_ranks_per_node, ranks.size());
-  JobSpec job = read_job(options.space_path, options.overrides, machine,
-                         static_cast<int>(max_ranks_per_node));
-  // A job on GPUs is for a training on GPUs.
-  job.target.on_gpu = is_on_gpus;
+  Overrides overrides = options.overrides;
+  overrides.is_plan = options.dry_run;
+  overrides.has_hostfile = options.hostfile.has_value();
+  overrides.is_on_cpus = options.backend == Backend::cpu;
+  overrides.is_here_on_gpus = is_on_gpus;
+  overrides.machine_of_profile = machine_of_profile;
+  JobSpec job =
+      read_job(options.space_path, overrides, machine, static_cast<int>(max_ranks_per_node));
   // A launch of its own needs on CPUs what the engine needs there.
   if (job.training_command && job.engine() != nullptr)
     job.training_command->trains_on_cpu = !is_on_gpus;
@@ -155,7 +167,35 @@ JobSpec read_input(const JobOptions& options, const std::optional<Machine>& mach
   return job;
 }
 
+/// The memory of the machine that is planned for where it is another one. Throws InputError where
+/// that of a device is not known.
+void decide_memory_elsewhere(PlannedJob& ready) {
+  const JobSpec& job = ready.job;
+  const Cluster& cluster = *job.cluster;
+  if (job.device_memory_bytes) {
+    ready.device_memory_bytes = *job.device_memory_bytes;
+  } else if (cluster.device) {
+    ready.device_memory_bytes = cluster.device->memory_bytes;
+  } else {
+    const std::string pointer = "/dstune/device_memory";
+    throw InputError({{job.document->file(), pointer, job.document->line(pointer),
+                       fmt::format("the memory of a {} of the cluster is not known: write "
+                                   "\"device_memory\": \"80GiB\" into the section dstune, or name "
+                                   "the GPU (--device {}, …)",
+                                   job.target.on_gpu ? "GPU" : "rank",
+                                   device_names().empty() ? "" : device_names().front())}});
+  }
+  ready.host_memory_bytes = job.host_memory_bytes;
+  if (!ready.host_memory_bytes && cluster.host_memory_bytes) {
+    int ranks = 1;  // of the largest group on a node
+    for (const GroupShape& shape : job.shapes) ranks = std::max(ranks, shape.num_gpus);
+    ready.host_memory_bytes =
+        *cluster.host_memory_bytes / std::max(ranks, cluster.gpus_per_node.value_or(1));
+  }
+}
+
 void decide_memory(PlannedJob& ready, const std::vector<RankDevice>& devices) {
+  if (ready.job.cluster) return decide_memory_elsewhere(ready);
   ready.device_memory_bytes =
       ready.job.device_memory_bytes
           ? *ready.job.device_memory_bytes
@@ -179,11 +219,12 @@ PlannerOptions planner_options(const PlannedJob& ready, const JobOptions& option
   planner.target_offset_bytes = ready.memory_offset_bytes;
   planner.device_memory_bytes = ready.device_memory_bytes;
   // A limit that the user states is all that there is.
-  if (!ready.job.device_memory_bytes)
+  if (!ready.job.device_memory_bytes && !ready.job.cluster)
     planner.context_bytes = min_bytes(&RankDevice::context_bytes, ready.training_ranks, devices) +
                             min_bytes(&RankDevice::library_bytes, ready.training_ranks, devices);
   planner.host_memory_bytes = ready.host_memory_bytes;
-  planner.free_disk_bytes = free_disk_bytes;
+  planner.forecasts.judges_memory_here = !ready.job.cluster;
+  if (!ready.job.cluster) planner.free_disk_bytes = free_disk_bytes;
   if (ready.time.end_at) planner.used_time = [time = ready.time] { return time.used_share(); };
   if (!options.dry_run) {
     planner.listed = default_policy().planning.max_members;
@@ -260,7 +301,7 @@ JobInput job_input(const PlannedJob& ready) {
   input.instruments = ready.job.instruments;
   input.measure = ready.job.tuning.measure;
   input.device_memory_bytes = ready.device_memory_bytes;
-  input.host_memory_bytes = ready.host_memory_bytes;
+  input.host_memory_bytes = *ready.host_memory_bytes;
   std::set<GroupShape> shapes;
   for (const PlannedExperiment* member : members_to_run(ready.space))
     shapes.insert(member->experiment.shape);

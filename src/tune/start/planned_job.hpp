@@ -39,7 +39,8 @@ struct PlannedJob {
   std::vector<std::vector<int>> allowed_ranks;   ///< of each node, by hostfile and filter
   std::vector<std::vector<int>> training_ranks;  ///< less rank 0 where it only coordinates
   std::int64_t device_memory_bytes = 0;
-  std::int64_t host_memory_bytes = 0;
+  /// For what a rank offloads; nothing in a plan for a machine of which nobody says it.
+  std::optional<std::int64_t> host_memory_bytes = 0;
   std::int64_t memory_offset_bytes = 0;     ///< what the user's runs add to the target's memory
   std::optional<TargetConstants> target{};  ///< where members are ranked by the target's time
   PlannedSpace space;
