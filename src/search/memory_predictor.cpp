@@ -1,6 +1,8 @@
 #include "memory_predictor.hpp"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -103,35 +105,55 @@ void MemoryPredictor::fill(const TrainingConfig& config, int group_size, Predict
 
 namespace {
 
-/// The verdict on memory of which there is so much: a band below it, and one above it, in percent.
-MemoryVerdict verdict_on(std::int64_t needed, std::int64_t available, std::int64_t percent_below,
-                         std::int64_t percent_above) {
-  const auto all = static_cast<double>(available);
-  const auto wanted = static_cast<double>(needed);
-  if (wanted > all * (1 + static_cast<double>(percent_above) / 100))
-    return MemoryVerdict::does_not_fit;
-  return wanted > all * (1 - static_cast<double>(percent_below) / 100) ? MemoryVerdict::edge
-                                                                       : MemoryVerdict::fits;
+/// The bounds of a verdict: what is needed, in percent of what there is.
+struct Bounds {
+  double fits_below, fails_above;
+};
+
+MemoryVerdict verdict_on(std::int64_t needed, std::int64_t available, const Bounds& bounds) {
+  const double percent = 100 * static_cast<double>(needed) / static_cast<double>(available);
+  if (percent > bounds.fails_above) return MemoryVerdict::does_not_fit;
+  return percent > bounds.fits_below ? MemoryVerdict::edge : MemoryVerdict::fits;
 }
 
-/// Decides whether the target fits, and says why it does not.
-void judge_target(const JobSpec& job, const PlannerOptions& options, Prediction& predicted) {
-  if (predicted.target_memory_bytes == 0) return;
+std::string needs_text(std::int64_t needed, std::int64_t available, std::string_view where,
+                       const Bytes& parts) {
+  return fmt::format("needs {} of {} {}{}", format_bytes(needed), format_bytes(available), where,
+                     parts.empty() ? "" : fmt::format(" ({})", parts_text(parts)));
+}
+
+/// Decides whether the target fits. Returns the reasons why it does not.
+std::vector<std::string> judge_target(const JobSpec& job, const PlannerOptions& options,
+                                      Prediction& predicted) {
+  if (predicted.target_memory_bytes == 0) return {};
+  constexpr std::string_view training = "in the training that it is for";
+  const bool on_gpu = job.target.on_gpu;
+  std::vector<std::string> reasons;
+  const auto judge = [&](std::int64_t needed, std::int64_t available, const Bounds& bounds,
+                         const std::string& reason, const std::string& because) {
+    const MemoryVerdict verdict = verdict_on(needed, available, bounds);
+    predicted.verdict = std::max(predicted.verdict, verdict);
+    if (verdict != MemoryVerdict::does_not_fit) return;
+    if (reasons.empty()) predicted.because = because;
+    reasons.push_back(reason);
+  };
+  const std::int64_t on_device = predicted.target_memory_bytes;
   const std::int64_t of_device = options.device_memory_bytes + options.context_bytes;
-  const std::int64_t above = job.target.on_gpu ? edge_percent_above : 0;
-  predicted.verdict =
-      verdict_on(predicted.target_memory_bytes, of_device, edge_percent_below, above);
-  if (predicted.verdict == MemoryVerdict::does_not_fit)
-    predicted.because = largest_part_text(predicted.target_categories);
-  if (!options.host_memory_bytes || predicted.target_host_memory_bytes == 0) return;
-  const MemoryVerdict of_host =
-      verdict_on(predicted.target_host_memory_bytes, *options.host_memory_bytes,
-                 job.target.on_gpu ? host_edge_percent : edge_percent_below, 0);
-  if (of_host == MemoryVerdict::does_not_fit && predicted.verdict != MemoryVerdict::does_not_fit)
-    predicted.because =
-        fmt::format("host memory {} of {} a rank", format_bytes(predicted.target_host_memory_bytes),
-                    format_bytes(*options.host_memory_bytes));
-  predicted.verdict = std::max(predicted.verdict, of_host);
+  judge(on_device, of_device,
+        {100.0 - edge_percent_below, 100.0 + (on_gpu ? edge_percent_above : 0)},
+        needs_text(on_device, of_device, training, predicted.target_categories),
+        largest_part_text(predicted.target_categories));
+  if (!options.host_memory_bytes || predicted.target_host_memory_bytes == 0) return reasons;
+  const std::int64_t on_host = predicted.target_host_memory_bytes;
+  const Bounds of_host = on_gpu ? Bounds{1e4 / (100.0 + host_percent_of_trainings),
+                                         1e4 / (100.0 + host_percent_of_processes)}
+                                : Bounds{100.0 - edge_percent_below, 100};
+  judge(
+      on_host, *options.host_memory_bytes, of_host,
+      needs_text(on_host, *options.host_memory_bytes, fmt::format("on the host {}", training), {}),
+      fmt::format("offloaded {} of {} host memory a rank", format_bytes(on_host),
+                  format_bytes(*options.host_memory_bytes)));
+  return reasons;
 }
 
 }  // namespace
@@ -164,13 +186,11 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
     predicted.target_memory_bytes =
         std::max<std::int64_t>(1, predicted.target_memory_bytes + options.target_offset_bytes);
   }
-  judge_target(job, options, predicted);
+  const std::vector<std::string> reasons = judge_target(job, options, predicted);
   if (!forecasts.judges_here && !forecasts.judges_target) return;
   const auto check = [&](std::int64_t needed, std::int64_t available, std::string_view where,
                          const Bytes& parts) {
-    if (needed <= available) return;
-    infeasible(fmt::format("needs {} of {} {}{}", format_bytes(needed), format_bytes(available),
-                           where, parts.empty() ? "" : fmt::format(" ({})", parts_text(parts))));
+    if (needed > available) infeasible(needs_text(needed, available, where, parts));
   };
   const auto check_disk = [&](std::int64_t of_rank, const char* where) {
     if (of_rank == 0 || !options.free_disk_bytes) return;
@@ -188,14 +208,7 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
             predicted.host_categories);
     check_disk(predicted.disk_bytes, "");
   }
-  if (predicted.verdict == MemoryVerdict::does_not_fit) {
-    const std::int64_t of_device = options.device_memory_bytes + options.context_bytes;
-    const std::string_view training = "in the training that it is for";
-    check(predicted.target_memory_bytes, of_device, training, predicted.target_categories);
-    if (options.host_memory_bytes)
-      check(predicted.target_host_memory_bytes, *options.host_memory_bytes,
-            fmt::format("on the host {}", training), {});
-  }
+  for (const std::string& reason : reasons) infeasible(reason);
   check_disk(predicted.target_disk_bytes, " in the training that it is for");
 }
 

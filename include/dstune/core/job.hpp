@@ -57,7 +57,7 @@ enum class TargetLoss {
   full,      ///< logits, log-probabilities and their gradients
   in_place,  ///< gradients take the logits' place
   chunked,   ///< a part of the tokens at a time
-  fused,     ///< with the head's product: no logits
+  fused,     ///< with the head's product, no logits: Liger's kernels, for norms and SwiGLU, too
 };
 [[nodiscard]] const EnumTexts& texts_of(TargetOptimizer);
 [[nodiscard]] const EnumTexts& texts_of(TargetLoss);

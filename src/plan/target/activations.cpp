@@ -45,6 +45,9 @@ struct Shape {
   std::int64_t element_bytes, hidden, heads_width, kv_width, intermediate, heads, kv_heads,
       sequence;
   bool dropout, eager, one_sample;
+  /// Liger's kernels: norms keep no copy in fp32, SwiGLU keeps its two inputs alone and makes their
+  /// gradients in their place.
+  bool liger;
   Modules modules;
 };
 
@@ -56,6 +59,7 @@ std::int64_t mask(const Shape& shape, bool drops, std::int64_t count) {
 /// Both norms of a layer: inputs, outputs, statistics.
 std::int64_t norms(const Shape& shape, const Architecture& parts) {
   const std::int64_t e = shape.element_bytes;
+  if (parts.norm == NormKind::rms && shape.liger) return 2 * (2 * e * shape.hidden + 4);
   if (parts.norm == NormKind::rms) {
     // It computes in fp32: that input, the normalised value before the weight, the output.
     return 2 * ((4 + 2 * e) * shape.hidden + 4);
@@ -99,8 +103,8 @@ std::int64_t attention_bytes(const Shape& shape, const Architecture& parts) {
 }
 
 /// Tensors of the MLP's width that stay for backward.
-std::int64_t mlp_tensors(const Architecture& parts) {
-  if (parts.gated) return 4;  // gate, its SiLU, up, product
+std::int64_t mlp_tensors(const Shape& shape, const Architecture& parts) {
+  if (parts.gated) return shape.liger ? 3 : 4;  // gate, its SiLU, up, product
   switch (parts.activation) {
     case Activation::gelu_tanh:
       // Written out in Python: its input, 0.5·x, tanh, 1 + tanh, and the product.
@@ -115,7 +119,7 @@ std::int64_t mlp_tensors(const Architecture& parts) {
 }
 
 std::int64_t mlp_bytes(const Shape& shape, const Architecture& parts) {
-  return mlp_tensors(parts) * shape.element_bytes * shape.intermediate +
+  return mlp_tensors(shape, parts) * shape.element_bytes * shape.intermediate +
          mask(shape, shape.modules.branch_dropout, shape.hidden);
 }
 
@@ -153,8 +157,10 @@ std::int64_t ends_bytes(const Shape& shape, const Architecture& parts) {
 /// Gradients that are alive at once in the backward of one layer, beside what all layers keep.
 std::int64_t backward_bytes(const Shape& shape, const Architecture& parts) {
   const std::int64_t e = shape.element_bytes;
-  const std::int64_t in_mlp = e * (2 * shape.hidden + 2 * shape.intermediate);
-  const std::int64_t in_norm = parts.norm == NormKind::rms ? 5 * 4 * shape.hidden : 0;
+  const bool in_place = parts.gated && shape.liger;
+  const std::int64_t in_mlp = e * (2 * shape.hidden + (in_place ? 1 : 2) * shape.intermediate);
+  const std::int64_t in_norm =
+      parts.norm == NormKind::rms && !shape.liger ? 5 * 4 * shape.hidden : 0;
   // The softmax's gradient and that of its result; the MLP's and the rounded or dropped-out
   // probabilities are gone by then.
   const bool fp32 = shape.modules.softmax_in_fp32;
@@ -226,6 +232,7 @@ TargetActivations target_activations(const ModelSpec& model, const TrainingConfi
                     .dropout = model.dropout > 0,
                     .eager = target.attention == TargetAttention::eager || falls_back,
                     .one_sample = config.micro_batch == 1,
+                    .liger = target.loss == TargetLoss::fused,
                     .modules = modules_of(model.family)};
   const std::int64_t layer = layer_bytes(shape, parts);
   // The device holds the newest of the inputs that go to the host, and one on its way.

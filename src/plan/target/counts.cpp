@@ -34,12 +34,14 @@ std::int64_t laid_out_elements(const ParameterTable& table, const TrainingConfig
 /// Counts elements that an optimizer leaves on the device if it is not all on the host, and those
 /// that it has on a disk.
 void count_left(const ParameterTable& table, const TrainingConfig& config, int group_size,
-                TargetCounts& counts) {
+                bool is_on_gpu, TargetCounts& counts) {
   const Layout layout(table, config.zero_stage, {.size = group_size}, offloaded_of(config));
-  const std::vector<SubGroup> groups = cut_into_sub_groups(layout, config);
+  const std::vector<SubGroup> groups = cut_into_sub_groups(layout, config, is_on_gpu ? 1 : 0);
   counts.updated_on_device = elements_in(groups, Memory::device);
   counts.updated_on_host = elements_in(groups, Memory::host);
   for (const SubGroup& group : groups) {
+    if (group.memory == Memory::host || (group.memory == Memory::device && is_on_gpu))
+      counts.host_gradients.push_back(group.count);
     if (group.memory != Memory::disk) continue;
     counts.largest_on_disk = std::max(counts.largest_on_disk, group.count);
     const bool has_moments = group.moments_memory == Memory::disk;
@@ -139,7 +141,8 @@ std::int64_t transfer_alignment(const TrainingConfig& config, std::int64_t e) {
   return 1024 * config.disk.threads / e;
 }
 
-TargetCounts count_target(const ModelSpec& model, const TrainingConfig& config, int group_size) {
+TargetCounts count_target(const ModelSpec& model, const TrainingConfig& config, int group_size,
+                          bool is_on_gpu) {
   const ParameterTable table(model);
   TargetCounts counts{};
   counts.parameters = table.total_elements();
@@ -175,8 +178,8 @@ TargetCounts count_target(const ModelSpec& model, const TrainingConfig& config, 
   // Autograd adds the embeddings' and the head's up in a third, and that to what was there.
   counts.table_copies = (model.tie_embeddings ? 2 : 0) + (config.accumulation_steps > 1 ? 1 : 0);
   counts.updated_on_host = counts.own;
-  if (is_optimizer_offloaded(config) && (config.offload_ratio < 1 || is_optimizer_on_disk(config)))
-    count_left(table, config, group_size, counts);
+  if (is_optimizer_offloaded(config) && config.zero_stage == 3)
+    count_left(table, config, group_size, is_on_gpu, counts);
   if (are_parameters_on_disk(config)) count_swapped_shards(table, config, group_size, counts);
   return counts;
 }

@@ -43,17 +43,18 @@ std::int64_t target_host_bytes(const TargetCounts& counts, const TrainingConfig&
   const std::int64_t e = size_bytes(element_type(config.precision));
   std::int64_t bytes = parameter_host_bytes(counts, config, e, target);
   if (!is_optimizer_offloaded(config)) return bytes;
-  // Master copy and gradients are pinned, moments are not.
-  bytes += 2 * pinned(4 * counts.updated_on_host, target);
   bytes += 8 * (counts.updated_on_host + counts.moments_on_host);
   bytes += config.disk.optimizer_buffers * 4 * counts.largest_on_disk;
   // Parameters on their way back; stage 3 has sums of gradients, too, and no staging, and converts
   // parameters only where they are sent to another memory.
   if (config.zero_stage == 3) {
+    bytes += 4 * counts.updated_on_host;  // the master copy, as any memory
+    for (const std::int64_t gradient : counts.host_gradients) bytes += pinned(4 * gradient, target);
     const std::int64_t sums = config.fp32_gradient_accumulation ? 4 : e;
-    return bytes + pinned(sums * counts.own, target) +
-           (e < 4 && target.on_gpu ? pinned(e * counts.own, target) : 0);
+    const bool sends = e < 4 && target.on_gpu && !are_parameters_offloaded(config);
+    return bytes + pinned(sums * counts.own, target) + (sends ? e * counts.own : 0);
   }
+  bytes += 2 * pinned(4 * counts.updated_on_host, target);  // master copy and gradients
   bytes += pinned(e * counts.own, target);
   bytes += pinned(e * counts.largest_parameter, target);
   // Sums of gradients, a parameter at a time.
@@ -109,7 +110,7 @@ TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& wanted,
 
   const int world_size = group_size;
   if (is_mics(config)) group_size = static_cast<int>(config.mics_shard_size);
-  const plan::TargetCounts counts = plan::count_target(model, config, group_size);
+  const plan::TargetCounts counts = plan::count_target(model, config, group_size, target.on_gpu);
   const plan::TargetStates states = plan::target_states(counts, config, group_size, target);
   memory.host_bytes = plan::target_host_bytes(counts, config, target);
   memory.disk_bytes = counts.disk_bytes;

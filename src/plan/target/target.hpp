@@ -34,15 +34,19 @@ struct TargetCounts {
   std::int64_t moments_on_host;    ///< whose master copy is on a disk
   std::int64_t held_gradients;     ///< on the device, on their way to an optimizer on a disk
   std::vector<std::int64_t> secondary_shards;  ///< of hpZ, one by one
+  /// Of an optimizer that is offloaded at stage 3: gradients of the sub-groups, one by one. On GPUs
+  /// they are made on the host wherever the sub-group is updated.
+  std::vector<std::int64_t> host_gradients;
   // Parts of the own part if parameters are on a disk.
   std::vector<std::int64_t> small_shards;  ///< that stay on the host, one by one
   std::int64_t written_together;           ///< in whole transfers, a sub-group's
   std::int64_t disk_bytes;                 ///< of files
 };
 
-/// `group_size`: of the ranks that share one copy of the states.
+/// `group_size`: of the ranks that share one copy of the states. On GPUs parameters with and
+/// without weight decay are two groups of the optimizer, as Hugging Face's Trainer makes them.
 [[nodiscard]] TargetCounts count_target(const ModelSpec& model, const TrainingConfig& config,
-                                        int group_size);
+                                        int group_size, bool is_on_gpu);
 
 /// Elements of so many bytes that DeepSpeed rounds its transfers up to.
 [[nodiscard]] std::int64_t transfer_alignment(const TrainingConfig& config, std::int64_t e);
