@@ -59,6 +59,13 @@ enum class TargetLoss {
   chunked,   ///< a part of the tokens at a time
   fused,     ///< with the head's product, no logits: Liger's kernels, for norms and SwiGLU, too
 };
+/// The parameters that train, where others are frozen: whatever matches a name, and LoRA's.
+struct Trainable {
+  std::vector<std::string> names;    ///< of parameters; * stands for any letters
+  std::int64_t rank = 0;             ///< of LoRA's matrices; 0: none
+  std::vector<std::string> targets;  ///< ends of modules' names; "all-linear": in all blocks
+  bool operator==(const Trainable&) const = default;
+};
 [[nodiscard]] const EnumTexts& texts_of(TargetOptimizer);
 [[nodiscard]] const EnumTexts& texts_of(TargetLoss);
 /// Whose memory the recommended configuration must fit besides ours.
@@ -77,6 +84,7 @@ struct TargetSpec {
   bool expandable_segments = false;
   /// The release of PyTorch, as 10000 · major + 100 · minor; 0: the newest known.
   int torch = 0;
+  std::optional<Trainable> trainable{};  ///< nothing: all parameters
   /// Trains on a GPU: its context, its libraries and its caching allocator count too.
   bool on_gpu = false;
   TargetCheckpointing checkpointing = TargetCheckpointing::torch;

@@ -25,12 +25,13 @@ std::int64_t parameter_host_bytes(const TargetCounts& counts, const TrainingConf
                                   std::int64_t e, const TargetSpec& target) {
   if (!are_parameters_offloaded(config)) return 0;
   if (!are_parameters_on_disk(config)) {
-    std::int64_t bytes = pinned(e * counts.own, target);
+    std::int64_t bytes = pinned(e * counts.own_parameters, target);
     for (const std::int64_t shard : counts.secondary_shards) bytes += pinned(e * shard, target);
     return bytes;
   }
   const DiskUse& disk = config.disk;
-  std::int64_t bytes = pinned(e * std::min(counts.own, disk.parameters_in_memory), target);
+  std::int64_t bytes =
+      pinned(e * std::min(counts.own_parameters, disk.parameters_in_memory), target);
   for (const std::int64_t shard : counts.small_shards) bytes += pinned(e * shard, target);
   const std::int64_t buffer = round_up(disk.parameter_buffer_size, transfer_alignment(config, e));
   return bytes + e * (disk.parameter_buffers * buffer + counts.written_together);
@@ -56,7 +57,7 @@ std::int64_t target_host_bytes(const TargetCounts& counts, const TrainingConfig&
   }
   bytes += 2 * pinned(4 * counts.updated_on_host, target);  // master copy and gradients
   bytes += pinned(e * counts.own, target);
-  bytes += pinned(e * counts.largest_parameter, target);
+  bytes += pinned(e * counts.largest_gradient, target);
   // Sums of gradients, a parameter at a time.
   if (config.zero_stage == 2 && config.accumulation_steps > 1 && !keeps_sums_on_device(config))
     bytes += (target.on_gpu ? 2 : 1) * e * counts.own_whole;
@@ -110,7 +111,7 @@ TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& wanted,
 
   const int world_size = group_size;
   if (is_mics(config)) group_size = static_cast<int>(config.mics_shard_size);
-  const plan::TargetCounts counts = plan::count_target(model, config, group_size, target.on_gpu);
+  const plan::TargetCounts counts = plan::count_target(model, config, group_size, target);
   const plan::TargetStates states = plan::target_states(counts, config, group_size, target);
   memory.host_bytes = plan::target_host_bytes(counts, config, target);
   memory.disk_bytes = counts.disk_bytes;

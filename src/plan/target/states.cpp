@@ -22,17 +22,17 @@ std::int64_t master_bytes(const TrainingConfig& config) {
 TargetStates stage0(const TargetCounts& counts, const TrainingConfig& config, int group_size,
                     std::int64_t e, const TargetSpec& target) {
   const bool mixed = config.precision != Precision::fp32;
-  const std::int64_t gradients = e * counts.parameters;
+  const std::int64_t gradients = e * counts.trained;
   const bool accumulates = config.accumulation_steps > 1;
   const std::int64_t flattened =
-      group_size > 1 ? std::min(stage0_chunk_elements, counts.parameters) : 0;
+      group_size > 1 ? std::min(stage0_chunk_elements, counts.trained) : 0;
   // A copy in the type that is sent, where that is another.
   const std::int64_t sent_bytes = size_bytes(communication_type(config));
   const std::int64_t sent = sent_bytes == e ? 0 : sent_bytes * flattened;
   TargetStates states;
   states.parameters = e * counts.parameters;
   states.optimizer =
-      (mixed ? 4 : 0) * counts.parameters + moments_bytes(config, target, counts.parameters);
+      (mixed ? 4 : 0) * counts.trained + moments_bytes(config, target, counts.trained);
   // Between steps there are none.
   states.loss.gradients = accumulates ? gradients : 0;
   states.layers.gradients = accumulates ? gradients + e * counts.largest_unit : e * counts.head;
@@ -43,7 +43,7 @@ TargetStates stage0(const TargetCounts& counts, const TrainingConfig& config, in
   // all; FP16_UnfusedOptimizer, of all but FusedAdam, makes no flat one.
   const std::int64_t fp32_gradients = !mixed ? 0 : is_flattened_at_stage_0(config, target) ? 8 : 4;
   states.update = {gradients, 0,
-                   (fp32_gradients + temporary_bytes(config, target)) * counts.parameters};
+                   (fp32_gradients + temporary_bytes(config, target)) * counts.trained};
   return states;
 }
 
@@ -80,7 +80,7 @@ bool has_fp32_partition(const TrainingConfig& config) {
 /// temporary tensors after it.
 std::int64_t norm_or_update_bytes(const TargetCounts& counts, const TrainingConfig& config,
                                   const TargetSpec& target) {
-  return std::max(8 * std::min(counts.largest_parameter, counts.own),
+  return std::max(8 * std::min(counts.largest_gradient, counts.own),
                   temporary_bytes(config, target) * counts.own);
 }
 
@@ -96,15 +96,15 @@ std::int64_t all_buckets_bytes(const TrainingConfig& config) {
 
 TargetStates stage1(const TargetCounts& counts, const TrainingConfig& config, std::int64_t e,
                     const TargetSpec& target) {
-  const std::int64_t gradients = e * counts.parameters;
+  const std::int64_t gradients = e * counts.trained;
   const std::int64_t c = size_bytes(communication_type(config));
   const std::int64_t buckets = all_buckets_bytes(config);
-  const std::int64_t full = std::min(config.reduce_bucket_size, counts.parameters);
+  const std::int64_t full = std::min(config.reduce_bucket_size, counts.trained);
   const bool accumulates = config.accumulation_steps > 1;
-  const std::int64_t sums = config.fp32_gradient_accumulation ? 4 * counts.parameters : 0;
+  const std::int64_t sums = config.fp32_gradient_accumulation ? 4 * counts.trained : 0;
   // Gradients move into the bucket, which is flattened; then the own ones are copied out of it,
   // parameters as a whole. Offloaded ones leave from there.
-  const std::int64_t moved = std::max<std::int64_t>(0, full - counts.largest_parameter);
+  const std::int64_t moved = std::max<std::int64_t>(0, full - counts.largest_gradient);
   const std::int64_t copied =
       config.contiguous_gradients && !is_optimizer_offloaded(config) ? counts.own_whole : 0;
   const std::int64_t reducing =
@@ -118,7 +118,7 @@ TargetStates stage1(const TargetCounts& counts, const TrainingConfig& config, st
     const std::int64_t kept = sums + (frees ? 0 : gradients);
     states.loss = {kept, 0, 0};
     states.layers = states.first_layer = {kept + (frees ? e * counts.largest_unit : 0), 0, 0};
-    states.reduction = {kept, e * counts.parameters, 0};
+    states.reduction = {kept, e * counts.trained, 0};
     states.update = {kept, 0, temporary_bytes(config, target) * counts.own};
     return states;
   }
@@ -163,9 +163,9 @@ TargetStates stage2(const TargetCounts& counts, const TrainingConfig& config, st
   const std::int64_t gradients = in_fp32 ? 4 * counts.own : e * counts.own_whole;
   const std::int64_t c = size_bytes(communication_type(config));
   const std::int64_t buckets = checked_product(buckets_text, c, buckets_of(config));
-  const std::int64_t full = std::min(config.reduce_bucket_size, counts.parameters);
+  const std::int64_t full = std::min(config.reduce_bucket_size, counts.trained);
   // A bucket that holds the whole model is flattened as backward ends.
-  const std::int64_t flattened = full < counts.parameters ? full : 0;
+  const std::int64_t flattened = full < counts.trained ? full : 0;
   const std::int64_t on_the_way = config.contiguous_gradients
                                       ? counts.largest_of_layer
                                       : std::max(counts.largest_of_layer, full);
@@ -196,7 +196,7 @@ TargetStates stage2(const TargetCounts& counts, const TrainingConfig& config, st
     // Measured: the table's gradient is there, too, as the last bucket's are converted.
     states.reduction.buckets =
         buckets +
-        std::max(c * full + converted(counts.largest_parameter) + e * counts.table, e * tables);
+        std::max(c * full + converted(counts.largest_gradient) + e * counts.table, e * tables);
     states.update.step = norm_or_update_bytes(counts, config, target);
   }
   return states;
@@ -207,7 +207,7 @@ TargetStates stage2(const TargetCounts& counts, const TrainingConfig& config, st
 /// the node in fp16, and all shards of the result.
 std::int64_t quantized_reduction(const TargetCounts& counts, const TrainingConfig& config,
                                  std::int64_t full, int group_size) {
-  const std::int64_t largest = counts.largest_parameter;
+  const std::int64_t largest = counts.largest_gradient;
   const std::int64_t codes = largest + 8 * counts.largest_scales;
   return codes + (codes + 2 * largest) / config.ranks_per_node +
          2 * std::max(full, largest) / group_size;
@@ -218,8 +218,8 @@ TargetStates stage3(const TargetCounts& counts, const TrainingConfig& config, in
   const std::int64_t gradients = (config.fp32_gradient_accumulation ? 4 : e) * counts.own;
   const std::int64_t c = size_bytes(communication_type(config));
   const std::int64_t bucket = checked_product(buckets_text, c, config.reduce_bucket_size);
-  const std::int64_t full = std::min(config.reduce_bucket_size, counts.parameters);
-  const std::int64_t flattened = full < counts.parameters ? full : 0;
+  const std::int64_t full = std::min(config.reduce_bucket_size, counts.trained);
+  const std::int64_t flattened = full < counts.trained ? full : 0;
   // hpZ's second partition begins with the first release of a step, and the update drops it.
   std::int64_t secondary = are_parameters_offloaded(config) ? 0 : e * counts.secondary;
   const std::int64_t secondary_in_update = secondary;
@@ -235,7 +235,7 @@ TargetStates stage3(const TargetCounts& counts, const TrainingConfig& config, in
   };
   TargetStates states;
   const bool offloaded = are_parameters_offloaded(config);
-  states.parameters = offloaded ? 0 : e * counts.own;
+  states.parameters = offloaded ? 0 : e * counts.own_parameters;
   states.optimizer = states_bytes(counts, config, target);
   std::int64_t together = counts.gathered_together;
   std::int64_t alone = travels_alone * counts.gathered_alone;
@@ -289,11 +289,11 @@ TargetStates stage3(const TargetCounts& counts, const TrainingConfig& config, in
 TargetStates without_optimizer(TargetStates states, const TargetCounts& counts,
                                const TrainingConfig& config, int group_size, std::int64_t e) {
   const std::int64_t ranks = config.zero_stage == 3 ? group_size : 1;
-  const std::int64_t largest = (counts.largest_parameter + ranks - 1) / ranks;
+  const std::int64_t largest = (counts.largest_gradient + ranks - 1) / ranks;
   // Towards a disk all of a bucket's are there at once.
   const bool swaps = is_optimizer_on_disk(config);
   const std::int64_t in_bucket =
-      (std::min(config.reduce_bucket_size, counts.parameters) + ranks - 1) / ranks;
+      (std::min(config.reduce_bucket_size, counts.trained) + ranks - 1) / ranks;
   const std::int64_t travelling = swaps ? std::min(std::max(largest, in_bucket), counts.own) : 0;
   const std::int64_t staged = std::max(largest, travelling);
   // Norms are taken of a copy in double precision, at stage 3 a part at a time.
@@ -303,7 +303,7 @@ TargetStates without_optimizer(TargetStates states, const TargetCounts& counts,
       std::max(8 * std::min(copied, counts.own), e < 4 ? 4 * travelling : 0);
   states.optimizer = 12 * counts.updated_on_device;
   const std::int64_t sums =
-      config.zero_stage == 1 && config.fp32_gradient_accumulation ? 4 * counts.parameters : 0;
+      config.zero_stage == 1 && config.fp32_gradient_accumulation ? 4 * counts.trained : 0;
   const std::int64_t partition =
       has_fp32_partition(config) && config.switches.fp32_sums_stay_on_device ? 4 * counts.own : 0;
   const std::int64_t left = 4 * (counts.updated_on_device + counts.held_gradients) + sums;
@@ -323,8 +323,8 @@ TargetStates without_optimizer(TargetStates states, const TargetCounts& counts,
   const std::int64_t leaving = all_buckets_bytes(config) + converted;
   // A parameter larger than a bucket is cloned before it is reduced where it is.
   const bool clones = config.switches.offload_waits_for_copies &&
-                      counts.largest_parameter > config.reduce_bucket_size;
-  const std::int64_t cloned = clones ? e * counts.largest_parameter : 0;
+                      counts.largest_gradient > config.reduce_bucket_size;
+  const std::int64_t cloned = clones ? e * counts.largest_gradient : 0;
   for (TargetInstant* instant : {&states.layers, &states.first_layer, &states.reduction}) {
     if (config.zero_stage == 3)
       instant->buckets += converted;

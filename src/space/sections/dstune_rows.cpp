@@ -35,6 +35,17 @@ void set_torch(SectionTarget& target, const Readings& readings) {
   else
     target.problems->add(readings.front().node.problem("expected a version such as \"2.4\""));
 }
+/// A text of several lines.
+template <auto member>
+void set_trainable(SectionTarget& target, const Readings& readings) {
+  std::optional<Trainable>& trainable = target.job->target.trainable;
+  if (!trainable) trainable.emplace();
+  if constexpr (std::is_same_v<decltype(member), std::int64_t Trainable::*>)
+    assign((*trainable).*member, readings.front().value);
+  else
+    for (const std::string_view line : lines_of(text_of(readings)))
+      ((*trainable).*member).emplace_back(line);
+}
 void set_training_command(SectionTarget& target, const Readings& readings) {
   target.job->training_command.emplace();
   target.job->training_command->text = text_of(readings);
@@ -225,6 +236,9 @@ std::span<const SectionRow> dstune_rows() {
        {"/dstune/device/host_memory",
         set_memory<&JobSpec::machine_choice, &Choice::host_memory_bytes>},
        {"/dstune/device/profile", set<&JobSpec::machine_choice, &Choice::profile>},
+       {"/dstune/trainable/rank", set_trainable<&Trainable::rank>},
+       {"/dstune/trainable/targets", set_trainable<&Trainable::targets>},
+       {"/dstune/trainable/names", set_trainable<&Trainable::names>},
        {"/dstune/target", set<&JobSpec::target, &Target::framework>},
        {"/dstune/target/framework", set<&JobSpec::target, &Target::framework>},
        {"/dstune/target/attention", set<&JobSpec::target, &Target::attention>},
