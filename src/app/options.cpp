@@ -87,6 +87,7 @@ po::options_description visible_options() {
         "your training (this script, else that of dstune.training_command) decides in the same "
         "job; overrides dstune.verify");
   add("dry-run", "print the plan and write no file; groups may be larger than the job");
+  add("all", "with --dry-run the table of all members, too, not the answer alone");
   value("format", "text|json", "of --dry-run and of the closing summary (default text)");
   value(
       "time-limit", "DURATION",
@@ -248,6 +249,7 @@ void fill(const GivenOptions& given, CommandLine& line) {
   given.choose("coordinator", job.dedicated_coordinator, {{"shared", false}, {"dedicated", true}});
   given.choose("color", line.color, {{"auto", std::nullopt}, {"always", true}, {"never", false}});
   job.dry_run = job.dry_run || given.has("dry-run");
+  job.shows_all = given.has("all");
   job.quiet = given.has("quiet");
   job.verbose = given.has("verbose");
   job.no_progress = given.has("no-progress");
