@@ -98,6 +98,7 @@ po::options_description visible_options() {
         fmt::format("between its nodes: {}", fmt::join(network_names(), ", ")).c_str());
   value("host-memory", "SIZE", "of a node of the cluster that is planned for, such as 1TiB");
   add("dry-run", "print the plan and write no file; groups may be larger than the job");
+  add("all", "with --dry-run the table of all members, too, not the answer alone");
   value("format", "text|json", "of --dry-run and of the closing summary (default text)");
   value(
       "time-limit", "DURATION",
@@ -273,6 +274,7 @@ void fill(const GivenOptions& given, CommandLine& line) {
   given.choose("coordinator", job.dedicated_coordinator, {{"shared", false}, {"dedicated", true}});
   given.choose("color", line.color, {{"auto", std::nullopt}, {"always", true}, {"never", false}});
   job.dry_run = job.dry_run || given.has("dry-run");
+  job.shows_all = given.has("all");
   job.quiet = given.has("quiet");
   job.verbose = given.has("verbose");
   job.no_progress = given.has("no-progress");

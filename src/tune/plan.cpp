@@ -86,7 +86,8 @@ ExitCode show_plan(const PlannedJob& ready, const JobOptions& options, Device& d
   if (options.json_output) {
     output() << json::ascii_text(dry_run_json(plan)) << std::endl;
   } else {
-    output() << printable_lines(dry_run_text(plan, {output_width(), options.verbose}))
+    output() << printable_lines(
+                    dry_run_text(plan, {output_width(), options.verbose, options.shows_all}))
              << std::flush;
   }
   if (ready.space.is_cut_short || ready.time.is_over()) {
