@@ -9,7 +9,7 @@ namespace dstune {
 
 namespace {
 
-constexpr auto node_links = numbered({"device", "bus"});
+constexpr auto node_links = numbered({"device", "mesh", "bus"});
 
 /// A figure that may not be known.
 constexpr json::Form figure{.low = 0, .nothing = json::Nothing::omitted, .may_be_missing = true};
@@ -68,6 +68,7 @@ void members(Archive& archive, json::Of<Archive, DeviceSpec>& device) {
   archive("link_bytes_per_s", device.link_bytes_per_s, figure);
   archive("all_reduce_bytes_per_s", device.all_reduce_bytes_per_s, figure);
   archive("gather_bytes_per_s", device.gather_bytes_per_s, figure);
+  archive("host_work", device.host_work, figure);
   archive("sources", device.sources, may_be_missing);
 }
 
@@ -118,6 +119,18 @@ template void members(json::Reader&, NetworkSpec&);
 template void members(json::Writer&, const Cluster&);
 template void members(json::Reader&, Cluster&);
 
+template <class Archive>
+void members(Archive& archive, json::Of<Archive, TrainingRates>& rates) {
+  archive("product_share", rates.product_share, json::amount);
+  archive("attention_share", rates.attention_share, json::amount);
+  archive("eager_attention_share", rates.eager_attention_share, json::amount);
+  archive("unaligned_share", rates.unaligned_share, json::amount);
+  archive("overlap_slowdown", rates.overlap_slowdown, json::amount);
+  archive("rank_adam_parameters_per_s", rates.rank_adam_parameters_per_s, json::amount);
+  archive("band", rates.band, json::amount);
+  archive("sources", rates.sources);
+}
+
 namespace {
 
 /// The data that comes with the program.
@@ -127,6 +140,7 @@ struct DeviceTables {
   std::vector<DeviceSpec> devices;
   std::vector<NodeSpec> nodes;
   std::vector<NetworkSpec> networks;
+  TrainingRates training;
 };
 template <class Archive>
 void members(Archive& archive, json::Of<Archive, DeviceTables>& tables) {
@@ -135,6 +149,7 @@ void members(Archive& archive, json::Of<Archive, DeviceTables>& tables) {
   archive("devices", tables.devices);
   archive("nodes", tables.nodes);
   archive("networks", tables.networks);
+  archive("training", tables.training);
 }
 
 DeviceTables embedded_tables() {
@@ -174,6 +189,20 @@ std::vector<std::string_view> names_of(const std::vector<Spec>& all) {
 
 }  // namespace
 
+Cluster completed(Cluster cluster) {
+  if (!cluster.device) return cluster;
+  DeviceSpec& device = *cluster.device;
+  if (const DeviceSpec* const known = find_device_spec(device.name)) {
+    const std::int64_t memory_bytes = device.memory_bytes;
+    if (device.memory_bytes_per_s == 0) device = *known;
+    if (memory_bytes > 0) device.memory_bytes = memory_bytes;
+  }
+  if (!cluster.node)
+    if (const NodeSpec* const usual = find_node_spec(device.node)) cluster.node = *usual;
+  if (!cluster.gpus_per_node && cluster.node) cluster.gpus_per_node = cluster.node->num_gpus;
+  return cluster;
+}
+
 const DeviceSpec* find_device_spec(std::string_view name) {
   return find_spec(tables().devices, name);
 }
@@ -191,6 +220,9 @@ std::vector<std::string_view> node_names() {
 }
 std::vector<std::string_view> network_names() {
   return names_of(tables().networks);
+}
+const TrainingRates& training_rates() {
+  return tables().training;
 }
 const std::map<std::string, std::string>& device_sources() {
   return tables().sources;

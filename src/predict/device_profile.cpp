@@ -71,6 +71,14 @@ double TimeCurve::seconds(std::int64_t size) const {
   return on_line(*std::prev(above), *above);
 }
 
+DeviceProfile published_profile(const Cluster& cluster) {
+  DeviceProfile profile;
+  profile.concurrent_streams = true;
+  profile.overlap_slowdown = training_rates().overlap_slowdown;
+  profile.cluster = completed(cluster);
+  return profile;
+}
+
 DeviceProfile merge_profiles(std::span<const DeviceProfile> profiles) {
   require(!profiles.empty(), "there is a profile to merge");
   DeviceProfile merged = profiles.front();
@@ -252,6 +260,7 @@ void members(Archive& archive, Of<Archive, DeviceProfile>& profile) {
   archive("groups", profile.groups);
   // Earlier releases did not measure it.
   archive("target", profile.target);
+  archive("cluster", profile.cluster);
 }
 
 template void members(json::Writer&, const DeviceProfile&);

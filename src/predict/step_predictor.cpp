@@ -26,6 +26,7 @@ TrainingConfig timing_key(const TrainingConfig& config) {
   same.optimizer = {};
   same.optimizer.kind = config.optimizer.kind;
   same.optimizer.momentum = config.optimizer.momentum != 0 ? 1 : 0;
+  same.optimizer.torch_adam = config.optimizer.torch_adam;
   return same;
 }
 
@@ -114,18 +115,36 @@ CycleOverheads cycle_overheads(const StepPlan& plan) {
 }
 
 StepPredictor::StepPredictor(const ModelSpec& model, std::optional<DeviceProfile> profile,
-                             const WorkspaceSizes& workspaces, const Policy::Predicting& policy)
-    : profile_(std::move(profile)), planner_(model, workspaces), correction_(policy) {}
+                             const WorkspaceSizes& workspaces, const Policy::Predicting& policy,
+                             const std::optional<TargetSpec>& target)
+    : model_(model),
+      profile_(std::move(profile)),
+      target_(target),
+      planner_(model, workspaces),
+      correction_(policy) {}
+
+OperationTimes* StepPredictor::target_times(OfShape& of_shape, GroupShape shape,
+                                            const TrainingConfig& config) {
+  if (!target_ || target_->framework == TargetFramework::self) return nullptr;
+  if (!profile_ || !profile_->cluster || !roofline_lacks(*profile_->cluster, shape).empty())
+    return nullptr;
+  const TargetKernels kernels = target_kernels(model_, config.optimizer, *target_);
+  auto& times = of_shape.target_times.at(kernels.list_wise_optimizer ? 1 : 0);
+  if (!times) times.emplace(*profile_, shape, kernels);
+  return &*times;
+}
 
 const StepPredictor::Planned& StepPredictor::planned(const Experiment& experiment) {
   const GroupShape shape = experiment.shape;
   const auto [of_shape, is_new_shape] = shapes_.try_emplace(shape);
-  auto& [times, known] = of_shape->second;
+  auto& times = of_shape->second.times;
   if (is_new_shape && profile_) times.emplace(*profile_, shape);
-  const auto [found, is_new] = known.try_emplace(timing_key(experiment.config));
+  const auto [found, is_new] = of_shape->second.known.try_emplace(timing_key(experiment.config));
   if (is_new) {
     const StepPlan& plan = planner_.plan(found->first, shape.size());
     if (times) found->second.time = cycle_time(plan, *times);
+    if (OperationTimes* const target = target_times(of_shape->second, shape, found->first))
+      found->second.target_device = cycle_time(plan, *target);
     found->second.overheads = cycle_overheads(plan);
   }
   return found->second;
@@ -134,6 +153,20 @@ const StepPredictor::Planned& StepPredictor::planned(const Experiment& experimen
 double StepPredictor::model_s(const Experiment& experiment) {
   require(profile_.has_value(), "times come from a profile");
   return planned(experiment).time.step_s(experiment.config.accumulation_steps);
+}
+
+std::optional<TargetStepTime> StepPredictor::target_time(const Experiment& experiment) {
+  const Planned& all = planned(experiment);
+  if (!all.target_device) return std::nullopt;
+  const std::int64_t steps = experiment.config.accumulation_steps;
+  // The device's time has the training's own kernels and network: only the host's work is added.
+  TimeCalibration host = target_constants(true).time;
+  host.scale.fill(1);
+  for (double& cost_s : host.costs_s) cost_s *= profile_->cluster->device->host_work;
+  const double seconds = host.target_s(all.target_device->step_s(steps),
+                                       experiment.config.precision, all.overheads.of_step(steps));
+  const double band = training_rates().band;
+  return TargetStepTime{seconds, seconds / band, seconds * band};
 }
 
 double StepPredictor::predict(const Experiment& experiment) {

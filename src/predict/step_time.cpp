@@ -126,7 +126,7 @@ class Clock {
   }
 
   void pass(Stream stream, const Work& work) {
-    double busy_s = times_.slowdown() * times_.seconds(work);
+    double busy_s = times_.slowdown() * times_.seconds(work, stream == Stream::host);
     if (is_concurrent_ && stream == Stream::compute) {
       const double others_end_s = std::max(now(Stream::reduce), now(Stream::gather));
       const double beside_s = std::clamp(others_end_s - now(stream), 0.0, busy_s);
@@ -159,11 +159,16 @@ class Clock {
 
 }  // namespace
 
-OperationTimes::OperationTimes(const DeviceProfile& profile, GroupShape shape)
+OperationTimes::OperationTimes(const DeviceProfile& profile, GroupShape shape,
+                               const std::optional<TargetKernels>& kernels)
     : profile_(&profile),
       shape_(shape),
       seconds_per_byte_(seconds_per_byte(profile)),
+      is_measured_(!kernels),
       known_(num_slots) {
+  if (profile.cluster && roofline_lacks(*profile.cluster, shape).empty())
+    roofline_.emplace(*profile.cluster, shape, kernels);
+  if (!is_measured_) return;
   const auto far = [&](const GroupProfile& group) {
     return std::pair(std::abs(std::log(static_cast<double>(group.shape.size()) / shape.size())),
                      group.shape.num_nodes == shape.num_nodes ? 0 : 1);
@@ -180,19 +185,23 @@ OperationTimes::OperationTimes(const DeviceProfile& profile, GroupShape shape)
   }
 }
 
-double OperationTimes::seconds(const Work& work) {
+double OperationTimes::seconds(const Work& work, bool on_host) {
   Slot& slot = known_[slot_of(work)];
-  if (slot.seconds < 0 || slot.work != work) slot = {work, look_up(work)};
+  if (slot.seconds < 0 || slot.work != work || slot.on_host != on_host)
+    slot = {work, on_host, look_up(work, on_host)};
   return slot.seconds;
 }
 
-double OperationTimes::look_up(const Work& work) const {
+double OperationTimes::look_up(const Work& work, bool on_host) const {
+  if (!is_measured_) return roofline_->seconds(work, on_host);
   if (is_collective(work.kind)) return estimate_collective(work);
   if (const TimeCurve* curve = find_curve(profile_->kernels, work))
     return curve->seconds(work.size);
   if (const auto seconds = scaled(profile_->kernels, work)) return *seconds;
+  if (roofline_) return roofline_->seconds(work, on_host);
   // Earlier releases measured a product and what is beside it apart.
-  if (const auto parts = parts_of(work)) return look_up(parts->first) + look_up(parts->second);
+  if (const auto parts = parts_of(work))
+    return look_up(parts->first, on_host) + look_up(parts->second, on_host);
   return amount(work) * seconds_per_byte_;
 }
 
@@ -219,6 +228,7 @@ double OperationTimes::estimate_collective(const Work& work) const {
   }
   const int ranks = group_ == nullptr ? 1 : group_->shape.size();
   if (const auto seconds = measured(group_, whole, ranks)) return *seconds;
+  if (roofline_) return roofline_->seconds(work);
   // Every byte that travels is written once and read once; where all is reduced, twice.
   const double passes = work.kind == WorkKind::all_reduce ? 4 : 2;
   return passes * share * amount(work) * seconds_per_byte_;

@@ -39,7 +39,10 @@ struct DeviceSpec {
   /// Bus bandwidth of large collectives in a node with these links, as nccl-tests counts it.
   double all_reduce_bytes_per_s = 0;
   double gather_bytes_per_s = 0;  ///< likewise, of all others
+  /// The host's work for one operation, in units of that beside an H100: hosts of its time.
+  double host_work = 0;
   FigureSources sources{};
+  bool operator==(const DeviceSpec&) const = default;
 };
 
 /// A way in which a collective is done: so long, and its bytes at a share of the full rate. The
@@ -47,10 +50,12 @@ struct DeviceSpec {
 struct CollectiveWay {
   double latency_s = 0;
   double share = 0;
+  bool operator==(const CollectiveWay&) const = default;
 };
 
 enum class NodeLinks : std::uint8_t {
-  device,  ///< the devices' own
+  device,  ///< the devices' own, whole between any two
+  mesh,    ///< the devices' own, one of them between two
   bus,     ///< the host's
 };
 [[nodiscard]] const EnumTexts& texts_of(NodeLinks);
@@ -67,6 +72,7 @@ struct NodeSpec {
   double adam_parameters_per_s = 0;  ///< that the host's processors update, with copies
   double disk_bytes_per_s = 0;
   FigureSources sources{};
+  bool operator==(const NodeSpec&) const = default;
 };
 
 /// The network between nodes.
@@ -78,6 +84,7 @@ struct NetworkSpec {
   double share = 0;                   ///< of that rate in large collectives
   CollectiveWay small{}, large{};     ///< latencies are those of two nodes
   FigureSources sources{};
+  bool operator==(const NetworkSpec&) const = default;
 };
 
 /// The machine that a plan is for where it is not this one, as far as it is known.
@@ -87,7 +94,23 @@ struct Cluster {
   std::optional<NetworkSpec> network{};
   std::optional<int> gpus_per_node{}, num_nodes{};
   std::optional<std::int64_t> host_memory_bytes{};  ///< of a node
+  bool operator==(const Cluster&) const = default;
 };
+
+/// Rates at which trainings with PyTorch's and Hugging Face's kernels use the published ones.
+struct TrainingRates {
+  double product_share = 0;          ///< of what large products reach alone
+  double attention_share = 0;        ///< likewise, of attention in one kernel
+  double eager_attention_share = 0;  ///< likewise, of attention's own products
+  /// … of products with a size that is no multiple of 8.
+  double unaligned_share = 0;
+  double overlap_slowdown = 0;  ///< as DeviceProfile's
+  /// Parameters of a second that the host updates for one of several ranks of a node.
+  double rank_adam_parameters_per_s = 0;
+  double band = 1;  ///< a time may be so many times shorter or longer
+  FigureSources sources{};
+};
+[[nodiscard]] const TrainingRates& training_rates();
 
 /// The lists of members (base/archive.hpp). Figures that are not known are left out.
 template <class Archive>
@@ -99,6 +122,9 @@ void members(Archive& archive, json::Of<Archive, NetworkSpec>& network);
 template <class Archive>
 void members(Archive& archive, json::Of<Archive, Cluster>& cluster);
 
+/// Returns it with what follows from a device by a known name: figures that it lacks, the usual
+/// node and as many GPUs.
+[[nodiscard]] Cluster completed(Cluster cluster);
 /// Null: no such name. Names in any case of letters, with blanks or underscores for hyphens.
 [[nodiscard]] const DeviceSpec* find_device_spec(std::string_view name);
 [[nodiscard]] const NodeSpec* find_node_spec(std::string_view name);

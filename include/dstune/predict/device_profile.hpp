@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "dstune/base/json.hpp"
+#include "dstune/core/devices.hpp"
 #include "dstune/core/experiment.hpp"
 #include "dstune/core/policy.hpp"
 #include "dstune/core/target_time.hpp"
@@ -63,10 +64,16 @@ struct DeviceProfile {
   std::vector<GroupProfile> groups;  ///< rising shapes
   /// The costs of DeepSpeed's work there; nothing if they were not measured.
   std::optional<TargetConstants> target{};
+  /// The machine as it is known beside what was measured: names and sizes, and rates as they are
+  /// published. Work that no curve tells takes as long as these rates say.
+  std::optional<Cluster> cluster{};
   bool operator==(const DeviceProfile&) const = default;
 
-  [[nodiscard]] bool empty() const { return kernels.empty(); }
+  [[nodiscard]] bool empty() const { return kernels.empty() && !cluster; }
 };
+
+/// A profile of nothing but published rates, completed(): streams of GPUs.
+[[nodiscard]] DeviceProfile published_profile(const Cluster& cluster);
 
 /// The list of members (base/archive.hpp).
 template <class Archive>

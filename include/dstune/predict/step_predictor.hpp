@@ -16,29 +16,33 @@
 #include "dstune/core/training_config.hpp"
 #include "dstune/plan/step_plan.hpp"
 #include "dstune/predict/device_profile.hpp"
+#include "dstune/predict/roofline.hpp"
 
 namespace dstune {
 
 /// Times of single operations for groups of one shape, looked up once for each different one. Work
 /// that was not measured is scaled from the nearest measured work of its kind by amount(). A
 /// collective over a part of the group is scaled from a group of the part's shape. One of an
-/// unmeasured shape is scaled from the measured shape of nearest size; without any, from the
-/// memory's speed.
+/// unmeasured shape is scaled from the measured shape of nearest size. Kinds that were not measured
+/// are of the profile's published rates; without these, of the memory's speed.
 class OperationTimes {
  public:
-  /// The profile outlives it.
-  OperationTimes(const DeviceProfile& profile, GroupShape shape);
+  /// The profile outlives it. `kernels`: times are of published rates alone, and of these kernels.
+  OperationTimes(const DeviceProfile& profile, GroupShape shape,
+                 const std::optional<TargetKernels>& kernels = std::nullopt);
 
   [[nodiscard]] const DeviceProfile& profile() const { return *profile_; }
   [[nodiscard]] double slowdown() const { return slowdown_; }
-  [[nodiscard]] double seconds(const Work& work);
+  /// `on_host`: the processors beside a GPU do it, which only published rates tell apart.
+  [[nodiscard]] double seconds(const Work& work, bool on_host = false);
 
  private:
   struct Slot {
     Work work;
+    bool on_host = false;
     double seconds = -1;
   };
-  [[nodiscard]] double look_up(const Work& work) const;
+  [[nodiscard]] double look_up(const Work& work, bool on_host) const;
   [[nodiscard]] double estimate_collective(const Work& work) const;
   /// Measured: as many ranks as a part of the group has, inside a node or one on each, as there.
   [[nodiscard]] const GroupProfile* group_like_part(const Work& work) const;
@@ -48,6 +52,8 @@ class OperationTimes {
   const GroupProfile* group_ = nullptr;
   double slowdown_ = 1;
   double seconds_per_byte_ = 0;
+  std::optional<Roofline> roofline_;
+  bool is_measured_;         ///< and not of the target's kernels
   std::vector<Slot> known_;  ///< by the hash of the work; a newer one takes an older one's place
 };
 
@@ -107,17 +113,28 @@ class PredictionCorrection {
   Vector weights_{};
 };
 
+/// The time of a step of the user's training, by published rates: it lies between the two others.
+struct TargetStepTime {
+  double seconds = 0;
+  double low_s = 0, high_s = 0;
+};
+
 /// Predicts, learning from what was measured. Plans are built once for all configurations that
 /// differ in what takes no time, or in how often the middle micro-step is repeated.
 class StepPredictor {
  public:
-  /// Without a profile it knows no times. The workspaces outlive it.
+  /// Without a profile it knows no times. The workspaces outlive it. `target`: the training whose
+  /// times by published rates are wanted.
   StepPredictor(const ModelSpec& model, std::optional<DeviceProfile> profile,
                 const WorkspaceSizes& workspaces,
-                const Policy::Predicting& policy = default_policy().predicting);
+                const Policy::Predicting& policy = default_policy().predicting,
+                const std::optional<TargetSpec>& target = std::nullopt);
   StepPredictor(const StepPredictor&) = delete;
   StepPredictor& operator=(const StepPredictor&) = delete;
 
+  /// A step of the user's training on the machine whose rates the profile has. Nothing: no target
+  /// was named, or it is our own step, or rates are missing for such a group (roofline_lacks).
+  [[nodiscard]] std::optional<TargetStepTime> target_time(const Experiment& experiment);
   /// Seconds of an optimizer step, corrected by what was measured. It needs a profile.
   [[nodiscard]] double predict(const Experiment& experiment);
   /// A measured mean step time. It needs a profile.
@@ -129,17 +146,25 @@ class StepPredictor {
  private:
   struct Planned {
     CycleTime time{};
+    std::optional<CycleTime> target_device{};  ///< the device's part of the training's step
     CycleOverheads overheads{};
   };
   struct OfShape {
     std::optional<OperationTimes> times;
+    /// With an optimizer in one kernel, and with one over lists of tensors.
+    std::array<std::optional<OperationTimes>, 2> target_times;
     std::unordered_map<TrainingConfig, Planned, TrainingConfigHash> known;
   };
   const Planned& planned(const Experiment& experiment);
   /// Seconds by the profile alone.
   double model_s(const Experiment& experiment);
 
+  /// The times of the training's kernels, or null.
+  OperationTimes* target_times(OfShape& of_shape, GroupShape shape, const TrainingConfig& config);
+
+  ModelSpec model_;
   std::optional<DeviceProfile> profile_;
+  std::optional<TargetSpec> target_;
   StepPlanner planner_;
   std::map<GroupShape, OfShape> shapes_;
   PredictionCorrection correction_;

@@ -52,8 +52,10 @@ TEST(Devices, EachHasEveryFigureAndItsSource) {
     ASSERT_NE(node, nullptr) << device.node;
     std::set<std::string> figures = {"memory_bytes", "memory_bytes_per_s", "memory_share",
                                      "peak_flops",   "product_share",      "launch_s",
-                                     "copy_engines", "host_bytes_per_s"};
-    if (node->links == NodeLinks::device) {
+                                     "copy_engines", "host_bytes_per_s",   "host_work"};
+    EXPECT_GE(device.host_work, 0.5);
+    EXPECT_LE(device.host_work, 2);
+    if (node->links != NodeLinks::bus) {
       EXPECT_GT(device.gather_bytes_per_s, 1e9);
       EXPECT_LE(device.gather_bytes_per_s, device.link_bytes_per_s);
       EXPECT_GE(device.all_reduce_bytes_per_s, device.gather_bytes_per_s);
@@ -93,6 +95,38 @@ TEST(Devices, NodesAndNetworksHaveEveryFigureAndItsSource) {
     expect_way(network.name, network.large);
     expect_sources(network.name, network.sources, {"node_bytes_per_s", "share", "small", "large"});
   }
+}
+
+TEST(Devices, TrainingsUseLessThanWhatIsPublished) {
+  const TrainingRates& rates = training_rates();
+  for (const double share : {rates.product_share, rates.attention_share,
+                             rates.eager_attention_share, rates.unaligned_share}) {
+    EXPECT_GT(share, 0);
+    EXPECT_LE(share, 1);
+  }
+  EXPECT_GE(rates.overlap_slowdown, 0);
+  EXPECT_GT(rates.rank_adam_parameters_per_s, 0);
+  // The band is at most a factor of two wide.
+  EXPECT_GT(rates.band, 1);
+  EXPECT_LE(rates.band * rates.band, 2);
+  expect_sources("training", rates.sources,
+                 {"product_share", "attention_share", "eager_attention_share", "unaligned_share",
+                  "overlap_slowdown", "rank_adam_parameters_per_s", "band"});
+}
+
+TEST(Devices, AClusterIsCompletedByItsDevice) {
+  const Cluster a100 = completed(
+      {.device = DeviceSpec{.name = "NVIDIA A100-SXM4-80GB", .memory_bytes = 85'000'000'000}});
+  EXPECT_EQ(a100.device->name, "a100-80gb");
+  EXPECT_EQ(a100.device->memory_bytes, 85'000'000'000);
+  EXPECT_EQ(a100.device->memory_bytes_per_s, find_device_spec("a100-80gb")->memory_bytes_per_s);
+  EXPECT_EQ(a100.node->name, "nvswitch");
+  EXPECT_EQ(a100.gpus_per_node, 8);
+  EXPECT_FALSE(a100.network);
+  const Cluster unknown = completed({.device = DeviceSpec{.name = "X"}, .gpus_per_node = 3});
+  EXPECT_FALSE(unknown.node);
+  EXPECT_EQ(unknown.gpus_per_node, 3);
+  EXPECT_EQ(completed({}), Cluster{});
 }
 
 TEST(Devices, NamesAreUnique) {

@@ -1,0 +1,65 @@
+#pragma once
+/// Times of a machine that nobody here measured, from the rates that are published of it
+/// (core/devices.hpp): products by their operations, all else by its bytes, collectives by latency
+/// and bus bandwidth. docs/fidelity.md, "Speed on GPUs", says how far this is off. All functions:
+/// Local.
+
+#include <optional>
+#include <string>
+
+#include "dstune/core/devices.hpp"
+#include "dstune/core/experiment.hpp"
+#include "dstune/core/job.hpp"
+#include "dstune/model/model_spec.hpp"
+#include "dstune/predict/work.hpp"
+
+namespace dstune {
+
+/// Names the key of dstune.device that times of such groups on this machine want, with what it
+/// stands for; empty: nothing is missing.
+[[nodiscard]] std::string roofline_lacks(const Cluster& cluster, GroupShape shape);
+
+/// The kernels of the user's training: Hugging Face's modules take many passes over memory where
+/// our step takes one.
+struct TargetKernels {
+  TargetAttention attention = TargetAttention::sdpa;
+  TargetLoss loss = TargetLoss::full;
+  bool fp32_logits = true;
+  bool list_wise_optimizer = false;  ///< PyTorch's, a pass over all tensors for each operation
+  bool softmax_in_fp32 = false;      ///< eager attention's
+  bool drops_out = false;
+  std::int64_t num_heads = 1;
+};
+[[nodiscard]] TargetKernels target_kernels(const ModelSpec& model, const OptimizerConfig& optimizer,
+                                           const TargetSpec& target);
+
+/// Bytes of the device's memory that PyTorch's kernels read and write for this work; for products
+/// and attention those beside their operations.
+[[nodiscard]] double target_bytes(const Work& work, const TargetKernels& kernels);
+
+class Roofline {
+ public:
+  /// `kernels`: the training's; nothing: our own step's. Requires that roofline_lacks() nothing.
+  Roofline(const Cluster& cluster, GroupShape shape, const std::optional<TargetKernels>& kernels);
+
+  /// `on_host`: the host's processors do it.
+  [[nodiscard]] double seconds(const Work& work, bool on_host = false) const;
+
+ private:
+  [[nodiscard]] double product_s(const Work& work) const;
+  [[nodiscard]] double attention_s(const Work& work) const;
+  [[nodiscard]] double collective_s(const Work& work) const;
+  [[nodiscard]] double host_s(const Work& work) const;
+  /// Of large products, with a share of that.
+  [[nodiscard]] double flops_per_s(DType type, double share) const;
+
+  DeviceSpec device_;
+  NodeSpec node_;
+  std::optional<NetworkSpec> network_;
+  GroupShape shape_;
+  std::optional<TargetKernels> kernels_;
+  double memory_bytes_per_s_;
+  double host_memory_bytes_per_s_;  ///< of a rank
+};
+
+}  // namespace dstune
