@@ -46,7 +46,7 @@ set(device_folders . cuda cuda/native)
 set(group_folders nccl nccl/native .)
 set(train_folders executor .)
 set(instrument_folders . given plugin own_step engine)
-set(tune_folders watch protocol start target profile worker control check .)
+set(tune_folders watch protocol start target profile worker control check plan .)
 set(app_folders . library reference)
 
 # Foreign headers that only some layers may see: a regex of the included path, and these layers.

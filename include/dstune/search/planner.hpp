@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,8 @@
 #include "dstune/space/search_space.hpp"
 
 namespace dstune {
+
+class MemoryPredictor;
 
 struct PlannedMember {
   PlannedExperiment planned;
@@ -92,6 +95,25 @@ struct PlannedSpace {
 /// what there is then.
 PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
                         const WorkspaceSizes& workspaces, const PlannerOptions& options);
+
+/// Plans configurations one by one that need not be members of a space, by their `config` and
+/// `shape` alone. The job, the workspaces and the options outlive it.
+class SinglePlanner {
+ public:
+  SinglePlanner(const JobSpec& job, const WorkspaceSizes& workspaces,
+                const PlannerOptions& options);
+  ~SinglePlanner();
+  SinglePlanner(const SinglePlanner&) = delete;
+  SinglePlanner& operator=(const SinglePlanner&) = delete;
+
+  /// Planned, or infeasible with the reason.
+  [[nodiscard]] PlannedExperiment plan(Experiment experiment);
+
+ private:
+  const JobSpec* job_;
+  const PlannerOptions* options_;
+  std::unique_ptr<MemoryPredictor> predictor_;
+};
 
 /// Tells whether a micro-batch that is an integer may have to give way to smaller ones, as with
 /// DeepSpeed's autotuner: only runs tell what fits, or no size from it on fits at a stage on groups

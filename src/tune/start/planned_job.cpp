@@ -1,6 +1,7 @@
 #include "start/planned_job.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <limits>
 #include <numeric>
@@ -137,11 +138,26 @@ void say_input(const JobSpec& job, bool is_plan) {
   for (const std::string& warning : job.warnings) log::warning(warning);
 }
 
-/// Returns the machine that --profile-out measured. Throws InputError.
-Cluster machine_of_profile(const std::string& path) {
+/// The kernels of another machine's libraries: what scratch they ask for is not known here.
+class NoWorkspaces : public WorkspaceSizes {
+ public:
+  [[nodiscard]] std::int64_t matmul(const op::Matmul&, DType, DType) const override { return 0; }
+  [[nodiscard]] std::int64_t norm(std::int64_t) const override { return 0; }
+  [[nodiscard]] std::int64_t attention(std::int64_t, std::int64_t, const ModelSpec&,
+                                       DType) const override {
+    return 0;
+  }
+};
+
+/// Returns the profile that --profile-out wrote. Throws InputError.
+DeviceProfile read_profile(const std::string& path) {
   const json::Document document = json::Document::read(path);
-  (void)device_profile_from_json(document.node());
-  return {};
+  return device_profile_from_json(document.node());
+}
+
+/// Returns the machine that a profile was measured on. Throws InputError.
+Cluster machine_of_profile(const std::string& path) {
+  return read_profile(path).cluster.value_or(Cluster());
 }
 
 /// Reads the job for the ranks that train.
@@ -244,9 +260,9 @@ void warn_of_size(const JobSpec& job, const SearchSpace& space, const PlannerOpt
       space.size(), max_tried));
 }
 
-PlannedSpace plan_members(PlannedJob& ready, const JobOptions& options,
-                          const PlannerOptions& planner) {
-  const CpuWorkspaces workspaces(*ready.kernels);
+PlannedSpace plan_members(PlannedJob& ready, const JobOptions& options) {
+  const WorkspaceSizes& workspaces = *ready.workspaces;
+  const PlannerOptions& planner = ready.planner;
   if (!ready.job.experiment_files.empty()) {
     PlannedSpace space = plan_experiments(ready.job, workspaces, planner);
     refuse_own_names(ready.job, space);
@@ -265,16 +281,26 @@ PlannedSpace plan_members(PlannedJob& ready, const JobOptions& options,
 PlannedJob plan_of_job(const JobOptions& options, const Topology& topology,
                        const std::vector<RankDevice>& devices, const kernels::Table& kernels) {
   PlannedJob ready;
-  ready.kernels = &kernels;
   ready.time = time_budget(options);
   if (options.profile_path) check_output_file(*options.profile_path);
   const std::optional<Machine> machine = decide_ranks(ready, options, topology);
   ready.job = read_input(options, machine, ready, devices.back().is_gpu());
   decide_memory(ready, devices);
+  if (ready.job.cluster && ready.job.machine_choice.profile) {
+    const bool is_of_option = options.overrides.machine.profile.has_value();
+    const std::string& path = *ready.job.machine_choice.profile;
+    ready.profile = read_profile(
+        is_of_option ? path : (std::filesystem::path(ready.job.folder) / path).string());
+  }
   const std::vector<DeepSpeedRun> user_runs = read_user_runs(options.calibration_files, ready.job);
   ready.memory_offset_bytes = memory_offset(user_runs, ready.job);
   ready.target = target_of(ready.job, options.dry_run);
-  ready.space = plan_members(ready, options, planner_options(ready, options, devices));
+  ready.planner = planner_options(ready, options, devices);
+  if (ready.job.cluster)
+    ready.workspaces = std::make_shared<NoWorkspaces>();
+  else
+    ready.workspaces = std::make_shared<CpuWorkspaces>(kernels);
+  ready.space = plan_members(ready, options);
   for (const std::string& warning : ready.space.warnings) log::warning(warning);
   // The user's runs and imports may belong to members that nobody has looked at.
   if (ready.space.is_cut_short) return ready;
@@ -291,7 +317,7 @@ std::optional<MemoryTimeline> memory_timeline_of(const PlannedJob& ready,
       !model_violation(job.model, experiment.config, group_size).empty())
     return std::nullopt;
   return memory_timeline(
-      build_step_plan(job.model, experiment.config, group_size, 0, CpuWorkspaces(*ready.kernels)));
+      build_step_plan(job.model, experiment.config, group_size, 0, *ready.workspaces));
 }
 
 JobInput job_input(const PlannedJob& ready) {
