@@ -99,6 +99,8 @@ void MemoryPredictor::fill(const TrainingConfig& config, int group_size, Predict
   prediction.target_memory_bytes = target.total_bytes;
   prediction.target_memory_shown_bytes = target.shown_bytes;
   prediction.target_host_memory_bytes = target.host_bytes;
+  prediction.target_loading_bytes = target.loading_bytes;
+  prediction.target_saving_bytes = target.saving_bytes;
   prediction.target_disk_bytes = target.disk_bytes;
   prediction.target_categories = target.parts;
 }

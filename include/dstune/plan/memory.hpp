@@ -33,6 +33,9 @@ struct TargetMemory {
   /// ends), update.
   std::map<std::string, std::int64_t> instants;
   std::int64_t host_bytes = 0;  ///< of one rank; of what is offloaded
+  /// Before and after the training, beside it: each rank reads the whole model from its files, and
+  /// one rank of the job gathers it to write them.
+  std::int64_t loading_bytes = 0, saving_bytes = 0;
   std::int64_t disk_bytes = 0;  ///< of one rank's files, where something is offloaded to a disk
 };
 

@@ -115,6 +115,8 @@ TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& wanted,
   const plan::TargetStates states = plan::target_states(counts, config, group_size, target);
   memory.host_bytes = plan::target_host_bytes(counts, config, target);
   memory.disk_bytes = counts.disk_bytes;
+  memory.loading_bytes = memory.saving_bytes =
+      size_bytes(element_type(config.precision)) * counts.parameters;
   const plan::TargetActivations backward = plan::target_activations(model, config, target);
   struct Candidate {
     const char* name;

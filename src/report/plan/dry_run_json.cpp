@@ -17,6 +17,13 @@ json::Value text_or_null(const std::string& text) {
   return text.empty() ? json::Value() : json::Value(text);
 }
 
+/// Bytes of tensors at the fullest instant: without what surrounds them.
+std::int64_t allocated_bytes(const Prediction& predicted) {
+  const auto framework = predicted.target_categories.find("framework");
+  const bool has_one = framework != predicted.target_categories.end();
+  return predicted.target_memory_bytes - (has_one ? framework->second : 0);
+}
+
 /// The prediction of a member. The keys of a pruned one are there, too, all null.
 json::Value predicted_json(const PlannedExperiment& planned) {
   const Prediction& predicted = planned.predicted;
@@ -28,9 +35,14 @@ json::Value predicted_json(const PlannedExperiment& planned) {
       {"verdict", to_text(predicted.verdict)},
       {"because", text_or_null(predicted.because)},
       {"target_memory_bytes", predicted.target_memory_bytes},
+      {"target_allocated_bytes", allocated_bytes(predicted)},
+      {"target_categories", predicted.target_categories},
       {"target_memory_shown_bytes", positive_or_null(predicted.target_memory_shown_bytes)},
       {"target_host_memory_bytes", predicted.target_host_memory_bytes},
       {"target_host_memory_bytes_per_node", plan_words::node_host_bytes(planned)},
+      {"target_loading_bytes_per_node",
+       predicted.target_loading_bytes * planned.experiment.shape.num_gpus},
+      {"target_saving_bytes", predicted.target_saving_bytes},
       {"peak_memory_bytes", predicted.peak_memory_bytes},
       {"host_memory_bytes", predicted.host_memory_bytes},
       {"disk_bytes", predicted.disk_bytes},
