@@ -114,7 +114,7 @@ TEST(PlanAnswerTextTest, HasFifteenLinesAtMost) {
         DryRun plan = toy_plan(*model, {stages, micro_batches, {1, 2, 3, 4, 5, 6}});
         plan.assumptions.assign(num_assumed, "something");
         plan.from_command.assign(num_assumed / 2, "the command says something");
-        // As many other things as may be there at once.
+        // Many other things are there at once.
         plan.head.network = "InfiniBand HDR";
         plan.no_speed = "no profile of the device is known";
         for (std::size_t place = 0; place + 3 < plan.experiments.size(); place += 5) {
@@ -234,8 +234,8 @@ TEST(PlanAnswerTest, ChainsMembersThatDifferInTheMicroBatchAlone) {
   const DryRun plan = toy_plan(model, {.stages = {1, 3}, .accumulations = {1, 2}});
   const PlanAnswer answer = answer_of(plan);
   ASSERT_EQ(answer.chains.size(), 4U);
-  EXPECT_EQ(name_at(plan, answer.chains[0].largest), "z1_gas1_tmbspg4");
-  EXPECT_EQ(name_at(plan, answer.chains[1].largest), "z3_gas1_tmbspg8");
+  EXPECT_EQ(name_at(plan, answer.chains[0].largest), "z3_gas1_tmbspg8");
+  EXPECT_EQ(name_at(plan, answer.chains[2].largest), "z1_gas1_tmbspg4");
   EXPECT_EQ(answer.chains[0].members.size(), 7U);
   EXPECT_EQ(answer.chains[0].hopeless.size(), 1U);
   EXPECT_EQ(name_at(plan, answer.largest), "z3_gas1_tmbspg8");
@@ -335,7 +335,7 @@ TEST(PlanAnswerTest, FindsTheSmallestNumberOfGpus) {
       answer_of(toy_plan(model, {.micro_batches = {1}, .shape = {8, 8}})).changes;
   EXPECT_EQ(fewer.smallest_num_gpus, 16);
   EXPECT_EQ(fewer.tried_num_gpus, (std::vector<int>{8, 16, 32, 64}));
-  // Where stage 0 holds everything stage 3 is tried.
+  // Stage 3 is tried where stage 0 holds everything.
   const PlanChanges staged =
       answer_of(toy_plan(model, {.stages = {0}, .micro_batches = {1}})).changes;
   EXPECT_EQ(staged.smallest_num_gpus, 16);

@@ -63,10 +63,7 @@ class Sentences {
     }
     const std::size_t member = *answer_->largest;
     std::string text = fmt::format("The largest micro-batch that fits is {}", size_of(member));
-    const bool is_last = std::ranges::any_of(answer_->chains, [&](const SizeChain& chain) {
-      return chain.largest == member && chain.members.back() == member;
-    });
-    if (is_last) text += ", the largest that its configuration has here";
+    if (has_no_larger_size(*answer_)) text += ", the largest that its configuration has here";
     text += fmt::format(" ({})", described(*plan_, at(member), ": "));
     if (answer_->fastest == member && answer_->num_fitting > 1)
       text += "; it is also the fastest that fits";
