@@ -146,7 +146,8 @@ TEST(DryRunTextTest, LeavesEmptyColumnsOutAndRepeatsTheHeaderOfALongTable) {
   const auto num_headers = [&] {
     const std::string text = dry_run_text(plan, all);
     std::size_t count = 0;
-    for (const std::string_view line : lines_of(text)) count += line.find("  verdict  ") != line.npos;
+    for (const std::string_view line : lines_of(text))
+      count += line.find("  verdict  ") != line.npos;
     return count;
   };
   EXPECT_EQ(num_headers(), 1U);

@@ -114,7 +114,7 @@ TEST(PlanAnswerTextTest, HasFifteenLinesAtMost) {
         DryRun plan = toy_plan(*model, {stages, micro_batches, {1, 2, 3, 4, 5, 6}});
         plan.assumptions.assign(num_assumed, "something");
         plan.from_command.assign(num_assumed / 2, "the command says something");
-        // As many other things as may be there at once.
+        // Many other things are there at once.
         plan.head.network = "InfiniBand HDR";
         plan.no_speed = "no profile of the device is known";
         for (std::size_t place = 0; place + 3 < plan.experiments.size(); place += 5) {
@@ -189,6 +189,36 @@ TEST(PlanAnswerTextTest, SaysWhyThereIsNoSpeed) {
   EXPECT_THAT(dry_run_text(plan), HasSubstr("The speed of some members is not predicted, so "));
 }
 
+TEST(PlanAnswerTextTest, SaysWhyThereIsNoSpeedWhereNothingFits) {
+  const ToyModel model{.device_memory_bytes = test::toy_gib, .has_speed = false};
+  DryRun plan = toy_plan(model);
+  EXPECT_THAT(dry_run_text(plan), Not(HasSubstr("No speed")));
+  plan.no_speed = "no profile of the device is known";
+  EXPECT_THAT(dry_run_text(plan),
+              HasSubstr("\nNo speed is predicted: no profile of the device is known.\n"));
+}
+
+TEST(PlanAnswerTextTest, NamesTheMachineAndItsSources) {
+  const ToyModel model;
+  DryRun plan = toy_plan(model);
+  plan.head.machine_source = "--hostfile hosts";
+  EXPECT_THAT(dry_run_text(plan), HasSubstr("\n8 GPUs (1 node x 8, --hostfile hosts): NVIDIA "));
+  plan.head.device.clear();
+  plan.head.device_memory_source = "dstune.device_memory";
+  EXPECT_THAT(dry_run_text(plan), HasSubstr("hosts): 40.0 GiB each (dstune.device_memory); host "));
+}
+
+TEST(PlanAnswerTextTest, TheTableGivesTheLargestPartAndMoreWhereAsked) {
+  const ToyModel model;
+  DryRun plan = toy_plan(model, {.micro_batches = {64}});
+  plan.experiments[0].reason = "needs 258 GiB of 40.0 GiB (activations 256 GiB, states 2 GiB)";
+  const std::string text = dry_run_text(plan, {.all = true});
+  EXPECT_THAT(text, HasSubstr("z3_gas1_tmbspg64  activations are the largest part (256.0 GiB)\n"));
+  EXPECT_THAT(text, Not(HasSubstr("states 2 GiB")));
+  EXPECT_THAT(dry_run_text(plan, {.verbose = true}),
+              HasSubstr("activations 256 GiB, states 2 GiB"));
+}
+
 TEST(PlanAnswerTextTest, GivesNoVerdictWhereTheMemoryIsNotKnown) {
   const ToyModel model{.device_memory_bytes = 0};
   DryRun plan = toy_plan(model);
@@ -198,7 +228,7 @@ TEST(PlanAnswerTextTest, GivesNoVerdictWhereTheMemoryIsNotKnown) {
                               "known: write dstune.device_memory.\n"));
   for (const char* no : {"largest", "cheapest", "smallest", "do not fit", "A rank may use"})
     EXPECT_THAT(text, Not(HasSubstr(no))) << text;
-  EXPECT_THAT(text, HasSubstr("whose memory is not known"));
+  EXPECT_THAT(text, HasSubstr("NVIDIA A100 PCIe 40GB, memory not known (--device a100-40gb); "));
 }
 
 TEST(PlanAnswerTextTest, NamesWhatIsAtTheEdge) {
@@ -209,6 +239,10 @@ TEST(PlanAnswerTextTest, NamesWhatIsAtTheEdge) {
               HasSubstr("\nAt the edge, inside the error of the plan: z3_gas1_tmbspg8 (34.0 of "
                         "32.0 GiB, 5 to 7.8 samples/s).\n"));
   EXPECT_THAT(dry_run_text(toy_plan(model), {.all = true}), HasSubstr("  at the edge "));
+  const ToyModel small{.device_memory_bytes = 6 * test::toy_gib};
+  EXPECT_THAT(dry_run_text(toy_plan(small)),
+              HasSubstr("\nNo member is sure to fit.\nAt the edge, inside the error of the plan: "
+                        "z3_gas1_tmbspg1 (6.00 of 6.00 GiB, 3.6 to 5.6 samples/s).\n"));
 }
 
 TEST(PlanAnswerTextTest, HasTheMemoryOfHostsWhereSomethingIsThere) {
@@ -234,8 +268,8 @@ TEST(PlanAnswerTest, ChainsMembersThatDifferInTheMicroBatchAlone) {
   const DryRun plan = toy_plan(model, {.stages = {1, 3}, .accumulations = {1, 2}});
   const PlanAnswer answer = answer_of(plan);
   ASSERT_EQ(answer.chains.size(), 4U);
-  EXPECT_EQ(name_at(plan, answer.chains[0].largest), "z1_gas1_tmbspg4");
-  EXPECT_EQ(name_at(plan, answer.chains[1].largest), "z3_gas1_tmbspg8");
+  EXPECT_EQ(name_at(plan, answer.chains[0].largest), "z3_gas1_tmbspg8");
+  EXPECT_EQ(name_at(plan, answer.chains[2].largest), "z1_gas1_tmbspg4");
   EXPECT_EQ(answer.chains[0].members.size(), 7U);
   EXPECT_EQ(answer.chains[0].hopeless.size(), 1U);
   EXPECT_EQ(name_at(plan, answer.largest), "z3_gas1_tmbspg8");
@@ -335,7 +369,7 @@ TEST(PlanAnswerTest, FindsTheSmallestNumberOfGpus) {
       answer_of(toy_plan(model, {.micro_batches = {1}, .shape = {8, 8}})).changes;
   EXPECT_EQ(fewer.smallest_num_gpus, 16);
   EXPECT_EQ(fewer.tried_num_gpus, (std::vector<int>{8, 16, 32, 64}));
-  // Where stage 0 holds everything stage 3 is tried.
+  // Stage 3 is tried where stage 0 holds everything.
   const PlanChanges staged =
       answer_of(toy_plan(model, {.stages = {0}, .micro_batches = {1}})).changes;
   EXPECT_EQ(staged.smallest_num_gpus, 16);

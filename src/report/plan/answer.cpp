@@ -161,19 +161,20 @@ void survey(const DryRun& plan, PlanAnswer& answer) {
   answer.pruned = std::move(pruned).most_frequent_first();
 }
 
-/// The largest micro-batch of all; of equal ones the fastest, then that with the least memory.
-void find_largest(const DryRun& plan, PlanAnswer& answer) {
-  const auto is_larger = [&](std::size_t one, std::size_t other) {
-    const PlannedExperiment &first = plan.experiments[one], &second = plan.experiments[other];
+/// Sorts chains by the largest micro-batch that fits; of equal ones by speed, then by memory.
+void sort_chains_by_size(const DryRun& plan, PlanAnswer& answer) {
+  const auto is_larger = [&](const SizeChain& one, const SizeChain& other) {
+    if (!one.largest || !other.largest) return one.largest.has_value() && !other.largest;
+    const PlannedExperiment &first = plan.experiments[*one.largest],
+                            &second = plan.experiments[*other.largest];
     const std::int64_t size = first.experiment.config.micro_batch;
     const std::int64_t other_size = second.experiment.config.micro_batch;
     if (size != other_size) return size > other_size;
     if (is_faster(first, second) || is_faster(second, first)) return is_faster(first, second);
     return judged_bytes(first.predicted) < judged_bytes(second.predicted);
   };
-  for (const SizeChain& chain : answer.chains)
-    if (chain.largest && (!answer.largest || is_larger(*chain.largest, *answer.largest)))
-      answer.largest = chain.largest;
+  std::ranges::stable_sort(answer.chains, is_larger);
+  if (!answer.chains.empty()) answer.largest = answer.chains.front().largest;
 }
 
 /// The next size of the configuration with the largest micro-batch; where there is none the member
@@ -182,11 +183,11 @@ std::optional<std::size_t> smallest_misfit(const DryRun& plan, const PlanAnswer&
   const auto does_not_fit = [&](std::size_t member) {
     return verdict_of(plan.experiments[member]) == MemoryVerdict::does_not_fit;
   };
-  for (const SizeChain& chain : answer.chains) {
-    if (!answer.largest || chain.largest != answer.largest) continue;
-    const auto next = std::ranges::find_if(std::ranges::find(chain.members, *chain.largest),
-                                           chain.members.end(), does_not_fit);
-    if (next != chain.members.end()) return *next;
+  if (answer.largest) {
+    const std::vector<std::size_t>& members = answer.chains.front().members;
+    const auto next = std::ranges::find_if(std::ranges::find(members, *answer.largest),
+                                           members.end(), does_not_fit);
+    if (next != members.end()) return *next;
   }
   std::optional<std::size_t> smallest;
   for (const SharedReason& reason : answer.misfits)
@@ -198,9 +199,7 @@ std::optional<std::size_t> smallest_misfit(const DryRun& plan, const PlanAnswer&
 
 ChangeTask task_of(const DryRun& plan, const PlanAnswer& answer) {
   ChangeTask task{.subject = smallest_misfit(plan, answer), .least = answer.least};
-  for (const SizeChain& chain : answer.chains)
-    if (chain.largest && chain.largest == answer.largest && chain.members.back() == *chain.largest)
-      task.largest = answer.largest;
+  if (has_no_larger_size(answer)) task.largest = answer.largest;
   for (std::size_t member = 0; member < plan.experiments.size(); ++member) {
     const PlannedExperiment& planned = plan.experiments[member];
     if (verdict_of(planned) != MemoryVerdict::fits) continue;
@@ -215,12 +214,16 @@ ChangeTask task_of(const DryRun& plan, const PlanAnswer& answer) {
 
 }  // namespace
 
+bool has_no_larger_size(const PlanAnswer& answer) {
+  return answer.largest && answer.chains.front().members.back() == *answer.largest;
+}
+
 PlanAnswer answer_of(const DryRun& plan) {
   PlanAnswer answer;
   answer.chains = chains_of(plan);
   for (SizeChain& chain : answer.chains) judge_chain(plan, chain);
   survey(plan, answer);
-  find_largest(plan, answer);
+  sort_chains_by_size(plan, answer);
   answer.changes = try_changes(plan, task_of(plan, answer));
   return answer;
 }

@@ -14,8 +14,8 @@
 
 namespace dstune {
 
-/// Members that differ in the micro-batch alone, by rising size. Where a group has one global batch
-/// the accumulation follows from the size, so it may differ, too.
+/// Members that differ in the micro-batch alone, by rising size. The accumulation may differ, too,
+/// where a group has one global batch: it follows from the size.
 struct SizeChain {
   std::vector<std::size_t> members;    ///< at least one
   std::optional<std::size_t> largest;  ///< that fits
@@ -31,7 +31,8 @@ struct SharedReason {
 };
 
 struct PlanAnswer {
-  std::vector<SizeChain> chains;       ///< in the order of their first members
+  /// The largest that fits first; else in the order of their first members.
+  std::vector<SizeChain> chains;
   std::optional<std::size_t> largest;  ///< the largest micro-batch that fits, of all chains
   std::optional<std::size_t> fastest;  ///< of what fits and has a speed
   std::optional<std::size_t> least;    ///< least memory, of what was planned
@@ -40,6 +41,9 @@ struct PlanAnswer {
   std::vector<SharedReason> misfits, pruned;  ///< the most frequent first
   PlanChanges changes;
 };
+
+/// Tells whether the configuration with the largest micro-batch that fits has no larger one.
+[[nodiscard]] bool has_no_larger_size(const PlanAnswer& answer);
 
 [[nodiscard]] PlanAnswer answer_of(const DryRun& plan);
 

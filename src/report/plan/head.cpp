@@ -100,16 +100,18 @@ std::string model_line(const PlanHead& head, const std::vector<MemberSetting>& s
   return fmt::format("{}: {}.", head.model, fmt::join(parts, ", "));
 }
 
-/// "8 GPUs (1 node x 8): NVIDIA A100 SXM4 80GB with 79.2 GiB (--device a100-80gb), …"
+/// "8 GPUs (1 node x 8, --hostfile hosts): NVIDIA A100 SXM4 80GB with 79.2 GiB (…); …"
 std::string machine_line(const DryRun& plan) {
   const PlanHead& head = plan.head;
-  const std::string ranks =
-      fmt::format("{} ({} x {})", plan_words::ranks_words(plan, head.machine.size()),
-                  format_count(static_cast<std::uint64_t>(head.machine.num_nodes), "node"),
-                  head.machine.num_gpus);
-  std::string device = head.device.empty() ? "a device without a name" : head.device;
-  device += plan.device_memory_bytes > 0 ? " with " + format_bytes(plan.device_memory_bytes)
-                                         : std::string(", whose memory is not known");
+  const std::string ranks = fmt::format(
+      "{} ({} x {}{}{})", plan_words::ranks_words(plan, head.machine.size()),
+      format_count(static_cast<std::uint64_t>(head.machine.num_nodes), "node"),
+      head.machine.num_gpus, head.machine_source.empty() ? "" : ", ", head.machine_source);
+  const bool is_named = !head.device.empty();
+  std::string device = "memory not known";
+  if (plan.device_memory_bytes > 0)
+    device = format_bytes(plan.device_memory_bytes) + (is_named ? "" : " each");
+  if (is_named) device = head.device + (plan.device_memory_bytes > 0 ? " with " : ", ") + device;
   std::vector<std::string> parts{with_source(device, head.device_memory_source)};
   parts.push_back(
       head.host_memory_bytes > 0
@@ -118,7 +120,7 @@ std::string machine_line(const DryRun& plan) {
           : "host memory not known: no verdict from it");
   if (!head.network.empty())
     parts.push_back(with_source("network " + head.network, head.network_source));
-  return fmt::format("{}: {}.", with_source(ranks, head.machine_source), fmt::join(parts, "; "));
+  return fmt::format("{}: {}.", ranks, fmt::join(parts, "; "));
 }
 
 /// "bf16, recompute block, accumulation 1, batch 8 to 512 samples; varied: micro-batch 1 to 64 …"

@@ -57,16 +57,14 @@ class Sentences {
       if (answer_->num_misfits == 0) return;
       const bool is_sure = answer_->edge.empty() && answer_->num_unknown == 0;
       std::string text = is_sure ? "No member fits" : "No member is sure to fit";
-      if (answer_->least)
+      // The line of the edge names the smallest where one is there.
+      if (answer_->least && answer_->edge.empty())
         text += fmt::format("; the smallest is {}", described(*plan_, at(*answer_->least)));
       return add(text + ".");
     }
     const std::size_t member = *answer_->largest;
     std::string text = fmt::format("The largest micro-batch that fits is {}", size_of(member));
-    const bool is_last = std::ranges::any_of(answer_->chains, [&](const SizeChain& chain) {
-      return chain.largest == member && chain.members.back() == member;
-    });
-    if (is_last) text += ", the largest that its configuration has here";
+    if (has_no_larger_size(*answer_)) text += ", the largest that its configuration has here";
     text += fmt::format(" ({})", described(*plan_, at(member), ": "));
     if (answer_->fastest == member && answer_->num_fitting > 1)
       text += "; it is also the fastest that fits";
@@ -192,13 +190,14 @@ class Sentences {
                              plan_->head.is_on_gpus ? "GPU" : "rank"));
     }
     const auto is_planned = [](const auto& one) { return one.status == PlanStatus::planned; };
-    if (std::ranges::none_of(plan_->experiments, is_planned)) return;
+    const bool has_planned = std::ranges::any_of(plan_->experiments, is_planned);
+    if (!has_planned && plan_->no_speed.empty()) return;
     const bool has_speed = std::ranges::any_of(plan_->experiments, [](const auto& planned) {
       return ranked_throughput(planned.predicted).has_value();
     });
     std::string text =
-        has_speed ? "The speed of some members is not predicted, so" : "No speed is predicted, so";
-    text += " the time that tuning takes is not known";
+        has_speed ? "The speed of some members is not predicted" : "No speed is predicted";
+    if (has_planned) text += ", so the time that tuning takes is not known";
     if (!plan_->no_speed.empty()) text += ": " + plan_->no_speed;
     add(text + ".");
   }

@@ -8,7 +8,7 @@
 
 namespace dstune {
 
-/// A line before it is wrapped. Where there are too many lines those of the highest rank go first.
+/// A line before it is wrapped. Lines of the highest rank go first where there are too many.
 struct PlanLine {
   std::string text;
   int rank = 0;  ///< 0: it always stays

@@ -89,11 +89,13 @@ std::string categories_text(const std::map<std::string, std::int64_t>& categorie
 std::vector<std::string> remarks_on(const PlannedExperiment& planned, bool verbose) {
   std::vector<std::string> remarks;
   const std::string& because = planned.predicted.because;
-  if (!planned.reason.empty() || !because.empty())
-    remarks.push_back(planned.reason.empty() ? because : planned.reason);
-  // The reason of what does not fit lists the parts in brackets.
-  if (because.empty() && !remarks.empty() && !verbose && planned.status == PlanStatus::infeasible)
-    remarks.back() = plan_words::without_brackets(remarks.back());
+  // The columns have the numbers of a reason, and its brackets the parts.
+  if (!because.empty() && !verbose)
+    remarks.push_back(because);
+  else if (!planned.reason.empty())
+    remarks.push_back(verbose || planned.status == PlanStatus::pruned
+                          ? planned.reason
+                          : plan_words::without_brackets(planned.reason));
   if (!verbose) return remarks;
   for (const RankMemory& alike : planned.predicted.ranks) {
     const std::string who = planned.predicted.ranks.size() == 1
