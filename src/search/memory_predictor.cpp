@@ -45,7 +45,7 @@ TrainingConfig memory_key(const TrainingConfig& config) {
   return result;
 }
 
-/// "activations 40.2 GiB of 97.1 GiB": the largest part.
+/// "activations are the largest part (40.2 of 97.1 GiB)"
 std::string largest_part_text(const Bytes& parts) {
   std::int64_t total = 0;
   const auto* largest = &*parts.begin();
@@ -53,8 +53,9 @@ std::string largest_part_text(const Bytes& parts) {
     total += part.second;
     if (part.second > largest->second) largest = &part;
   }
-  return fmt::format("{} {} of {}", largest->first, format_bytes(largest->second),
-                     format_bytes(total));
+  const std::string& name = largest->first;
+  return fmt::format("{} {} the largest part ({} of {})", name, name.ends_with('s') ? "are" : "is",
+                     format_bytes(largest->second), format_bytes(total));
 }
 
 /// The largest first.
@@ -153,7 +154,7 @@ std::vector<std::string> judge_target(const JobSpec& job, const PlannerOptions& 
   judge(
       on_host, *options.host_memory_bytes, of_host,
       needs_text(on_host, *options.host_memory_bytes, fmt::format("on the host {}", training), {}),
-      fmt::format("offloaded {} of {} host memory a rank", format_bytes(on_host),
+      fmt::format("what a rank offloads takes {} of {} of its host", format_bytes(on_host),
                   format_bytes(*options.host_memory_bytes)));
   return reasons;
 }

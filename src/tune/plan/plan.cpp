@@ -88,7 +88,8 @@ std::unique_ptr<JobPredictor> predictor_of_plan(const PlannedJob& ready, Device&
     predictor = std::make_unique<JobPredictor>(ready, ready.profile);
   } else {
     for (const GroupShape& shape : job.shapes)
-      if (no_speed.empty()) no_speed = roofline_lacks(completed(*job.cluster), shape);
+      if (const std::string lacks = roofline_lacks(completed(*job.cluster), shape); !lacks.empty())
+        no_speed = "the plan does not know " + lacks;
     if (!no_speed.empty()) return nullptr;
     return std::make_unique<JobPredictor>(ready, published_profile(*job.cluster));
   }
