@@ -126,7 +126,7 @@ void members(Archive& archive, json::Of<Archive, TrainingRates>& rates) {
   archive("eager_attention_share", rates.eager_attention_share, json::amount);
   archive("unaligned_share", rates.unaligned_share, json::amount);
   archive("overlap_slowdown", rates.overlap_slowdown, json::amount);
-  archive("rank_adam_parameters_per_s", rates.rank_adam_parameters_per_s, json::amount);
+  archive("shared_adam_parameters_per_s", rates.shared_adam_parameters_per_s, json::amount);
   archive("band", rates.band, json::amount);
   archive("sources", rates.sources);
 }

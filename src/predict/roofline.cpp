@@ -220,7 +220,6 @@ double Roofline::collective_s(const Work& work) const {
   const Part part = part_of(work, shape_);
   if (part.ranks() <= 1) return 0;
   const double travels = share_that_travels(work.kind, part.ranks()) * amount(work);
-  // All that ranks of the node send at once shares its links.
   double inside_s = 0;
   if (part.on_node > 1) {
     double rate = node_.link_share * device_.host_bytes_per_s;
@@ -233,6 +232,7 @@ double Roofline::collective_s(const Work& work) const {
     inside_s = faster_of(node_.small, node_.large, travels / rate, 1);
   }
   if (part.nodes == 1) return inside_s;
+  // Parts that communicate at once share the node's network.
   const double node_share = static_cast<double>(part.on_node) / shape_.num_gpus;
   const double rate = network_->node_bytes_per_s * network_->share * node_share;
   const double doublings = std::log2(static_cast<double>(part.nodes));
@@ -241,13 +241,17 @@ double Roofline::collective_s(const Work& work) const {
   return std::max(inside_s, between_s);
 }
 
+bool Roofline::is_between_nodes(const Work& collective) const {
+  return part_of(collective, shape_).nodes > 1;
+}
+
 double Roofline::host_s(const Work& work) const {
   if (work.kind != WorkKind::update) return amount(work) / host_memory_bytes_per_s_;
   const int ranks = shape_.num_gpus;
-  double rate = node_.adam_parameters_per_s / ranks;
-  // Each of several ranks has one thread unless it is bound to cores of its own.
-  if (kernels_ && ranks > 1) rate = std::min(rate, training_rates().rank_adam_parameters_per_s);
-  return static_cast<double>(work.size) / rate;
+  double rate = node_.adam_parameters_per_s;
+  // Ranks that are not bound to cores have a thread each, or are in each other's way.
+  if (kernels_ && ranks > 1) rate = std::min(rate, training_rates().shared_adam_parameters_per_s);
+  return static_cast<double>(work.size) * ranks / rate;
 }
 
 double Roofline::seconds(const Work& work, bool on_host) const {

@@ -105,8 +105,9 @@ struct TrainingRates {
   /// … of products with a size that is no multiple of 8.
   double unaligned_share = 0;
   double overlap_slowdown = 0;  ///< as DeviceProfile's
-  /// Parameters of a second that the host updates for one of several ranks of a node.
-  double rank_adam_parameters_per_s = 0;
+  /// Parameters of a second that a node's host updates for several ranks without cores of their
+  /// own.
+  double shared_adam_parameters_per_s = 0;
   double band = 1;  ///< a time may be so many times shorter or longer
   FigureSources sources{};
 };

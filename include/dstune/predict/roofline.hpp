@@ -44,13 +44,15 @@ class Roofline {
 
   /// `on_host`: the host's processors do it.
   [[nodiscard]] double seconds(const Work& work, bool on_host = false) const;
+  /// Tells whether ranks of several nodes take part in a collective.
+  [[nodiscard]] bool is_between_nodes(const Work& collective) const;
 
  private:
   [[nodiscard]] double product_s(const Work& work) const;
   [[nodiscard]] double attention_s(const Work& work) const;
   [[nodiscard]] double collective_s(const Work& work) const;
   [[nodiscard]] double host_s(const Work& work) const;
-  /// Of large products, with a share of that.
+  /// Operations of a second of large products, at a share of what these reach alone.
   [[nodiscard]] double flops_per_s(DType type, double share) const;
 
   DeviceSpec device_;

@@ -105,13 +105,13 @@ TEST(Devices, TrainingsUseLessThanWhatIsPublished) {
     EXPECT_LE(share, 1);
   }
   EXPECT_GE(rates.overlap_slowdown, 0);
-  EXPECT_GT(rates.rank_adam_parameters_per_s, 0);
+  EXPECT_GT(rates.shared_adam_parameters_per_s, 0);
   // The band is at most a factor of two wide.
   EXPECT_GT(rates.band, 1);
   EXPECT_LE(rates.band * rates.band, 2);
   expect_sources("training", rates.sources,
                  {"product_share", "attention_share", "eager_attention_share", "unaligned_share",
-                  "overlap_slowdown", "rank_adam_parameters_per_s", "band"});
+                  "overlap_slowdown", "shared_adam_parameters_per_s", "band"});
 }
 
 TEST(Devices, AClusterIsCompletedByItsDevice) {
