@@ -188,7 +188,7 @@ double Roofline::product_s(const Work& work) const {
   const auto parts = parts_of(work);
   if (parts) {
     double beside_s = 0;
-    // What is beside a product costs our step nothing more.
+    // Our step does in one kernel what is beside a product.
     if (kernels_) beside_s = seconds(parts->second);
     return product_s(parts->first) + beside_s;
   }
