@@ -195,7 +195,7 @@ double Roofline::product_s(const Work& work) const {
   const TrainingRates& rates = training_rates();
   const bool is_aligned =
       work.type == DType::f32 || (work.width % 8 == 0 && work.depth % 8 == 0 && work.size % 8 == 0);
-  const double share = rates.product_share * (is_aligned ? 1 : rates.unaligned_share);
+  const double share = device_.training_share * (is_aligned ? 1 : rates.unaligned_share);
   const auto m = static_cast<double>(work.size);
   const auto n = static_cast<double>(work.width);
   const auto k = static_cast<double>(work.depth);
