@@ -61,6 +61,7 @@ void members(Archive& archive, json::Of<Archive, DeviceSpec>& device) {
     if (!peaks.empty()) archive.refuse("is of fp32, bf16 and fp16", "/peak_flops");
   }
   archive("product_share", device.product_share, figure);
+  archive("training_share", device.training_share, figure);
   archive("launch_s", device.launch_s, figure);
   archive("copy_engines", device.copy_engines, figure);
   archive("host_bytes_per_s", device.host_bytes_per_s, figure);
@@ -121,12 +122,11 @@ template void members(json::Reader&, Cluster&);
 
 template <class Archive>
 void members(Archive& archive, json::Of<Archive, TrainingRates>& rates) {
-  archive("product_share", rates.product_share, json::amount);
   archive("attention_share", rates.attention_share, json::amount);
   archive("eager_attention_share", rates.eager_attention_share, json::amount);
   archive("unaligned_share", rates.unaligned_share, json::amount);
   archive("overlap_slowdown", rates.overlap_slowdown, json::amount);
-  archive("rank_adam_parameters_per_s", rates.rank_adam_parameters_per_s, json::amount);
+  archive("shared_adam_parameters_per_s", rates.shared_adam_parameters_per_s, json::amount);
   archive("band", rates.band, json::amount);
   archive("sources", rates.sources);
 }

@@ -88,10 +88,10 @@ constexpr double copies_of_host_memory = 0.4;
 
 std::string roofline_lacks(const Cluster& cluster, GroupShape shape) {
   if (!cluster.device || cluster.device->memory_bytes_per_s <= 0)
-    return "dstune.device.name: the rates of the GPU";
-  if (!cluster.node) return "dstune.device.node: how the GPUs of a node are connected";
+    return "the rates of the GPU (--device, dstune.device.name)";
+  if (!cluster.node) return "how the GPUs of a node are connected (--device of a known GPU tells it)";
   if (shape.num_nodes > 1 && !cluster.network)
-    return "dstune.device.network: the network between nodes";
+    return "the network between nodes (--network, dstune.device.network)";
   return {};
 }
 
@@ -188,14 +188,14 @@ double Roofline::product_s(const Work& work) const {
   const auto parts = parts_of(work);
   if (parts) {
     double beside_s = 0;
-    // What is beside a product costs our step nothing more.
+    // Our step does in one kernel what is beside a product.
     if (kernels_) beside_s = seconds(parts->second);
     return product_s(parts->first) + beside_s;
   }
   const TrainingRates& rates = training_rates();
   const bool is_aligned =
       work.type == DType::f32 || (work.width % 8 == 0 && work.depth % 8 == 0 && work.size % 8 == 0);
-  const double share = rates.product_share * (is_aligned ? 1 : rates.unaligned_share);
+  const double share = device_.training_share * (is_aligned ? 1 : rates.unaligned_share);
   const auto m = static_cast<double>(work.size);
   const auto n = static_cast<double>(work.width);
   const auto k = static_cast<double>(work.depth);
@@ -220,7 +220,6 @@ double Roofline::collective_s(const Work& work) const {
   const Part part = part_of(work, shape_);
   if (part.ranks() <= 1) return 0;
   const double travels = share_that_travels(work.kind, part.ranks()) * amount(work);
-  // All that ranks of the node send at once shares its links.
   double inside_s = 0;
   if (part.on_node > 1) {
     double rate = node_.link_share * device_.host_bytes_per_s;
@@ -233,6 +232,7 @@ double Roofline::collective_s(const Work& work) const {
     inside_s = faster_of(node_.small, node_.large, travels / rate, 1);
   }
   if (part.nodes == 1) return inside_s;
+  // Parts that communicate at once share the node's network.
   const double node_share = static_cast<double>(part.on_node) / shape_.num_gpus;
   const double rate = network_->node_bytes_per_s * network_->share * node_share;
   const double doublings = std::log2(static_cast<double>(part.nodes));
@@ -241,13 +241,17 @@ double Roofline::collective_s(const Work& work) const {
   return std::max(inside_s, between_s);
 }
 
+bool Roofline::is_between_nodes(const Work& collective) const {
+  return part_of(collective, shape_).nodes > 1;
+}
+
 double Roofline::host_s(const Work& work) const {
   if (work.kind != WorkKind::update) return amount(work) / host_memory_bytes_per_s_;
   const int ranks = shape_.num_gpus;
-  double rate = node_.adam_parameters_per_s / ranks;
-  // Each of several ranks has one thread unless it is bound to cores of its own.
-  if (kernels_ && ranks > 1) rate = std::min(rate, training_rates().rank_adam_parameters_per_s);
-  return static_cast<double>(work.size) / rate;
+  double rate = node_.adam_parameters_per_s;
+  // Ranks that are not bound to cores have a thread each, or are in each other's way.
+  if (kernels_ && ranks > 1) rate = std::min(rate, training_rates().shared_adam_parameters_per_s);
+  return static_cast<double>(work.size) * ranks / rate;
 }
 
 double Roofline::seconds(const Work& work, bool on_host) const {

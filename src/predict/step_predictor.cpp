@@ -126,7 +126,8 @@ StepPredictor::StepPredictor(const ModelSpec& model, std::optional<DeviceProfile
 OperationTimes* StepPredictor::target_times(OfShape& of_shape, GroupShape shape,
                                             const TrainingConfig& config) {
   if (!target_ || target_->framework == TargetFramework::self) return nullptr;
-  if (!profile_ || !profile_->cluster || !roofline_lacks(*profile_->cluster, shape).empty())
+  if (!profile_ || !profile_->kernels.empty() || !profile_->cluster ||
+      !roofline_lacks(*profile_->cluster, shape).empty())
     return nullptr;
   const TargetKernels kernels = target_kernels(model_, config.optimizer, *target_);
   auto& times = of_shape.target_times.at(kernels.list_wise_optimizer ? 1 : 0);
@@ -163,10 +164,11 @@ std::optional<TargetStepTime> StepPredictor::target_time(const Experiment& exper
   TimeCalibration host = target_constants(true).time;
   host.scale.fill(1);
   for (double& cost_s : host.costs_s) cost_s *= profile_->cluster->device->host_work;
-  const double seconds = host.target_s(all.target_device->step_s(steps),
-                                       experiment.config.precision, all.overheads.of_step(steps));
+  const double device_s = all.target_device->step_s(steps);
+  const double seconds =
+      host.target_s(device_s, experiment.config.precision, all.overheads.of_step(steps));
   const double band = training_rates().band;
-  return TargetStepTime{seconds, seconds / band, seconds * band};
+  return TargetStepTime{seconds, seconds / band, seconds * band, device_s};
 }
 
 double StepPredictor::predict(const Experiment& experiment) {

@@ -86,6 +86,7 @@ class Clock {
   /// A segment begins and ends with all streams idle.
   void run(const Segment& segment) {
     now_.fill(0);
+    links_free_s_.fill(0);
     phase_began_s_ = 0;
     const bool is_middle = segment.kind == Segment::Kind::middle_micro;
     phases_s_ = is_middle ? &middle_s_ : &ends_s_;
@@ -132,7 +133,10 @@ class Clock {
       const double beside_s = std::clamp(others_end_s - now(stream), 0.0, busy_s);
       busy_s += times_.profile().overlap_slowdown * beside_s;
     }
+    const auto links = times_.links_of(work);
+    if (links) now(stream) = std::max(now(stream), links_free_s_[*links]);
     now(stream) += busy_s;
+    if (links) links_free_s_[*links] = now(stream);
   }
 
   void end_phase() {
@@ -150,6 +154,7 @@ class Clock {
   bool is_concurrent_;
   std::vector<double> events_;  ///< when each was recorded
   std::array<double, num_streams> now_{};
+  std::array<double, 2> links_free_s_{};  ///< when the last collective of each has ended
   Phase phase_ = Phase::forward;
   double phase_began_s_ = 0;
   Phases ends_s_{}, middle_s_{};
@@ -185,6 +190,11 @@ OperationTimes::OperationTimes(const DeviceProfile& profile, GroupShape shape,
   }
 }
 
+std::optional<std::size_t> OperationTimes::links_of(const Work& work) const {
+  if (!is_collective(work.kind) || !roofline_ || !profile_->groups.empty()) return std::nullopt;
+  return roofline_->is_between_nodes(work) ? 1 : 0;
+}
+
 double OperationTimes::seconds(const Work& work, bool on_host) {
   Slot& slot = known_[slot_of(work)];
   if (slot.seconds < 0 || slot.work != work || slot.on_host != on_host)
@@ -213,6 +223,9 @@ double OperationTimes::estimate_collective(const Work& work) const {
   const auto measured = [&](const GroupProfile* group, const Work& wanted,
                             int ranks) -> std::optional<double> {
     if (group == nullptr) return std::nullopt;
+    // A node's links say nothing of a network that is known.
+    if (roofline_ && group->shape.num_nodes == 1 && shape_.num_nodes > 1 && group == group_)
+      return std::nullopt;
     const double ratio = ranks > 1 ? share / share_that_travels(ranks) : 1;
     if (const TimeCurve* curve = find_curve(group->collectives, wanted))
       return ratio * curve->seconds(work.size);

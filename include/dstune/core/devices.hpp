@@ -30,6 +30,7 @@ struct DeviceSpec {
   /// Dense products of a second by Precision, as PyTorch computes them by default; 0: none.
   std::array<double, num_precisions> peak_flops{};
   double product_share = 0;     ///< of the peak that large products reach
+  double training_share = 0;    ///< of that, what the products of a whole training reach
   double launch_s = 0;          ///< of a kernel
   int copy_engines = 0;         ///< transfers to and from the host that run at once
   double host_bytes_per_s = 0;  ///< to the host or back, one way
@@ -99,14 +100,13 @@ struct Cluster {
 
 /// Rates at which trainings with PyTorch's and Hugging Face's kernels use the published ones.
 struct TrainingRates {
-  double product_share = 0;          ///< of what large products reach alone
-  double attention_share = 0;        ///< likewise, of attention in one kernel
-  double eager_attention_share = 0;  ///< likewise, of attention's own products
-  /// … of products with a size that is no multiple of 8.
-  double unaligned_share = 0;
-  double overlap_slowdown = 0;  ///< as DeviceProfile's
-  /// Parameters of a second that the host updates for one of several ranks of a node.
-  double rank_adam_parameters_per_s = 0;
+  double attention_share = 0;        ///< of large products' rate, by attention in one kernel
+  double eager_attention_share = 0;  ///< likewise, by attention's own products
+  double unaligned_share = 0;        ///< likewise, by those with a size that is no multiple of 8
+  double overlap_slowdown = 0;       ///< as DeviceProfile's
+  /// Parameters of a second that a node's host updates for several ranks without cores of their
+  /// own.
+  double shared_adam_parameters_per_s = 0;
   double band = 1;  ///< a time may be so many times shorter or longer
   FigureSources sources{};
 };

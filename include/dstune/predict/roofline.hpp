@@ -15,8 +15,8 @@
 
 namespace dstune {
 
-/// Names the key of dstune.device that times of such groups on this machine want, with what it
-/// stands for; empty: nothing is missing.
+/// Names what times of such groups on this machine want, and the option and key that tell it; empty:
+/// nothing is missing.
 [[nodiscard]] std::string roofline_lacks(const Cluster& cluster, GroupShape shape);
 
 /// The kernels of the user's training: Hugging Face's modules take many passes over memory where
@@ -44,13 +44,15 @@ class Roofline {
 
   /// `on_host`: the host's processors do it.
   [[nodiscard]] double seconds(const Work& work, bool on_host = false) const;
+  /// Tells whether ranks of several nodes take part in a collective.
+  [[nodiscard]] bool is_between_nodes(const Work& collective) const;
 
  private:
   [[nodiscard]] double product_s(const Work& work) const;
   [[nodiscard]] double attention_s(const Work& work) const;
   [[nodiscard]] double collective_s(const Work& work) const;
   [[nodiscard]] double host_s(const Work& work) const;
-  /// Of large products, with a share of that.
+  /// Operations of a second of large products, at a share of what these reach alone.
   [[nodiscard]] double flops_per_s(DType type, double share) const;
 
   DeviceSpec device_;

@@ -33,6 +33,9 @@ class OperationTimes {
 
   [[nodiscard]] const DeviceProfile& profile() const { return *profile_; }
   [[nodiscard]] double slowdown() const { return slowdown_; }
+  /// The links that a collective of published rates has to itself: 0 of a node, 1 between nodes.
+  /// Nothing: times were measured, beside others or not.
+  [[nodiscard]] std::optional<std::size_t> links_of(const Work& work) const;
   /// `on_host`: the processors beside a GPU do it, which only published rates tell apart.
   [[nodiscard]] double seconds(const Work& work, bool on_host = false);
 
@@ -117,6 +120,7 @@ class PredictionCorrection {
 struct TargetStepTime {
   double seconds = 0;
   double low_s = 0, high_s = 0;
+  double device_s = 0;  ///< of these, without the host's work
 };
 
 /// Predicts, learning from what was measured. Plans are built once for all configurations that
@@ -132,8 +136,9 @@ class StepPredictor {
   StepPredictor(const StepPredictor&) = delete;
   StepPredictor& operator=(const StepPredictor&) = delete;
 
-  /// A step of the user's training on the machine whose rates the profile has. Nothing: no target
-  /// was named, or it is our own step, or rates are missing for such a group (roofline_lacks).
+  /// A step of the user's training on the machine whose rates the profile has. Nothing: the profile
+  /// was measured, no target was named, it is our own step, or rates are missing for such a group
+  /// (roofline_lacks).
   [[nodiscard]] std::optional<TargetStepTime> target_time(const Experiment& experiment);
   /// Seconds of an optimizer step, corrected by what was measured. It needs a profile.
   [[nodiscard]] double predict(const Experiment& experiment);

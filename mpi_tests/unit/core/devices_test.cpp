@@ -44,15 +44,17 @@ TEST(Devices, EachHasEveryFigureAndItsSource) {
     EXPECT_TRUE(device.peak_flops[1] == 0 || device.peak_flops[1] == device.peak_flops[2]);
     EXPECT_GE(device.product_share, 0.4);
     EXPECT_LE(device.product_share, 1);
+    EXPECT_GE(device.training_share, 0.5);
+    EXPECT_LE(device.training_share, 1);
     EXPECT_GT(device.launch_s, 0);
     EXPECT_LT(device.launch_s, 1e-4);
     EXPECT_GE(device.copy_engines, 1);
     EXPECT_GT(device.host_bytes_per_s, 1e9);
     const NodeSpec* const node = find_node_spec(device.node);
     ASSERT_NE(node, nullptr) << device.node;
-    std::set<std::string> figures = {"memory_bytes", "memory_bytes_per_s", "memory_share",
-                                     "peak_flops",   "product_share",      "launch_s",
-                                     "copy_engines", "host_bytes_per_s",   "host_work"};
+    std::set<std::string> figures = {
+        "memory_bytes", "memory_bytes_per_s", "memory_share",     "peak_flops", "product_share",
+        "launch_s",     "copy_engines",       "host_bytes_per_s", "host_work",  "training_share"};
     EXPECT_GE(device.host_work, 0.5);
     EXPECT_LE(device.host_work, 2);
     if (node->links != NodeLinks::bus) {
@@ -99,19 +101,19 @@ TEST(Devices, NodesAndNetworksHaveEveryFigureAndItsSource) {
 
 TEST(Devices, TrainingsUseLessThanWhatIsPublished) {
   const TrainingRates& rates = training_rates();
-  for (const double share : {rates.product_share, rates.attention_share,
-                             rates.eager_attention_share, rates.unaligned_share}) {
+  for (const double share :
+       {rates.attention_share, rates.eager_attention_share, rates.unaligned_share}) {
     EXPECT_GT(share, 0);
     EXPECT_LE(share, 1);
   }
   EXPECT_GE(rates.overlap_slowdown, 0);
-  EXPECT_GT(rates.rank_adam_parameters_per_s, 0);
+  EXPECT_GT(rates.shared_adam_parameters_per_s, 0);
   // The band is at most a factor of two wide.
   EXPECT_GT(rates.band, 1);
   EXPECT_LE(rates.band * rates.band, 2);
   expect_sources("training", rates.sources,
-                 {"product_share", "attention_share", "eager_attention_share", "unaligned_share",
-                  "overlap_slowdown", "rank_adam_parameters_per_s", "band"});
+                 {"attention_share", "eager_attention_share", "unaligned_share", "overlap_slowdown",
+                  "shared_adam_parameters_per_s", "band"});
 }
 
 TEST(Devices, AClusterIsCompletedByItsDevice) {
