@@ -89,7 +89,8 @@ constexpr double copies_of_host_memory = 0.4;
 std::string roofline_lacks(const Cluster& cluster, GroupShape shape) {
   if (!cluster.device || cluster.device->memory_bytes_per_s <= 0)
     return "the rates of the GPU (--device, dstune.device.name)";
-  if (!cluster.node) return "how the GPUs of a node are connected (--device of a known GPU tells it)";
+  if (!cluster.node)
+    return "how the GPUs of a node are connected (--device of a known GPU tells it)";
   if (shape.num_nodes > 1 && !cluster.network)
     return "the network between nodes (--network, dstune.device.network)";
   return {};

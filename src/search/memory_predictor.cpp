@@ -87,6 +87,8 @@ Prediction MemoryPredictor::predict(const Experiment& experiment) {
 }
 
 void MemoryPredictor::fill(const TrainingConfig& config, int group_size, Prediction& prediction) {
+  fill_target(config, group_size, prediction);
+  if (!plans_here_) return;
   // Partitions are padded to the same size, so that ranks can not differ: one plan is every rank's.
   const StepPlan& plan = planner_.plan(config, group_size);
   prediction.host_memory_bytes = plan.host_memory.arena_bytes;
@@ -96,6 +98,10 @@ void MemoryPredictor::fill(const TrainingConfig& config, int group_size, Predict
   prediction.categories = categories_of(plan.memory);
   for (const auto& [name, bytes] : prediction.host_categories) prediction.categories[name] += bytes;
   prediction.ranks = {{0, group_size - 1, prediction.peak_memory_bytes, prediction.categories}};
+}
+
+void MemoryPredictor::fill_target(const TrainingConfig& config, int group_size,
+                                  Prediction& prediction) const {
   const TargetMemory target = target_memory(job_->model, config, group_size, job_->target);
   prediction.target_memory_bytes = target.total_bytes;
   prediction.target_memory_shown_bytes = target.shown_bytes;

@@ -12,18 +12,22 @@ namespace dstune {
 
 class MemoryPredictor {
  public:
-  /// Both outlive it.
-  MemoryPredictor(const JobSpec& job, const WorkspaceSizes& workspaces)
-      : job_(&job), planner_(job.model, workspaces) {}
+  /// Both outlive it. `plans_here`: our own step's memory is wanted, too.
+  MemoryPredictor(const JobSpec& job, const WorkspaceSizes& workspaces, bool plans_here = true)
+      : job_(&job),
+        planner_(job.model, workspaces),
+        plans_here_(plans_here || job.target.framework == TargetFramework::self) {}
 
   /// The fullest rank's bytes. Throws OverflowError where that is more than any machine has.
   Prediction predict(const Experiment& experiment);
 
  private:
   void fill(const TrainingConfig& config, int group_size, Prediction& prediction);
+  void fill_target(const TrainingConfig& config, int group_size, Prediction& prediction) const;
 
   const JobSpec* job_;
   StepPlanner planner_;
+  bool plans_here_;
   /// Predictions by group size, and by the configuration as far as it takes memory.
   std::map<int, std::unordered_map<TrainingConfig, Prediction, TrainingConfigHash>> known_;
 };

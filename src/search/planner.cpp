@@ -170,7 +170,8 @@ SinglePlanner::SinglePlanner(const JobSpec& job, const WorkspaceSizes& workspace
                              const PlannerOptions& options)
     : job_(&job),
       options_(&options),
-      predictor_(std::make_unique<MemoryPredictor>(job, workspaces)) {}
+      predictor_(std::make_unique<MemoryPredictor>(job, workspaces,
+                                                   options.forecasts.judges_memory_here)) {}
 SinglePlanner::~SinglePlanner() = default;
 
 PlannedExperiment SinglePlanner::plan(Experiment experiment) {
@@ -191,7 +192,7 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
   Selection selection =
       is_large ? select_some(job, space, options) : select_all(job, space, options);
   planned.is_cut_short = selection.is_cut_short;
-  MemoryPredictor predictor(job, workspaces);
+  MemoryPredictor predictor(job, workspaces, options.forecasts.judges_memory_here);
   auto trials_left =
       job.tuning.num_trials ? static_cast<std::uint64_t>(*job.tuning.num_trials) : UINT64_MAX;
   std::uint64_t num_live = selection.other_live;

@@ -15,8 +15,8 @@
 
 namespace dstune {
 
-/// Names what times of such groups on this machine want, and the option and key that tell it; empty:
-/// nothing is missing.
+/// Names what times of such groups on this machine want, and the option and key that tell it;
+/// empty: nothing is missing.
 [[nodiscard]] std::string roofline_lacks(const Cluster& cluster, GroupShape shape);
 
 /// The kernels of the user's training: Hugging Face's modules take many passes over memory where

@@ -60,7 +60,7 @@ TargetMemory formula(const ModelSpec& model, const TrainingConfig& config, int g
   const TargetAttention kind = attention == "eager"  ? TargetAttention::eager
                                : attention == "sdpa" ? TargetAttention::sdpa
                                                      : TargetAttention::flash;
-  return target_memory(model, config, group_size, {TargetFramework::huggingface, kind, false});
+  return target_memory(model, config, group_size, TargetSpec{.attention = kind});
 }
 
 std::int64_t before_update(const TargetMemory& memory) {

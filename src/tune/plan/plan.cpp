@@ -62,12 +62,16 @@ std::size_t output_width() {
   return columns != nullptr ? std::strtoul(columns, nullptr, 10) : 0;
 }
 
+/// Others' share of a host's processors that is told.
+constexpr double told_use_of_others = 0.1;
+
 /// Returns the predictor of a plan's times. Nothing of this machine stands in for another: there
 /// they follow from a measured profile, or from published rates. Null where nothing tells them;
 /// then `no_speed` says why.
 std::unique_ptr<JobPredictor> predictor_of_plan(const PlannedJob& ready, Device& device,
-                                                std::string& no_speed) {
+                                                DryRun& plan) {
   const JobSpec& job = ready.job;
+  std::string& no_speed = plan.no_speed;
   if (!is_predictable(ready) && !(job.is_by_engine() && is_planned(job))) {
     if (ready.space.planned > 0) no_speed = "nothing here plans what the workload does";
     return nullptr;
@@ -82,7 +86,13 @@ std::unique_ptr<JobPredictor> predictor_of_plan(const PlannedJob& ready, Device&
   }
   std::unique_ptr<JobPredictor> predictor;
   if (!job.cluster) {
-    predictor = measure_alone(ready, device);
+    auto [measured, used_by_others] = measure_alone(ready, device);
+    predictor = std::move(measured);
+    if (used_by_others >= told_use_of_others)
+      plan.assumptions.push_back(
+          fmt::format("times are those of this host beside others, who used {:.0f} % of its "
+                      "processors while it was timed",
+                      100 * used_by_others));
     if (!predictor) no_speed = "no step of it can be timed in a second on this host";
   } else if (ready.profile) {
     predictor = std::make_unique<JobPredictor>(ready, ready.profile);
@@ -118,7 +128,7 @@ ExitCode show_plan(const PlannedJob& ready, const JobOptions& options, Device& d
   plan.timeline = [&](const Experiment& experiment) {
     return ready.time.is_over() ? std::nullopt : memory_timeline_of(ready, experiment);
   };
-  const auto predictor = predictor_of_plan(ready, device, plan.no_speed);
+  const auto predictor = predictor_of_plan(ready, device, plan);
   if (predictor) predict_times(ready, *predictor, plan);
   SinglePlanner single(ready.job, *ready.workspaces, ready.planner);
   plan.what_if = [&](const Experiment& experiment) -> std::optional<Prediction> {

@@ -123,6 +123,8 @@ class JobPredictor {
   void observe(const Experiment& experiment, const Measurement& measurement);
   /// How times here become the target's from now on.
   void calibrate(const std::optional<TimeCalibration>& calibration) { calibration_ = calibration; }
+  /// Throughputs lie between these multiples of what is predicted.
+  void set_band(double low, double high) { band_ = {low, high}; }
   /// Returns what DeepSpeed does in a step beside its operations.
   [[nodiscard]] Overheads overheads(const Experiment& experiment) {
     return predictor_.overheads(experiment);
@@ -135,6 +137,7 @@ class JobPredictor {
   std::shared_ptr<const WorkspaceSizes> workspaces_;
   StepPredictor predictor_;
   std::optional<TimeCalibration> calibration_;
+  std::optional<std::pair<double, double>> band_;
 };
 
 struct MeasuredMachine {
@@ -151,12 +154,17 @@ MeasuredMachine measure_machine(const OpenJob& job, AttemptDriver& driver,
                                 double drain_timeout_s);
 
 /// For a dry run: what this process alone can tell within a second, collectives estimated by the
-/// memory's speed. Null where it can tell nothing.
-std::unique_ptr<JobPredictor> measure_alone(const PlannedJob& planned, Device& device);
+/// memory's speed.
+struct MeasuredAlone {
+  std::unique_ptr<JobPredictor> predictor;  ///< null where it can tell nothing
+  double used_by_others =
+      0;  ///< share of the host's processors while it was measured; 0: none known
+};
+MeasuredAlone measure_alone(const PlannedJob& planned, Device& device);
 
 /// Tells whether a step of it is planned. Members that DeepSpeed's engine runs need no plan.
 [[nodiscard]] inline bool has_plan(const PlannedExperiment& planned) {
-  return planned.predicted.peak_memory_bytes > 0;
+  return planned.predicted.peak_memory_bytes > 0 || planned.predicted.target_memory_bytes > 0;
 }
 
 /// Predicts how fast members will be in DeepSpeed's engine, as far as this process alone can tell.
