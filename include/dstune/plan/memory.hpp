@@ -41,13 +41,13 @@ struct TargetMemory {
 
 /// A plan is as near as this, in percent of the memory that there is: what needs less than the rest
 /// fits, what needs more than all fits not, and between them is the edge (docs/fidelity.md).
-inline constexpr std::int64_t edge_percent_below = 3;
+inline constexpr double edge_percent_below = 3;
 /// A GPU's memory may be exceeded by so much in the plan of a training that runs after all.
-inline constexpr std::int64_t edge_percent_above = 1;
+inline constexpr double edge_percent_above = 1.5;
 /// Processes take more of a host than what they offload, by at least the first, and in public
 /// trainings of Hugging Face by about the second (docs/memory.md, "Host memory").
-inline constexpr std::int64_t host_percent_of_processes = 5;
-inline constexpr std::int64_t host_percent_of_trainings = 30;
+inline constexpr double host_percent_of_processes = 5;
+inline constexpr double host_percent_of_trainings = 30;
 
 /// Calculates the target's memory. docs/memory.md states each term of the formula, its source, and
 /// how far it is from what PyTorch's tensors take. All zero for TargetFramework::self.

@@ -154,7 +154,8 @@ inline TrainingConfig mixed(int stage, std::int64_t micro_batch = 1) {
 inline TargetMemory target_memory_of(const ModelSpec& model, const TrainingConfig& config,
                                      int group_size,
                                      TargetAttention attention = TargetAttention::eager) {
-  return target_memory(model, config, group_size, {.attention = attention, .on_gpu = true});
+  return target_memory(model, config, group_size,
+                       {.attention = attention, .keeps_output = false, .on_gpu = true});
 }
 
 /// Elements that a step copies from one memory to the other.

@@ -298,7 +298,7 @@ TEST_F(TargetMemoryTest, WhatTravelsQuantizedIsThereInCodesToo) {
 }
 
 TEST_F(TargetMemoryTest, OnlyAGpuHasAContext) {
-  const TargetSpec on_cpu{TargetFramework::huggingface, TargetAttention::sdpa, false};
+  const TargetSpec on_cpu{.attention = TargetAttention::sdpa};
 
   const TargetMemory memory = target_memory(preset("gpt2"), mixed(1), 4, on_cpu);
 
