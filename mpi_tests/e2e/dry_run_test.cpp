@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "json_schema.hpp"
 #include "results.hpp"
 #include "spaces.hpp"
 
@@ -30,7 +31,10 @@ class DryRunTest : public JobTest {
     options.insert(options.end(), {"--format", "json"});
     const Ended ended = plan(std::move(options));
     EXPECT_EQ(ended.exit_code, exit_code) << ended;
-    return printed(ended);
+    const Json shown = printed(ended);
+    static const test::SchemaCheck<Json> schema(DSTUNE_PLAN_SCHEMA);
+    for (const std::string& problem : schema.problems_of(shown)) ADD_FAILURE() << problem;
+    return shown;
   }
   /// So many micro-batches, and as many numbers of micro-steps.
   void write_huge_space(int sizes) {
@@ -51,10 +55,9 @@ TEST_F(DryRunTest, SaysWhatIsAssumed) {
 
   const Ended shown = plan({"--precision", "bf16"});
   EXPECT_EQ(shown.exit_code, 0) << shown;
-  EXPECT_EQ(shown.out.find("For DeepSpeed 0.19.8 (the newest known here: none is installed).\n"
-                           "Assumed: \"auto\" precision is bf16, by --precision.\n"),
-            0)
-      << shown;
+  EXPECT_THAT(shown.out,
+              HasSubstr("For DeepSpeed 0.19.8 (the newest known here: none is installed).\n"
+                        "Assumed: \"auto\" precision is bf16, by --precision.\n"));
   const Json listed = plan_json({"--precision", "bf16"});
   EXPECT_EQ(listed["assumptions"][0], "\"auto\" precision is bf16, by --precision");
   EXPECT_EQ(listed["experiments"][0]["ds_config"]["bf16"]["enabled"], "auto");
@@ -72,7 +75,8 @@ TEST_F(DryRunTest, IsForTheDeepSpeedThatIsNamedOrInstalled) {
   job_.write_text("venv/lib/python3.11/site-packages/deepspeed-0.16.9.dist-info/METADATA", "");
   const auto line_with = [&](std::vector<std::string> args) {
     const Ended ended = run_with({{"VIRTUAL_ENV", venv}}, std::move(args));
-    return ended.out.substr(0, ended.out.find('\n'));
+    const std::size_t from = ended.out.find("For DeepSpeed ");
+    return ended.out.substr(from, ended.out.find('\n', from) - from);
   };
   EXPECT_EQ(line_with({"plan"}),
             "For DeepSpeed 0.16.9 (installed in " + venv + "/lib/python3.11/site-packages).");
@@ -114,10 +118,39 @@ TEST_F(DryRunTest, ListsMembersInTheirOrder) {
 
 TEST_F(DryRunTest, AllowsGroupsLargerThanTheJob) {
   ranks_ = 1;
-  const Ended ended = plan();
+  const Ended ended = plan({"--all"});
   EXPECT_EQ(ended.exit_code, done) << ended;
   for (const char* part : {"z0_gas1_tmbspg1_ng8", "z3_gas1_tmbspg2_ng2", "8 planned", "4 pruned"})
     EXPECT_THAT(ended.out, HasSubstr(part));
+}
+
+TEST_F(DryRunTest, IsAnAnswerOfFifteenLinesAndATableWhereAsked) {
+  Json space = transformer_space({2});
+  space["zero_optimization"]["stage"] = {0, 1, 2, 3};
+  space["train_micro_batch_size_per_gpu"] = sizes_up_to(20);
+  job_.write("space.json", space);
+  const Ended ended = plan();
+  EXPECT_LE(std::ranges::count(ended.out, '\n'), 15) << ended;
+  EXPECT_THAT(ended.out, HasSubstr("varied: stage 0, 1, 2, 3; micro-batch 1 to 20 (20 values)"));
+  EXPECT_THAT(ended.out, HasSubstr("80 members: 80 planned"));
+  EXPECT_THAT(ended.out, Not(HasSubstr("our step")));
+  const Ended whole = plan({"--all"});
+  EXPECT_GT(std::ranges::count(whole.out, '\n'), 80) << whole;
+  EXPECT_THAT(whole.out, HasSubstr("our step"));
+}
+
+TEST_F(DryRunTest, TheTableEndsBehindTheSecondSizeThatDoesNotFit) {
+  Json space = transformer_space({2});
+  space["zero_optimization"]["stage"] = 3;
+  space["train_micro_batch_size_per_gpu"] = {1, 1 << 20, 2 << 20, 3 << 20, 4 << 20};
+  space["dstune"]["device_memory"] = "4GiB";
+  job_.write("space.json", space);
+  const std::string text = plan({"--all"}).out;
+  EXPECT_THAT(text, HasSubstr("… 2 larger sizes than " + short_name(3, 2 << 20) + " do not fit"));
+  EXPECT_THAT(text, Not(HasSubstr(short_name(3, 3 << 20) + " ")));
+  const Json shown = plan_json();
+  EXPECT_EQ(shown["answer"]["does_not_fit"][0]["count"], 4);
+  EXPECT_EQ(shown["experiments"].size(), 5) << "programs get all of them";
 }
 
 TEST_F(DryRunTest, PredictsEveryRankAndCategory) {

@@ -211,7 +211,7 @@ TEST_F(PluginTest, ADryRunRunsNothingOfIt) {
   bring("good");
   write_space("nothing");
   const std::string mark = (job_.folder() / "mark").string();
-  const Ended ended = run_with({{"DSTUNE_TEST_PLUGIN_MARK", mark}}, {"--dry-run"});
+  const Ended ended = run_with({{"DSTUNE_TEST_PLUGIN_MARK", mark}}, {"--dry-run", "--all"});
   EXPECT_EQ(ended.exit_code, done) << ended;
   EXPECT_EQ(count_of(ended.out, "not predicted"), 2) << ended;
   EXPECT_FALSE(job_.exists("mark"));

@@ -67,7 +67,7 @@ TEST_F(PredictionTest, ADryRunTellsTimesAndWritesNothing) {
   // Sixteen experiments, each with its budget of timed steps; half of them need one rank of two.
   EXPECT_GT(shown["expected_duration_s"].get<double>(), 12 * 0.01);
   EXPECT_EQ(job_.contents(), before);
-  EXPECT_THAT(run({"--dry-run"}).out, HasSubstr("Expected duration: "));
+  EXPECT_THAT(run({"--dry-run"}).out, HasSubstr("Tuning takes about "));
 }
 
 TEST_F(PredictionTest, ProfileOutNeedsSomethingToMeasure) {

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Does docs/space.schema.json take what dstune-mpi takes?
+"""Does docs/space.schema.json take what dstune-mpi takes, and docs/plan.schema.json what it prints?
 
     scripts/tools/check_schema.py [--binary build/release/dstune-mpi] [--samples N] [--seed N]
 
 Writes documents that differ from a valid one in a single key, whose values come from the schema's
 own limits and from a fixed list of right and wrong ones, and compares the schema's verdict with that
-of `dstune-mpi --dry-run` (exit code 3: refused). Needs the Python package jsonschema. Without
---samples every document is tried, which takes minutes.
+of `dstune-mpi --dry-run` (exit code 3: refused). Each plan must follow its schema. Needs the Python
+package jsonschema. Without --samples every document is tried, which takes minutes.
 """
 import argparse
 import concurrent.futures
@@ -140,7 +140,7 @@ def with_value(pointer, value, folder):
     return document
 
 
-def is_taken(binary, document, path):
+def is_taken(binary, document, path, plan_validator):
     path.write_text(json.dumps(document))
     # Jobs that start at once clash in a folder that they share.
     session = path.with_suffix("")
@@ -152,6 +152,8 @@ def is_taken(binary, document, path):
     shutil.rmtree(session, ignore_errors=True)
     if done.returncode not in (0, 3, 4):
         raise RuntimeError(f"{done.returncode}: {done.stderr}\n{json.dumps(document)}")
+    if done.returncode != 3:
+        plan_validator.validate(json.loads(done.stdout))
     return done.returncode != 3, done.stderr
 
 
@@ -182,6 +184,9 @@ def main():
     schema = json.loads((ROOT / "docs/space.schema.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
+    plan_schema = json.loads((ROOT / "docs/plan.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(plan_schema)
+    plan_validator = jsonschema.Draft202012Validator(plan_schema)
 
     wrong, excluded, taken = [], {}, 0
     with tempfile.TemporaryDirectory() as name:
@@ -193,7 +198,7 @@ def main():
 
         def judge(numbered):
             number, (pointer, value, document) = numbered
-            says, message = is_taken(given.binary, document, folder / f"{number}.json")
+            says, message = is_taken(given.binary, document, folder / f"{number}.json", plan_validator)
             return pointer, value, validator.is_valid(document), says, message
 
         with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:

@@ -14,6 +14,7 @@
 #include "dstune/base/error.hpp"
 #include "dstune/base/json.hpp"
 #include "dstune/base/text.hpp"
+#include "dstune/core/devices.hpp"
 #include "dstune/core/keys.hpp"
 
 namespace dstune {
@@ -86,7 +87,18 @@ po::options_description visible_options() {
   value("verify", "[=SCRIPT]",
         "your training (this script, else that of dstune.training_command) decides in the same "
         "job; overrides dstune.verify");
+  value(
+      "device", "NAME",
+      fmt::format("plan for this GPU: {}; overrides dstune.device", fmt::join(device_names(), ", "))
+          .c_str());
+  value("profile", "FILE", "plan for the machine that --profile-out measured");
+  value("gpus-per-node", "N", "of the cluster that is planned for");
+  value("nodes", "N", "of the cluster that is planned for (default 1)");
+  value("network", "NAME",
+        fmt::format("between its nodes: {}", fmt::join(network_names(), ", ")).c_str());
+  value("host-memory", "SIZE", "of a node of the cluster that is planned for, such as 1TiB");
   add("dry-run", "print the plan and write no file; groups may be larger than the job");
+  add("all", "with --dry-run the table of all members, too, not the answer alone");
   value("format", "text|json", "of --dry-run and of the closing summary (default text)");
   value(
       "time-limit", "DURATION",
@@ -174,6 +186,14 @@ class GivenOptions {
     return value;
   }
 
+  [[nodiscard]] std::optional<std::int64_t> bytes(const char* name) const {
+    const std::optional<std::string> words = text(name);
+    if (!words) return std::nullopt;
+    const std::optional<std::int64_t> value = parse_bytes(*words);
+    if (!value || *value <= 0) refuse(name, "expected an amount of memory such as 1TiB");
+    return value;
+  }
+
   /// Returns the name of a folder, if it was given.
   [[nodiscard]] std::optional<std::string> folder(const char* name) const {
     const std::optional<std::string> path = text(name);
@@ -215,6 +235,12 @@ Overrides overrides_of(const GivenOptions& given) {
   if (const auto script = given.text("verify"); script && *script != own_script)
     overrides.verify_script = *script;
   overrides.experiment_files = given.all("experiments");
+  overrides.machine = {.device = given.text("device"),
+                       .network = given.text("network"),
+                       .profile = given.text("profile"),
+                       .gpus_per_node = given.whole_number<int>("gpus-per-node", 1),
+                       .num_nodes = given.whole_number<int>("nodes", 1),
+                       .host_memory_bytes = given.bytes("host-memory")};
   return overrides;
 }
 
@@ -248,6 +274,7 @@ void fill(const GivenOptions& given, CommandLine& line) {
   given.choose("coordinator", job.dedicated_coordinator, {{"shared", false}, {"dedicated", true}});
   given.choose("color", line.color, {{"auto", std::nullopt}, {"always", true}, {"never", false}});
   job.dry_run = job.dry_run || given.has("dry-run");
+  job.shows_all = given.has("all");
   job.quiet = given.has("quiet");
   job.verbose = given.has("verbose");
   job.no_progress = given.has("no-progress");
@@ -255,6 +282,11 @@ void fill(const GivenOptions& given, CommandLine& line) {
   if (job.verbose) line.level = log::Level::debug;
   if (job.dry_run && job.profile_path) {
     throw UsageError("--dry-run writes no file: leave --profile-out out, or run the space");
+  }
+  if (!job.dry_run && job.overrides.machine.is_made()) {
+    throw UsageError(
+        "--device, --profile, --gpus-per-node, --nodes, --network and --host-memory are for plans "
+        "(dstune-mpi plan): a job trains where it runs");
   }
   if (job.quiet && job.verbose) {
     throw UsageError("--quiet and --verbose contradict each other: leave one out");

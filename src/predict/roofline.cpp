@@ -114,6 +114,8 @@ double target_bytes(const Work& work, const TargetKernels& kernels) {
   const double count = elements_of(work);
   const double mask = kernels.drops_out ? 2 * e + 1 : 0;
   const bool is_fp32 = e == 4;
+  // Liger's kernels come with the fused loss: a pass for each of these.
+  const bool is_liger = kernels.loss == TargetLoss::fused;
   switch (work.kind) {
     // Llama's norm is written out in Python: a copy in fp32, its square, their mean, the product
     // with the root, the copy back, the product with the weight. A residual is added apart.
@@ -121,23 +123,25 @@ double target_bytes(const Work& work, const TargetKernels& kernels) {
     case WorkKind::head_norm_forward: {
       const bool has_residual = work.has(WorkFlag::residual);
       const bool is_rms = work.kind == WorkKind::head_norm_forward || work.has(WorkFlag::rms);
-      const double norm = is_rms ? (is_fp32 ? 28 : 28 + 4 * e) : 2 * e;
+      const double written_out = is_fp32 ? 28 : 28 + 4 * e;
+      const double norm = is_rms && !is_liger ? written_out : 2 * e;
       return count * (norm + (has_residual ? 3 * e + mask : 0));
     }
     case WorkKind::norm_backward:
     case WorkKind::head_norm_backward: {
       const bool is_rms = work.kind == WorkKind::head_norm_backward || work.has(WorkFlag::rms);
-      const double norm = is_rms ? (is_fp32 ? 76 : 64 + 7 * e) : 5 * e;
+      const double written_out = is_fp32 ? 76 : 64 + 7 * e;
+      const double norm = is_rms && !is_liger ? written_out : 5 * e;
       return count * (norm + (work.has(WorkFlag::accumulate) ? 3 * e + mask : 0));
     }
     // Half is negated, both halves are joined, two products, a sum.
     case WorkKind::rotary:
-      return count * 10 * e;
+      return count * (is_liger ? 2 : 10) * e;
     case WorkKind::activation_forward:
-      if (work.has(WorkFlag::gated)) return count * 5 * e;
+      if (work.has(WorkFlag::gated)) return count * (is_liger ? 3 : 5) * e;
       return count * (work.has(WorkFlag::gelu_tanh) ? 18 : 2) * e;
     case WorkKind::activation_backward:
-      if (work.has(WorkFlag::gated)) return count * 9 * e;
+      if (work.has(WorkFlag::gated)) return count * (is_liger ? 5 : 9) * e;
       return count * (work.has(WorkFlag::gelu_tanh) ? 31 : 3) * e;
     case WorkKind::cross_entropy:
       return count * logit_bytes(e, kernels);

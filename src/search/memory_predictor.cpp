@@ -1,6 +1,8 @@
 #include "memory_predictor.hpp"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -43,6 +45,19 @@ TrainingConfig memory_key(const TrainingConfig& config) {
   return result;
 }
 
+/// "activations are the largest part (40.2 of 97.1 GiB)"
+std::string largest_part_text(const Bytes& parts) {
+  std::int64_t total = 0;
+  const auto* largest = &*parts.begin();
+  for (const auto& part : parts) {
+    total += part.second;
+    if (part.second > largest->second) largest = &part;
+  }
+  const std::string& name = largest->first;
+  return fmt::format("{} {} the largest part ({} of {})", name, name.ends_with('s') ? "are" : "is",
+                     format_bytes(largest->second), format_bytes(total));
+}
+
 /// The largest first.
 std::string parts_text(const Bytes& parts) {
   std::vector<std::pair<std::int64_t, std::string>> sorted;
@@ -81,9 +96,70 @@ void MemoryPredictor::fill(const TrainingConfig& config, int group_size, Predict
   prediction.categories = categories_of(plan.memory);
   for (const auto& [name, bytes] : prediction.host_categories) prediction.categories[name] += bytes;
   prediction.ranks = {{0, group_size - 1, prediction.peak_memory_bytes, prediction.categories}};
-  prediction.target_memory_bytes =
-      target_memory(job_->model, config, group_size, job_->target).total_bytes;
+  const TargetMemory target = target_memory(job_->model, config, group_size, job_->target);
+  prediction.target_memory_bytes = target.total_bytes;
+  prediction.target_memory_shown_bytes = target.shown_bytes;
+  prediction.target_host_memory_bytes = target.host_bytes;
+  prediction.target_loading_bytes = target.loading_bytes;
+  prediction.target_saving_bytes = target.saving_bytes;
+  prediction.target_disk_bytes = target.disk_bytes;
+  prediction.target_categories = target.parts;
 }
+
+namespace {
+
+/// The bounds of a verdict: what is needed, in percent of what there is.
+struct Bounds {
+  double fits_below, fails_above;
+};
+
+MemoryVerdict verdict_on(std::int64_t needed, std::int64_t available, const Bounds& bounds) {
+  const double percent = 100 * static_cast<double>(needed) / static_cast<double>(available);
+  if (percent > bounds.fails_above) return MemoryVerdict::does_not_fit;
+  return percent > bounds.fits_below ? MemoryVerdict::edge : MemoryVerdict::fits;
+}
+
+std::string needs_text(std::int64_t needed, std::int64_t available, std::string_view where,
+                       const Bytes& parts) {
+  return fmt::format("needs {} of {} {}{}", format_bytes(needed), format_bytes(available), where,
+                     parts.empty() ? "" : fmt::format(" ({})", parts_text(parts)));
+}
+
+/// Decides whether the target fits. Returns the reasons why it does not.
+std::vector<std::string> judge_target(const JobSpec& job, const PlannerOptions& options,
+                                      Prediction& predicted) {
+  if (predicted.target_memory_bytes == 0) return {};
+  constexpr std::string_view training = "in the training that it is for";
+  const bool on_gpu = job.target.on_gpu;
+  std::vector<std::string> reasons;
+  const auto judge = [&](std::int64_t needed, std::int64_t available, const Bounds& bounds,
+                         const std::string& reason, const std::string& because) {
+    const MemoryVerdict verdict = verdict_on(needed, available, bounds);
+    predicted.verdict = std::max(predicted.verdict, verdict);
+    if (verdict != MemoryVerdict::does_not_fit) return;
+    if (reasons.empty()) predicted.because = because;
+    reasons.push_back(reason);
+  };
+  const std::int64_t on_device = predicted.target_memory_bytes;
+  const std::int64_t of_device = options.device_memory_bytes + options.context_bytes;
+  judge(on_device, of_device,
+        {100.0 - edge_percent_below, 100.0 + (on_gpu ? edge_percent_above : 0)},
+        needs_text(on_device, of_device, training, predicted.target_categories),
+        largest_part_text(predicted.target_categories));
+  if (!options.host_memory_bytes || predicted.target_host_memory_bytes == 0) return reasons;
+  const std::int64_t on_host = predicted.target_host_memory_bytes;
+  const Bounds of_host = on_gpu ? Bounds{1e4 / (100.0 + host_percent_of_trainings),
+                                         1e4 / (100.0 + host_percent_of_processes)}
+                                : Bounds{100.0 - edge_percent_below, 100};
+  judge(
+      on_host, *options.host_memory_bytes, of_host,
+      needs_text(on_host, *options.host_memory_bytes, fmt::format("on the host {}", training), {}),
+      fmt::format("what a rank offloads takes {} of {} of its host", format_bytes(on_host),
+                  format_bytes(*options.host_memory_bytes)));
+  return reasons;
+}
+
+}  // namespace
 
 void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
                         MemoryPredictor& predictor, PlannedExperiment& planned) {
@@ -113,12 +189,11 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
     predicted.target_memory_bytes =
         std::max<std::int64_t>(1, predicted.target_memory_bytes + options.target_offset_bytes);
   }
+  const std::vector<std::string> reasons = judge_target(job, options, predicted);
   if (!forecasts.judges_here && !forecasts.judges_target) return;
   const auto check = [&](std::int64_t needed, std::int64_t available, std::string_view where,
                          const Bytes& parts) {
-    if (needed <= available) return;
-    infeasible(fmt::format("needs {} of {} {}{}", format_bytes(needed), format_bytes(available),
-                           where, parts.empty() ? "" : fmt::format(" ({})", parts_text(parts))));
+    if (needed > available) infeasible(needs_text(needed, available, where, parts));
   };
   const auto check_disk = [&](std::int64_t of_rank, const char* where) {
     if (of_rank == 0 || !options.free_disk_bytes) return;
@@ -128,21 +203,16 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
   };
   Bytes on_device = predicted.categories;
   for (const auto& [name, bytes] : predicted.host_categories) on_device[name] -= bytes;
-  if (forecasts.judges_here) {
+  if (forecasts.judges_here && forecasts.judges_memory_here) {
     check(predicted.peak_memory_bytes - predicted.host_memory_bytes, options.device_memory_bytes,
           "on the device", on_device);
-    check(predicted.host_memory_bytes, options.host_memory_bytes, "on the host",
-          predicted.host_categories);
+    if (options.host_memory_bytes)
+      check(predicted.host_memory_bytes, *options.host_memory_bytes, "on the host",
+            predicted.host_categories);
     check_disk(predicted.disk_bytes, "");
   }
-  const std::int64_t for_target = options.device_memory_bytes + options.context_bytes;
-  const bool is_too_large = predicted.target_memory_bytes > for_target;
-  if (!is_too_large && !is_optimizer_offloaded(config) && !are_parameters_offloaded(config)) return;
-  const auto target = target_memory(job.model, config, group_size, job.target);
-  check(predicted.target_memory_bytes, for_target, "in the training that it is for", target.parts);
-  check(target.host_bytes, options.host_memory_bytes, "on the host in the training that it is for",
-        {});
-  check_disk(target.disk_bytes, " in the training that it is for");
+  for (const std::string& reason : reasons) infeasible(reason);
+  check_disk(predicted.target_disk_bytes, " in the training that it is for");
 }
 
 }  // namespace dstune

@@ -166,6 +166,20 @@ void warn_of_unlisted(const SearchSpace& space, const PlannerOptions& options, b
 
 }  // namespace
 
+SinglePlanner::SinglePlanner(const JobSpec& job, const WorkspaceSizes& workspaces,
+                             const PlannerOptions& options)
+    : job_(&job),
+      options_(&options),
+      predictor_(std::make_unique<MemoryPredictor>(job, workspaces)) {}
+SinglePlanner::~SinglePlanner() = default;
+
+PlannedExperiment SinglePlanner::plan(Experiment experiment) {
+  PlannedExperiment planned;
+  planned.experiment = std::move(experiment);
+  decide_feasibility(*job_, *options_, *predictor_, planned);
+  return planned;
+}
+
 PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
                         const WorkspaceSizes& workspaces, const PlannerOptions& options) {
   PlannedSpace planned;

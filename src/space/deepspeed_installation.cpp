@@ -82,7 +82,28 @@ std::optional<DeepSpeedInstallation> first_found(const PythonEnvironment& python
   return first;
 }
 
+/// The first folder on its path that has a package of that name: "torch-2.11.0.dist-info".
+std::optional<Version> first_version(const PythonEnvironment& python, const UserPython& interpreter,
+                                     const std::string& package) {
+  for (const std::string& folder : package_folders(python, interpreter))
+    for (const std::string& name : python.files().names(folder))
+      if (name.starts_with(package + "-") && name.ends_with(".dist-info"))
+        return parse_version(std::string_view(name).substr(package.size() + 1));
+  return std::nullopt;
+}
+
 }  // namespace
+
+int find_torch(const PythonEnvironment& python) {
+  std::optional<UserPython> interpreter;
+  if (!python.interpreter.empty())
+    interpreter = python_at(python, python.interpreter);
+  else if (interpreter = active_python(python); !interpreter)
+    if (const auto script = find_on_path(python, "deepspeed"))
+      interpreter = python_of_script(python, *script);
+  const auto version = interpreter ? first_version(python, *interpreter, "torch") : std::nullopt;
+  return version ? 10000 * version->major + 100 * version->minor : 0;
+}
 
 std::optional<DeepSpeedInstallation> find_deepspeed(const PythonEnvironment& python) {
   if (!python.interpreter.empty())

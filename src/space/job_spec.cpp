@@ -10,6 +10,7 @@
 #include "dstune/model/module_names.hpp"
 #include "sections/assumptions.hpp"
 #include "sections/command_values.hpp"
+#include "sections/planned_machine.hpp"
 #include "sections/products.hpp"
 #include "sections/sections.hpp"
 
@@ -18,6 +19,8 @@ namespace dstune {
 namespace {
 
 constexpr std::int64_t default_sequence_length = 1024;
+/// The first release in which memory_efficient_linear acts on models that were built before.
+constexpr Version release_that_wraps_built_models{0, 19, 4};
 
 void apply(const Overrides& overrides, TuningOptions& tuning) {
   if (overrides.tuner_type) tuning.tuner_type = *overrides.tuner_type;
@@ -315,6 +318,26 @@ void check_engine(SectionTarget& target) {
   }
 }
 
+/// Decides what trains beside frozen parameters; the step here knows of none.
+void decide_trainable(const Overrides& overrides, const json::Node* section,
+                      SectionTarget& target) {
+  JobSpec& job = *target.job;
+  std::optional<Trainable>& trainable = job.target.trainable;
+  const auto place = section != nullptr ? given(*section, "trainable") : std::nullopt;
+  if (!place) return;
+  if (!trainable) {
+    target.problems->add(place->problem("nothing trains: name LoRA's rank, or names"));
+    return;
+  }
+  if (trainable->rank == 0 && !trainable->targets.empty())
+    target.problems->add(place->problem("targets are LoRA's: add its rank"));
+  if (trainable->rank > 0 && trainable->targets.empty()) trainable->targets = {"all-linear"};
+  if (!overrides.is_plan && job.has_own_step())
+    target.problems->add(place->problem(
+        "the step here trains all parameters: run it in your own training (\"workload\": "
+        "\"deepspeed\"), or plan it (dstune-mpi plan)"));
+}
+
 /// Throws InputError with all problems that were found so far.
 void expand_and_warn(JobSpec& job, json::Problems& problems) {
   check_automatic_precision(job, json::Node(*job.document, job.ds_config, ""), problems);
@@ -393,6 +416,9 @@ void complete_config(const JobSpec& job, Recompute recompute, TrainingConfig& co
                              job.target.checkpointing == TargetCheckpointing::deepspeed;
   config.sequence_length = job.sequence_length;
   config.recompute = recompute;
+  // Only zero.Init changed PyTorch's linear before (partition_parameters.py, Init).
+  if (!job.target.zero_init && job.deepspeed_version < release_that_wraps_built_models)
+    config.memory_efficient_linear = false;
   const bool acts = reads_section && recompute == Recompute::block;
   config.cpu_checkpointing = config.cpu_checkpointing && acts;
   config.synchronize_checkpoint_boundary = config.synchronize_checkpoint_boundary && acts;
@@ -470,13 +496,15 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   // An engine that only measures what its work costs comes before our own step.
   if (target.measuring) job.instruments.insert(job.instruments.begin(), *target.measuring);
   if (target.verify) job.instruments.push_back(*target.verify);
+  decide_machine(overrides, section ? &*section : nullptr, target);
   const auto resources = section ? given(*section, "resources") : std::nullopt;
-  decide_shapes(resources ? &*resources : nullptr, default_ranks, target);
+  decide_shapes(resources ? &*resources : nullptr, usual_ranks(job, default_ranks), target);
   decide_model(overrides, root, section ? &*section : nullptr, target);
   job.ds_config = replaced;
   for (const char* ours : {"autotuning", "dstune"}) job.ds_config.erase(ours);
   take_from_command(section ? &*section : nullptr, target);
   decide_sequence_length(target);
+  decide_trainable(overrides, section ? &*section : nullptr, target);
   check_engine(target);
 
   decide_deepspeed(overrides.python, section ? *section : root, target);
@@ -487,6 +515,7 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   keep_global_batch(section ? &*section : nullptr, target);
   if (job.experiment_files.empty()) expand_and_warn(job, problems);
   problems.check();
+  decide_target_optimizer(overrides, section ? &*section : nullptr, job);
   add_assumptions(section ? &*section : nullptr, job);
   // Files of experiments are run, all of them.
   if (job.tuning.tuner_type.empty())

@@ -57,7 +57,14 @@ enum class TargetLoss {
   full,      ///< logits, log-probabilities and their gradients
   in_place,  ///< gradients take the logits' place
   chunked,   ///< a part of the tokens at a time
-  fused,     ///< with the head's product: no logits
+  fused,     ///< with the head's product, no logits: Liger's kernels, for norms and SwiGLU, too
+};
+/// The parameters that train, where others are frozen: whatever matches a name, and LoRA's.
+struct Trainable {
+  std::vector<std::string> names;    ///< of parameters; * stands for any letters
+  std::int64_t rank = 0;             ///< of LoRA's matrices; 0: none
+  std::vector<std::string> targets;  ///< ends of modules' names; "all-linear": in all blocks
+  bool operator==(const Trainable&) const = default;
 };
 [[nodiscard]] const EnumTexts& texts_of(TargetOptimizer);
 [[nodiscard]] const EnumTexts& texts_of(TargetLoss);
@@ -68,10 +75,16 @@ struct TargetSpec {
   TargetOptimizer optimizer = TargetOptimizer::of_config;
   TargetLoss loss = TargetLoss::full;
   bool fp32_logits = true;  ///< the loss is taken in fp32, whatever the model's precision is
+  /// The training loop keeps the model's output, logits and all, while backward runs. Nothing: it
+  /// does on GPUs.
+  std::optional<bool> keeps_output{};
+  /// The model is built under deepspeed.zero.Init, as Hugging Face's Trainer has it at stage 3.
+  bool zero_init = true;
   /// PYTORCH_CUDA_ALLOC_CONF has expandable_segments:True.
   bool expandable_segments = false;
   /// The release of PyTorch, as 10000 · major + 100 · minor; 0: the newest known.
   int torch = 0;
+  std::optional<Trainable> trainable{};  ///< nothing: all parameters
   /// Trains on a GPU: its context, its libraries and its caching allocator count too.
   bool on_gpu = false;
   TargetCheckpointing checkpointing = TargetCheckpointing::torch;

@@ -20,7 +20,10 @@ namespace dstune {
 [[nodiscard]] MemoryTimeline memory_timeline(const StepPlan& plan);
 
 struct TargetMemory {
-  std::int64_t total_bytes = 0;  ///< of one rank, at its fullest instant
+  /// The least memory of a device with which one rank runs: its fullest instant.
+  std::int64_t total_bytes = 0;
+  /// The memory that nvidia-smi will show of one rank where there is room; 0 on processors.
+  std::int64_t shown_bytes = 0;
   /// The parts that add up to the total: parameters, gradients, optimizer, buckets, activations,
   /// logits, step (temporary copies of the update), framework (context, libraries, the allocator's
   /// rounding).
@@ -30,8 +33,21 @@ struct TargetMemory {
   /// ends), update.
   std::map<std::string, std::int64_t> instants;
   std::int64_t host_bytes = 0;  ///< of one rank; of what is offloaded
+  /// Before and after the training, beside it: each rank reads the whole model from its files, and
+  /// one rank of the job gathers it to write them.
+  std::int64_t loading_bytes = 0, saving_bytes = 0;
   std::int64_t disk_bytes = 0;  ///< of one rank's files, where something is offloaded to a disk
 };
+
+/// A plan is as near as this, in percent of the memory that there is: what needs less than the rest
+/// fits, what needs more than all fits not, and between them is the edge (docs/fidelity.md).
+inline constexpr std::int64_t edge_percent_below = 3;
+/// A GPU's memory may be exceeded by so much in the plan of a training that runs after all.
+inline constexpr std::int64_t edge_percent_above = 1;
+/// Processes take more of a host than what they offload, by at least the first, and in public
+/// trainings of Hugging Face by about the second (docs/memory.md, "Host memory").
+inline constexpr std::int64_t host_percent_of_processes = 5;
+inline constexpr std::int64_t host_percent_of_trainings = 30;
 
 /// Calculates the target's memory. docs/memory.md states each term of the formula, its source, and
 /// how far it is from what PyTorch's tensors take. All zero for TargetFramework::self.

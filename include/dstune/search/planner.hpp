@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,8 @@
 #include "dstune/space/search_space.hpp"
 
 namespace dstune {
+
+class MemoryPredictor;
 
 struct PlannedMember {
   PlannedExperiment planned;
@@ -27,12 +30,15 @@ struct Forecasts {
   bool judges_here = true;      ///< what does not fit this machine can not run here
   bool judges_target = true;    ///< what does not fit the target's memory is not to be recommended
   bool only_runs_tell = false;  ///< what fits: a recorded table is nothing that was planned
+  /// The memory of this machine's runs counts; not in a plan for another one.
+  bool judges_memory_here = true;
 };
 
 struct PlannerOptions {
   Forecasts forecasts{};
   std::int64_t device_memory_bytes = 0;  ///< of one rank
-  std::int64_t host_memory_bytes = 0;    ///< beside it, for one rank: for what is offloaded
+  /// Beside it, for one rank: for what is offloaded. Nothing: nobody knows, and nothing follows.
+  std::optional<std::int64_t> host_memory_bytes = 0;
   /// Free bytes of the disk that a folder is on, for all ranks of a host; none: any number is.
   std::function<std::int64_t(const std::string& folder)> free_disk_bytes;
   /// Bytes that CUDA's context and libraries have beside device_memory_bytes: the target's
@@ -89,6 +95,25 @@ struct PlannedSpace {
 /// what there is then.
 PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
                         const WorkspaceSizes& workspaces, const PlannerOptions& options);
+
+/// Plans configurations one by one that need not be members of a space, by their `config` and
+/// `shape` alone. The job, the workspaces and the options outlive it.
+class SinglePlanner {
+ public:
+  SinglePlanner(const JobSpec& job, const WorkspaceSizes& workspaces,
+                const PlannerOptions& options);
+  ~SinglePlanner();
+  SinglePlanner(const SinglePlanner&) = delete;
+  SinglePlanner& operator=(const SinglePlanner&) = delete;
+
+  /// Planned, or infeasible with the reason.
+  [[nodiscard]] PlannedExperiment plan(Experiment experiment);
+
+ private:
+  const JobSpec* job_;
+  const PlannerOptions* options_;
+  std::unique_ptr<MemoryPredictor> predictor_;
+};
 
 /// Tells whether a micro-batch that is an integer may have to give way to smaller ones, as with
 /// DeepSpeed's autotuner: only runs tell what fits, or no size from it on fits at a stage on groups

@@ -21,4 +21,8 @@ struct DeepSpeedInstallation {
 /// none. Throws Error where the active environment and `deepspeed` on the path differ.
 [[nodiscard]] std::optional<DeepSpeedInstallation> find_deepspeed(const PythonEnvironment& python);
 
+/// The release of PyTorch that the same Python would import, as 10000 · major + 100 · minor; 0:
+/// none is found.
+[[nodiscard]] int find_torch(const PythonEnvironment& python);
+
 }  // namespace dstune

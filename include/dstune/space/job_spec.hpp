@@ -4,6 +4,7 @@
 /// found.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 
 #include "dstune/base/json.hpp"
 #include "dstune/core/command_reading.hpp"
+#include "dstune/core/devices.hpp"
 #include "dstune/core/job.hpp"
 #include "dstune/core/launch_line.hpp"
 #include "dstune/core/settings.hpp"
@@ -20,6 +22,16 @@
 #include "dstune/space/workload_spec.hpp"
 
 namespace dstune {
+
+/// The machine that a plan is for, as --device and its like or `dstune.device` say it.
+struct MachineChoice {
+  std::optional<std::string> device, network;  ///< names of core/devices.json
+  std::optional<std::string> profile;          ///< a file of --profile-out
+  std::optional<int> gpus_per_node, num_nodes;
+  std::optional<std::int64_t> host_memory_bytes;  ///< of a node
+  bool operator==(const MachineChoice&) const = default;
+  [[nodiscard]] bool is_made() const { return *this != MachineChoice(); }
+};
 
 /// The command line's values, which override the document's; absent: the document, then the
 /// default.
@@ -40,6 +52,13 @@ struct Overrides {
   std::optional<std::string> verify_script;   ///< --verify=SCRIPT
   std::vector<std::string> experiment_files;  ///< --experiments
   std::optional<Version> deepspeed_version;
+  MachineChoice machine;
+  bool is_plan = false;          ///< nothing is run
+  bool has_hostfile = false;     ///< --hostfile: a plan is for its hosts
+  bool is_on_cpus = false;       ///< --backend cpu
+  bool is_here_on_gpus = false;  ///< this machine's ranks train on GPUs
+  /// Reads the machine that a profile was measured on. Throws InputError.
+  std::function<Cluster(const std::string& path)> machine_of_profile{};
   /// The environment in which the user's DeepSpeed is looked for, if it is.
   std::optional<PythonEnvironment> python;
 };
@@ -76,6 +95,8 @@ struct JobSpec {
   TuningOptions tuning;
   std::string verify_option;  ///< "--verify=train.py" where only the command line asks for it
   TargetSpec target;
+  MachineChoice machine_choice;    ///< of the document and the command line
+  std::optional<Cluster> cluster;  ///< that is planned for; nothing: this machine
   std::int64_t sequence_length = 1024;
   /// The precision that "auto" of bf16 and fp16 stands for; nothing: their defaults.
   std::optional<Precision> precision;

@@ -26,6 +26,7 @@ struct JobOptions {
   std::vector<std::string> calibration_files;  ///< --calibrate
   bool dry_run = false;
   bool json_output = false;
+  bool shows_all = false;  ///< --all: a plan's table, too
   std::optional<double> time_limit_s;
   std::optional<double> reserve_s;
   std::optional<double> trial_timeout_s;

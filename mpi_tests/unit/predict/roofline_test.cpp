@@ -128,6 +128,7 @@ TEST(Roofline, TheTrainingsKernelsMoveMoreThanOurs) {
   norm.set(WorkFlag::rms);
   // A copy in fp32, the square, its mean, the scaled value, the copy back, the weight.
   EXPECT_EQ(target_bytes(norm, kernels), 1024.0 * 4096 * (6 + 8 + 4 + 8 + 6 + 4));
+  EXPECT_LT(target_bytes(norm, fused), target_bytes(norm, kernels) / 5);
   const Work loss{WorkKind::cross_entropy, type, type, 0, 32000, 0, 1024};
   EXPECT_GT(target_bytes(loss, kernels), 3 * target_bytes(loss, fused));
   const Work attention{WorkKind::attention_forward, type, type, 0, 4096, 2048, 1};

@@ -190,12 +190,17 @@ TEST_F(TargetReportTest, WithoutATargetNothingSpeaksOfIt) {
   }
 }
 
-TEST_F(TargetReportTest, ThePlanHasAColumnForIt) {
+TEST_F(TargetReportTest, ThePlanHasItsSpeed) {
   DryRun plan;
   for (const Row& row : scoreboard_.rows()) plan.experiments.push_back(row.planned);
-  EXPECT_THAT(dry_run_text(plan), HasSubstr("in your training"));
+  for (PlannedExperiment& planned : plan.experiments) {
+    planned.predicted.throughput = 40;
+    planned.predicted.target_throughput = 20;
+  }
+  EXPECT_THAT(dry_run_text(plan, {.all = true}), HasSubstr("  20  "));
+  EXPECT_THAT(dry_run_text(plan, {.all = true}), Not(HasSubstr("  40  ")));
   for (PlannedExperiment& planned : plan.experiments) planned.predicted.target_throughput.reset();
-  EXPECT_THAT(dry_run_text(plan), Not(HasSubstr("in your training")));
+  EXPECT_THAT(dry_run_text(plan, {.all = true}), HasSubstr("  40  "));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "dstune/base/checked.hpp"
+#include "dstune/base/error.hpp"
 #include "dstune/plan/step_plan.hpp"
 #include "target/target.hpp"
 
@@ -44,6 +45,9 @@ struct Shape {
   std::int64_t element_bytes, hidden, heads_width, kv_width, intermediate, heads, kv_heads,
       sequence;
   bool dropout, eager, one_sample;
+  /// Liger's kernels: norms keep no copy in fp32, SwiGLU keeps its two inputs alone and makes their
+  /// gradients in their place.
+  bool liger;
   Modules modules;
 };
 
@@ -55,6 +59,7 @@ std::int64_t mask(const Shape& shape, bool drops, std::int64_t count) {
 /// Both norms of a layer: inputs, outputs, statistics.
 std::int64_t norms(const Shape& shape, const Architecture& parts) {
   const std::int64_t e = shape.element_bytes;
+  if (parts.norm == NormKind::rms && shape.liger) return 2 * (2 * e * shape.hidden + 4);
   if (parts.norm == NormKind::rms) {
     // It computes in fp32: that input, the normalised value before the weight, the output.
     return 2 * ((4 + 2 * e) * shape.hidden + 4);
@@ -98,8 +103,8 @@ std::int64_t attention_bytes(const Shape& shape, const Architecture& parts) {
 }
 
 /// Tensors of the MLP's width that stay for backward.
-std::int64_t mlp_tensors(const Architecture& parts) {
-  if (parts.gated) return 4;  // gate, its SiLU, up, product
+std::int64_t mlp_tensors(const Shape& shape, const Architecture& parts) {
+  if (parts.gated) return shape.liger ? 3 : 4;  // gate, its SiLU, up, product
   switch (parts.activation) {
     case Activation::gelu_tanh:
       // Written out in Python: its input, 0.5·x, tanh, 1 + tanh, and the product.
@@ -114,7 +119,7 @@ std::int64_t mlp_tensors(const Architecture& parts) {
 }
 
 std::int64_t mlp_bytes(const Shape& shape, const Architecture& parts) {
-  return mlp_tensors(parts) * shape.element_bytes * shape.intermediate +
+  return mlp_tensors(shape, parts) * shape.element_bytes * shape.intermediate +
          mask(shape, shape.modules.branch_dropout, shape.hidden);
 }
 
@@ -152,8 +157,10 @@ std::int64_t ends_bytes(const Shape& shape, const Architecture& parts) {
 /// Gradients that are alive at once in the backward of one layer, beside what all layers keep.
 std::int64_t backward_bytes(const Shape& shape, const Architecture& parts) {
   const std::int64_t e = shape.element_bytes;
-  const std::int64_t in_mlp = e * (2 * shape.hidden + 2 * shape.intermediate);
-  const std::int64_t in_norm = parts.norm == NormKind::rms ? 5 * 4 * shape.hidden : 0;
+  const bool in_place = parts.gated && shape.liger;
+  const std::int64_t in_mlp = e * (2 * shape.hidden + (in_place ? 1 : 2) * shape.intermediate);
+  const std::int64_t in_norm =
+      parts.norm == NormKind::rms && !shape.liger ? 5 * 4 * shape.hidden : 0;
   // The softmax's gradient and that of its result; the MLP's and the rounded or dropped-out
   // probabilities are gone by then.
   const bool fp32 = shape.modules.softmax_in_fp32;
@@ -164,17 +171,45 @@ std::int64_t backward_bytes(const Shape& shape, const Architecture& parts) {
   return std::max({in_mlp, in_norm, in_softmax});
 }
 
-/// Bytes a token of the loss at its fullest, the beginning of backward: log-probabilities and two
-/// gradients. Models that predict the next token take the loss in fp32. Their 16-bit logits are
-/// gone by then if the training loop keeps the loss alone.
-std::int64_t loss_bytes(const Shape& shape, const Architecture& parts, std::int64_t vocab_size) {
-  return 3 * (parts.objective == Objective::next_token ? 4 : shape.element_bytes) * vocab_size;
+/// Tokens whose logits a chunked loss holds at a time (TRL, its loss type "chunked_nll").
+constexpr std::int64_t chunk_tokens = 256;
+
+/// Bytes of the loss of a micro-batch at its fullest, the beginning of backward.
+///
+/// full: log-probabilities and two gradients. Models that predict the next token take them in fp32.
+/// Their 16-bit logits are gone by then if the training loop keeps the loss alone.
+/// in_place: the gradient takes the place of the logits that the loss is taken of, beside those of
+/// the model and their gradient.
+/// fused: Liger's kernel makes both gradients of the head's product in forward, for so many tokens
+/// at a time that their logits take as much as the head's input.
+std::int64_t loss_bytes(const Shape& shape, const TargetSpec& target, const ModelSpec& model,
+                        std::int64_t tokens) {
+  const std::int64_t e = shape.element_bytes;
+  const bool in_fp32 = model.architecture.objective == Objective::next_token && target.fp32_logits;
+  const std::int64_t taken = in_fp32 ? 4 : e;
+  const std::int64_t held = target.keeps_output.value_or(target.on_gpu) ? e : 0;
+  const auto of_logits = [&](std::int64_t rows, std::int64_t bytes) {
+    return checked_product("logits", checked_product("logits", rows, bytes), model.vocab_size);
+  };
+  switch (target.loss) {
+    case TargetLoss::full:
+      return of_logits(tokens, 3 * taken + held);
+    case TargetLoss::in_place:
+      return of_logits(tokens, taken + (taken == e ? 0 : 2 * e));
+    case TargetLoss::chunked:
+      return of_logits(std::min(tokens, chunk_tokens), 3 * taken + e) +
+             checked_product("logits", tokens, e * shape.hidden);
+    case TargetLoss::fused:
+      return checked_product("logits", tokens, (2 * e + taken) * shape.hidden) +
+             of_logits(e, shape.hidden);
+  }
+  throw LogicError("a loss is a known one");
 }
 
 }  // namespace
 
 TargetActivations target_activations(const ModelSpec& model, const TrainingConfig& config,
-                                     TargetAttention attention) {
+                                     const TargetSpec& target) {
   const Architecture& parts = model.architecture;
   const std::int64_t tokens =
       checked_product("tokens of a micro-batch", config.micro_batch, config.sequence_length);
@@ -185,7 +220,7 @@ TargetActivations target_activations(const ModelSpec& model, const TrainingConfi
   const std::int64_t e = size_bytes(element_type(config.precision));
   // In fp32 no fused kernel of PyTorch takes fewer keys and values than heads: its sdpa is eager.
   const bool falls_back =
-      attention == TargetAttention::sdpa && e == 4 && model.num_kv_heads != model.num_heads;
+      target.attention == TargetAttention::sdpa && e == 4 && model.num_kv_heads != model.num_heads;
   const Shape shape{.element_bytes = e,
                     .hidden = model.hidden_size,
                     .heads_width = model.num_heads * model.head_size,
@@ -195,8 +230,9 @@ TargetActivations target_activations(const ModelSpec& model, const TrainingConfi
                     .kv_heads = model.num_kv_heads,
                     .sequence = config.sequence_length,
                     .dropout = model.dropout > 0,
-                    .eager = attention == TargetAttention::eager || falls_back,
+                    .eager = target.attention == TargetAttention::eager || falls_back,
                     .one_sample = config.micro_batch == 1,
+                    .liger = target.loss == TargetLoss::fused,
                     .modules = modules_of(model.family)};
   const std::int64_t layer = layer_bytes(shape, parts);
   // The device holds the newest of the inputs that go to the host, and one on its way.
@@ -213,7 +249,7 @@ TargetActivations target_activations(const ModelSpec& model, const TrainingConfi
   TargetActivations result;
   const std::int64_t backward = backward_bytes(shape, parts);
   result.kept = of_tokens(layers + ends_bytes(shape, parts));
-  result.logits = of_tokens(loss_bytes(shape, parts, model.vocab_size));
+  result.logits = loss_bytes(shape, target, model, tokens);
   result.layer = of_tokens(backward + (recomputes ? layer : 0));
   result.first_layer = of_tokens(backward + std::max(checkpoint, e * shape.hidden) + layer);
   return result;

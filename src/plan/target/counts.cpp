@@ -34,12 +34,14 @@ std::int64_t laid_out_elements(const ParameterTable& table, const TrainingConfig
 /// Counts elements that an optimizer leaves on the device if it is not all on the host, and those
 /// that it has on a disk.
 void count_left(const ParameterTable& table, const TrainingConfig& config, int group_size,
-                TargetCounts& counts) {
+                bool is_on_gpu, TargetCounts& counts) {
   const Layout layout(table, config.zero_stage, {.size = group_size}, offloaded_of(config));
-  const std::vector<SubGroup> groups = cut_into_sub_groups(layout, config);
+  const std::vector<SubGroup> groups = cut_into_sub_groups(layout, config, is_on_gpu ? 1 : 0);
   counts.updated_on_device = elements_in(groups, Memory::device);
   counts.updated_on_host = elements_in(groups, Memory::host);
   for (const SubGroup& group : groups) {
+    if (group.memory == Memory::host || (group.memory == Memory::device && is_on_gpu))
+      counts.host_gradients.push_back(group.count);
     if (group.memory != Memory::disk) continue;
     counts.largest_on_disk = std::max(counts.largest_on_disk, group.count);
     const bool has_moments = group.moments_memory == Memory::disk;
@@ -133,13 +135,34 @@ void count_linear(const ModelSpec& model, const ParameterTable& table, const Tra
   }
 }
 
+/// Leaves of what is counted for training all parameters what some of them take. Their gradients
+/// are spread over the layers as evenly as the layers are.
+void keep_trained(const TrainedParameters& trained, int group_size, TargetCounts& counts) {
+  counts.parameters += trained.added;
+  counts.own_parameters += (trained.added + group_size - 1) / group_size;
+  counts.trained = trained.elements;
+  counts.own = (trained.elements + group_size - 1) / group_size;
+  counts.own_whole = std::min(counts.own + trained.largest, trained.elements);
+  counts.largest_unit = trained.largest_unit;
+  counts.largest_gradient = trained.largest;
+  counts.largest_of_layer = trained.largest_of_layer;
+  counts.table = trained.has_table ? counts.table : 0;
+  counts.head = counts.table + trained.of_layer;
+  counts.embeddings = trained.has_table ? counts.embeddings : 0;
+  counts.table_copies = trained.has_table ? counts.table_copies : 0;
+  counts.updated_on_host = counts.own;
+  counts.updated_on_device = 0;
+  counts.host_gradients.assign(counts.host_gradients.empty() ? 0 : 1, counts.own);
+}
+
 }  // namespace
 
 std::int64_t transfer_alignment(const TrainingConfig& config, std::int64_t e) {
   return 1024 * config.disk.threads / e;
 }
 
-TargetCounts count_target(const ModelSpec& model, const TrainingConfig& config, int group_size) {
+TargetCounts count_target(const ModelSpec& model, const TrainingConfig& config, int group_size,
+                          const TargetSpec& target) {
   const ParameterTable table(model);
   TargetCounts counts{};
   counts.parameters = table.total_elements();
@@ -152,7 +175,8 @@ TargetCounts count_target(const ModelSpec& model, const TrainingConfig& config, 
     }
   }
   counts.padding = laid_out - counts.parameters;
-  counts.own = (laid_out + group_size - 1) / group_size;
+  counts.trained = counts.parameters;
+  counts.own = counts.own_parameters = (laid_out + group_size - 1) / group_size;
   if (config.zero_stage == 1 || config.zero_stage == 2)
     counts.own_whole = whole_parameters(table, counts.own);
   for (int unit = 0; unit < table.num_units(); ++unit)
@@ -167,6 +191,7 @@ TargetCounts count_target(const ModelSpec& model, const TrainingConfig& config, 
     if (parameter.elements() <= config.stage3_param_persistence_threshold &&
         parameter.elements() <= config.stage3_model_persistence_threshold - counts.persistent)
       counts.persistent += parameter.elements();
+  counts.largest_gradient = counts.largest_parameter;
   count_gathered(model, table, config, group_size, counts);
   count_linear(model, table, config, counts);
   counts.table = model.vocab_size * model.hidden_size;
@@ -175,8 +200,9 @@ TargetCounts count_target(const ModelSpec& model, const TrainingConfig& config, 
   // Autograd adds the embeddings' and the head's up in a third, and that to what was there.
   counts.table_copies = (model.tie_embeddings ? 2 : 0) + (config.accumulation_steps > 1 ? 1 : 0);
   counts.updated_on_host = counts.own;
-  if (is_optimizer_offloaded(config) && (config.offload_ratio < 1 || is_optimizer_on_disk(config)))
-    count_left(table, config, group_size, counts);
+  if (is_optimizer_offloaded(config) && config.zero_stage == 3)
+    count_left(table, config, group_size, target.on_gpu, counts);
+  if (target.trainable) keep_trained(count_trained(table, *target.trainable), group_size, counts);
   if (are_parameters_on_disk(config)) count_swapped_shards(table, config, group_size, counts);
   return counts;
 }

@@ -25,12 +25,13 @@ std::int64_t parameter_host_bytes(const TargetCounts& counts, const TrainingConf
                                   std::int64_t e, const TargetSpec& target) {
   if (!are_parameters_offloaded(config)) return 0;
   if (!are_parameters_on_disk(config)) {
-    std::int64_t bytes = pinned(e * counts.own, target);
+    std::int64_t bytes = pinned(e * counts.own_parameters, target);
     for (const std::int64_t shard : counts.secondary_shards) bytes += pinned(e * shard, target);
     return bytes;
   }
   const DiskUse& disk = config.disk;
-  std::int64_t bytes = pinned(e * std::min(counts.own, disk.parameters_in_memory), target);
+  std::int64_t bytes =
+      pinned(e * std::min(counts.own_parameters, disk.parameters_in_memory), target);
   for (const std::int64_t shard : counts.small_shards) bytes += pinned(e * shard, target);
   const std::int64_t buffer = round_up(disk.parameter_buffer_size, transfer_alignment(config, e));
   return bytes + e * (disk.parameter_buffers * buffer + counts.written_together);
@@ -43,19 +44,20 @@ std::int64_t target_host_bytes(const TargetCounts& counts, const TrainingConfig&
   const std::int64_t e = size_bytes(element_type(config.precision));
   std::int64_t bytes = parameter_host_bytes(counts, config, e, target);
   if (!is_optimizer_offloaded(config)) return bytes;
-  // Master copy and gradients are pinned, moments are not.
-  bytes += 2 * pinned(4 * counts.updated_on_host, target);
   bytes += 8 * (counts.updated_on_host + counts.moments_on_host);
   bytes += config.disk.optimizer_buffers * 4 * counts.largest_on_disk;
   // Parameters on their way back; stage 3 has sums of gradients, too, and no staging, and converts
   // parameters only where they are sent to another memory.
   if (config.zero_stage == 3) {
+    bytes += 4 * counts.updated_on_host;  // the master copy, as any memory
+    for (const std::int64_t gradient : counts.host_gradients) bytes += pinned(4 * gradient, target);
     const std::int64_t sums = config.fp32_gradient_accumulation ? 4 : e;
-    return bytes + pinned(sums * counts.own, target) +
-           (e < 4 && target.on_gpu ? pinned(e * counts.own, target) : 0);
+    const bool sends = e < 4 && target.on_gpu && !are_parameters_offloaded(config);
+    return bytes + pinned(sums * counts.own, target) + (sends ? e * counts.own : 0);
   }
+  bytes += 2 * pinned(4 * counts.updated_on_host, target);  // master copy and gradients
   bytes += pinned(e * counts.own, target);
-  bytes += pinned(e * counts.largest_parameter, target);
+  bytes += pinned(e * counts.largest_gradient, target);
   // Sums of gradients, a parameter at a time.
   if (config.zero_stage == 2 && config.accumulation_steps > 1 && !keeps_sums_on_device(config))
     bytes += (target.on_gpu ? 2 : 1) * e * counts.own_whole;
@@ -67,13 +69,33 @@ std::int64_t target_host_bytes(const TargetCounts& counts, const TrainingConfig&
 namespace {
 
 constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
-/// Context and loaded kernels, cuBLAS's workspace, NCCL's buffers.
-constexpr std::int64_t context_bytes = 512 * mebibyte;
+/// cuBLAS's workspace, which PyTorch allocates.
 constexpr std::int64_t cublas_bytes = 32 * mebibyte;
-constexpr std::int64_t nccl_bytes = 512 * mebibyte;
-/// Percent that PyTorch's caching allocator reserves beyond the allocated bytes; docs/memory.md,
-/// "Framework".
-constexpr std::int64_t reserved_percent = 4;
+
+/// Memory that PyTorch knows nothing of: context, kernels, NCCL's buffers. Medians of 14 messages
+/// of public trainings that ran out of memory (docs/memory.md, "Framework").
+std::int64_t outside_bytes(int world_size) {
+  if (world_size == 1) return 707 * mebibyte;
+  return (world_size <= 8 ? 1413 : 2099) * mebibyte;
+}
+
+/// Percent that PyTorch's caching allocator holds beyond the allocated bytes once it has given back
+/// all that it could; docs/memory.md, "Framework".
+constexpr std::int64_t reserved_percent = 2;
+constexpr std::int64_t expandable_percent = 1;
+/// … and where there is room, up to stage 2 and at stage 3.
+constexpr std::int64_t roomy_percent = 9;
+constexpr std::int64_t roomy_percent_of_stage_3 = 23;
+
+/// Free memory between others' that nothing fits: at stage 3 the update by lists makes tensors as
+/// large as a sub-group, and the allocator splits what it had for those before.
+std::int64_t split_bytes(const plan::TargetCounts& counts, const TrainingConfig& config,
+                         const TargetSpec& target) {
+  if (config.zero_stage < 3 || target.expandable_segments || is_optimizer_offloaded(config) ||
+      plan::temporary_bytes(config, target) == 0)
+    return 0;
+  return 4 * std::max<std::int64_t>(0, counts.own - config.sub_group_size);
+}
 
 }  // namespace
 
@@ -89,12 +111,13 @@ TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& wanted,
 
   const int world_size = group_size;
   if (is_mics(config)) group_size = static_cast<int>(config.mics_shard_size);
-  const plan::TargetCounts counts = plan::count_target(model, config, group_size);
-  const plan::TargetStates states = plan::target_states(counts, config, group_size);
+  const plan::TargetCounts counts = plan::count_target(model, config, group_size, target);
+  const plan::TargetStates states = plan::target_states(counts, config, group_size, target);
   memory.host_bytes = plan::target_host_bytes(counts, config, target);
   memory.disk_bytes = counts.disk_bytes;
-  const plan::TargetActivations backward =
-      plan::target_activations(model, config, target.attention);
+  memory.loading_bytes = memory.saving_bytes =
+      size_bytes(element_type(config.precision)) * counts.parameters;
+  const plan::TargetActivations backward = plan::target_activations(model, config, target);
   struct Candidate {
     const char* name;
     const plan::TargetInstant& states;
@@ -128,11 +151,22 @@ TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& wanted,
   std::int64_t allocated = 0;
   for (const auto& [part, bytes] : memory.parts) allocated += bytes;
   if (target.on_gpu) {
+    const std::int64_t outside = outside_bytes(world_size);
+    allocated += cublas_bytes;
+    const auto reserved = [&](std::int64_t percent) {
+      return checked_share("memory of the training", allocated, percent, 100);
+    };
     memory.parts["framework"] =
-        context_bytes + cublas_bytes + (world_size > 1 ? nccl_bytes : 0) +
-        checked_share("memory of the training", allocated, reserved_percent, 100);
+        outside + cublas_bytes +
+        reserved(target.expandable_segments ? expandable_percent : reserved_percent) +
+        split_bytes(counts, config, target);
+    memory.shown_bytes =
+        checked_sum("memory of the training", allocated, outside,
+                    reserved(config.zero_stage == 3 ? roomy_percent_of_stage_3 : roomy_percent));
   }
-  memory.total_bytes = checked_sum("memory of the training", allocated, memory.parts["framework"]);
+  for (const auto& [part, bytes] : memory.parts)
+    memory.total_bytes = checked_sum("memory of the training", memory.total_bytes, bytes);
+  memory.shown_bytes = target.on_gpu ? std::max(memory.shown_bytes, memory.total_bytes) : 0;
   return memory;
 }
 

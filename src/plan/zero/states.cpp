@@ -21,10 +21,11 @@ std::vector<SubGroup> cut_by_size(const Layout& layout, const TrainingConfig& co
   return groups;
 }
 
-void choose_memories(const TrainingConfig& config, std::vector<SubGroup>& groups) {
+void choose_memories(const TrainingConfig& config, std::size_t num_others,
+                     std::vector<SubGroup>& groups) {
   // DeepSpeed's own arithmetic, rounding included.
   const auto part = [&](double ratio) {
-    return static_cast<std::size_t>(ratio * static_cast<double>(groups.size()));
+    return static_cast<std::size_t>(ratio * static_cast<double>(groups.size() + num_others));
   };
   const std::size_t on_device = part(1.0 - config.offload_ratio);
   const std::size_t on_host = part(config.offload_ratio);
@@ -257,9 +258,10 @@ class Declaration {
 
 }  // namespace
 
-std::vector<SubGroup> cut_into_sub_groups(const Layout& layout, const TrainingConfig& config) {
+std::vector<SubGroup> cut_into_sub_groups(const Layout& layout, const TrainingConfig& config,
+                                          std::size_t num_others) {
   std::vector<SubGroup> groups = cut_by_size(layout, config);
-  if (layout.offloaded().optimizer) choose_memories(config, groups);
+  if (layout.offloaded().optimizer) choose_memories(config, num_others, groups);
   if (are_parameters_on_disk(config)) {
     for (SubGroup& group : groups)
       group.swaps_parameters = group.first + group.count > config.disk.parameters_in_memory;

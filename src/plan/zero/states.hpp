@@ -31,8 +31,12 @@ struct SubGroup {
 /// Some sub-groups of an offloaded optimizer stay on the device if `offload_ratio` is below 1. A
 /// disk takes only large sub-groups; small ones stay on the device or the host. A large one that
 /// should stay on the device goes to the disk, too, but its moments stay on the host.
+///
+/// `num_others`: sub-groups of a few elements that come after these, such as one of parameters
+/// without weight decay. They count for `offload_ratio` alone, and are not among the result.
 [[nodiscard]] std::vector<SubGroup> cut_into_sub_groups(const Layout& layout,
-                                                        const TrainingConfig& config);
+                                                        const TrainingConfig& config,
+                                                        std::size_t num_others = 0);
 /// Elements of a tensor that holds master copies, or gradients, of all sub-groups of a memory.
 [[nodiscard]] std::int64_t elements_in(const std::vector<SubGroup>& sub_groups, Memory memory);
 /// Elements of a tensor that holds moments.

@@ -174,7 +174,9 @@ void add_assumptions(const json::Node* section, JobSpec& job) {
       return found.is_on || found.is_automatic;
     });
     if (!has_low_precision) assume("the precision is fp32, since neither bf16 nor fp16 is enabled");
-    assume(optimizer_assumption(job.ds_config));
+    // A training on GPUs has one that was decided on.
+    if (job.target.optimizer == TargetOptimizer::of_config)
+      assume(optimizer_assumption(job.ds_config));
   }
   if (!is_given("sequence_length") && !job.command.sequence_length)
     assume(fmt::format("a sample has {} tokens, since dstune.sequence_length is not given",

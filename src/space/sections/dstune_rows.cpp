@@ -29,6 +29,23 @@ void set_deepspeed_version(SectionTarget& target, const Readings& readings) {
     target.job->deepspeed_source = "dstune.deepspeed_version";
   }
 }
+void set_torch(SectionTarget& target, const Readings& readings) {
+  if (const auto version = parse_version(text_of(readings)))
+    target.job->target.torch = 10000 * version->major + 100 * version->minor;
+  else
+    target.problems->add(readings.front().node.problem("expected a version such as \"2.4\""));
+}
+/// A text of several lines.
+template <auto member>
+void set_trainable(SectionTarget& target, const Readings& readings) {
+  std::optional<Trainable>& trainable = target.job->target.trainable;
+  if (!trainable) trainable.emplace();
+  if constexpr (std::is_same_v<decltype(member), std::int64_t Trainable::*>)
+    assign((*trainable).*member, readings.front().value);
+  else
+    for (const std::string_view line : lines_of(text_of(readings)))
+      ((*trainable).*member).emplace_back(line);
+}
 void set_training_command(SectionTarget& target, const Readings& readings) {
   target.job->training_command.emplace();
   target.job->training_command->text = text_of(readings);
@@ -51,13 +68,13 @@ void set_recompute(SectionTarget& target, const Readings& readings) {
 }
 
 /// An integer, or a text.
-template <std::optional<std::int64_t> JobSpec::*memory_bytes>
+template <auto... path>
 void set_memory(SectionTarget& target, const Readings& readings) {
   if (std::holds_alternative<std::int64_t>(readings.front().value))
-    return set<memory_bytes>(target, readings);
+    return set<path...>(target, readings);
   const auto bytes = parse_bytes(text_of(readings));
   if (bytes && *bytes > 0) {
-    target.job->*memory_bytes = *bytes;
+    member_of<path...>(*target.job) = *bytes;
   } else {
     target.problems->add(readings.front().node.problem(fmt::format(
         "expected an amount of memory such as \"64GiB\", got \"{}\"", text_of(readings))));
@@ -198,50 +215,70 @@ void set_template(SectionTarget& target, const Readings& readings) {
 std::span<const SectionRow> dstune_rows() {
   using Workload = WorkloadSpec;
   using Target = TargetSpec;
+  using Choice = MachineChoice;
   static const std::vector<SectionRow> all = section_rows(
-      "dstune", {{"/dstune/model", keep_model},
-                 {"/dstune/model/", keep_model},
-                 {"/dstune/sequence_length", keep_sequence_length},
-                 {"/dstune/deepspeed_version", set_deepspeed_version},
-                 {"/dstune/precision", set<&JobSpec::precision>},
-                 {"/dstune/resources/num_gpus", keep_gpus},
-                 {"/dstune/resources/num_nodes", keep_nodes},
-                 {"/dstune/activation_recompute", set_recompute},
-                 {"/dstune/device_memory", set_memory<&JobSpec::device_memory_bytes>},
-                 {"/dstune/host_memory", set_memory<&JobSpec::host_memory_bytes>},
-                 {"/dstune/target", set<&JobSpec::target, &Target::framework>},
-                 {"/dstune/target/framework", set<&JobSpec::target, &Target::framework>},
-                 {"/dstune/target/attention", set<&JobSpec::target, &Target::attention>},
-                 {"/dstune/target/checkpointing", set<&JobSpec::target, &Target::checkpointing>},
-                 {"/dstune/target/measure", set<&JobSpec::target, &Target::measure>},
-                 {"/dstune/target/python", keep_engine_option},
-                 {"/dstune/trial_budget_s",
-                  set<&JobSpec::tuning, &TuningOptions::measure, &MeasureOptions::trial_budget_s>},
-                 {"/dstune/training_command", set_training_command},
-                 {"/dstune/global_batch", set_global_batch},
-                 {"/dstune/templates", find_templates},
-                 {"/dstune/templates/0", set_template},
-                 {"/dstune/templates/1", set_template},
-                 {"/dstune/templates/2", set_template},
-                 {"/dstune/templates/3", set_template},
-                 {"/dstune/workload", set_workload<&Workload::kind>},
-                 {"/dstune/workload/", keep_plugin_options},
-                 {"/dstune/workload/type", set_workload<&Workload::kind>},
-                 {"/dstune/workload/step_time_s", set_workload<&Workload::step_time_s>},
-                 {"/dstune/workload/table", set_table},
-                 {"/dstune/workload/time_scale", set_workload<&Workload::time_scale>},
-                 {"/dstune/workload/library", set_library},
-                 {"/dstune/workload/script", set_script},
-                 {"/dstune/workload/args", keep_engine_option},
-                 {"/dstune/workload/function", keep_engine_option},
-                 {"/dstune/workload/python", keep_engine_option},
-                 {"/dstune/workload/scratch", keep_engine_option},
-                 {"/dstune/verify/", begin_verify},
-                 {"/dstune/verify/script", set_script},
-                 {"/dstune/verify/args", keep_engine_option},
-                 {"/dstune/verify/function", keep_engine_option},
-                 {"/dstune/verify/python", keep_engine_option},
-                 {"/dstune/verify/scratch", keep_engine_option}});
+      "dstune",
+      {{"/dstune/model", keep_model},
+       {"/dstune/model/", keep_model},
+       {"/dstune/sequence_length", keep_sequence_length},
+       {"/dstune/deepspeed_version", set_deepspeed_version},
+       {"/dstune/precision", set<&JobSpec::precision>},
+       {"/dstune/resources/num_gpus", keep_gpus},
+       {"/dstune/resources/num_nodes", keep_nodes},
+       {"/dstune/activation_recompute", set_recompute},
+       {"/dstune/device_memory", set_memory<&JobSpec::device_memory_bytes>},
+       {"/dstune/host_memory", set_memory<&JobSpec::host_memory_bytes>},
+       {"/dstune/device", set<&JobSpec::machine_choice, &Choice::device>},
+       {"/dstune/device/name", set<&JobSpec::machine_choice, &Choice::device>},
+       {"/dstune/device/gpus_per_node", set<&JobSpec::machine_choice, &Choice::gpus_per_node>},
+       {"/dstune/device/nodes", set<&JobSpec::machine_choice, &Choice::num_nodes>},
+       {"/dstune/device/network", set<&JobSpec::machine_choice, &Choice::network>},
+       {"/dstune/device/host_memory",
+        set_memory<&JobSpec::machine_choice, &Choice::host_memory_bytes>},
+       {"/dstune/device/profile", set<&JobSpec::machine_choice, &Choice::profile>},
+       {"/dstune/trainable/rank", set_trainable<&Trainable::rank>},
+       {"/dstune/trainable/targets", set_trainable<&Trainable::targets>},
+       {"/dstune/trainable/names", set_trainable<&Trainable::names>},
+       {"/dstune/target", set<&JobSpec::target, &Target::framework>},
+       {"/dstune/target/framework", set<&JobSpec::target, &Target::framework>},
+       {"/dstune/target/attention", set<&JobSpec::target, &Target::attention>},
+       {"/dstune/target/optimizer", set<&JobSpec::target, &Target::optimizer>},
+       {"/dstune/target/loss", set<&JobSpec::target, &Target::loss>},
+       {"/dstune/target/fp32_logits", set<&JobSpec::target, &Target::fp32_logits>},
+       {"/dstune/target/keeps_output", set<&JobSpec::target, &Target::keeps_output>},
+       {"/dstune/target/zero_init", set<&JobSpec::target, &Target::zero_init>},
+       {"/dstune/target/expandable_segments", set<&JobSpec::target, &Target::expandable_segments>},
+       {"/dstune/target/torch", set_torch},
+       {"/dstune/target/checkpointing", set<&JobSpec::target, &Target::checkpointing>},
+       {"/dstune/target/measure", set<&JobSpec::target, &Target::measure>},
+       {"/dstune/target/python", keep_engine_option},
+       {"/dstune/trial_budget_s",
+        set<&JobSpec::tuning, &TuningOptions::measure, &MeasureOptions::trial_budget_s>},
+       {"/dstune/training_command", set_training_command},
+       {"/dstune/global_batch", set_global_batch},
+       {"/dstune/templates", find_templates},
+       {"/dstune/templates/0", set_template},
+       {"/dstune/templates/1", set_template},
+       {"/dstune/templates/2", set_template},
+       {"/dstune/templates/3", set_template},
+       {"/dstune/workload", set_workload<&Workload::kind>},
+       {"/dstune/workload/", keep_plugin_options},
+       {"/dstune/workload/type", set_workload<&Workload::kind>},
+       {"/dstune/workload/step_time_s", set_workload<&Workload::step_time_s>},
+       {"/dstune/workload/table", set_table},
+       {"/dstune/workload/time_scale", set_workload<&Workload::time_scale>},
+       {"/dstune/workload/library", set_library},
+       {"/dstune/workload/script", set_script},
+       {"/dstune/workload/args", keep_engine_option},
+       {"/dstune/workload/function", keep_engine_option},
+       {"/dstune/workload/python", keep_engine_option},
+       {"/dstune/workload/scratch", keep_engine_option},
+       {"/dstune/verify/", begin_verify},
+       {"/dstune/verify/script", set_script},
+       {"/dstune/verify/args", keep_engine_option},
+       {"/dstune/verify/function", keep_engine_option},
+       {"/dstune/verify/python", keep_engine_option},
+       {"/dstune/verify/scratch", keep_engine_option}});
   return all;
 }
 

@@ -52,7 +52,7 @@ std::vector<NodeBytes> bytes_of_nodes(const OpenJob& ready) {
     node.disk = std::min(node.disk, std::max(most_taken, free_disk_bytes(folder)));
   std::vector<NodeBytes> nodes;
   for (const std::vector<int>& ranks : ready.training_ranks) {
-    node.host = ready.host_memory_bytes * static_cast<std::int64_t>(ranks.size());
+    node.host = *ready.host_memory_bytes * static_cast<std::int64_t>(ranks.size());
     nodes.push_back(node);
   }
   return nodes;

@@ -191,10 +191,22 @@ bool is_predictable(const PlannedJob& ready) {
   return ready.job.has_own_step() && ready.space.planned > 0;
 }
 
-JobPredictor::JobPredictor(const PlannedJob& ready, std::optional<DeviceProfile> profile)
+namespace {
+
+/// The training whose times published rates tell: where nothing was measured.
+std::optional<TargetSpec> target_by_rates(const PlannedJob& ready,
+                                          const std::optional<DeviceProfile>& profile) {
+  if (!ready.job.cluster || !profile || !profile->kernels.empty()) return std::nullopt;
+  return ready.job.target;
+}
+
+}  // namespace
+
+JobPredictor::JobPredictor(const PlannedJob& ready, const std::optional<DeviceProfile>& profile)
     : measure_(ready.job.tuning.measure),
-      workspaces_(*ready.kernels),
-      predictor_(ready.job.model, std::move(profile), workspaces_) {}
+      workspaces_(ready.workspaces),
+      predictor_(ready.job.model, profile, *workspaces_, default_policy().predicting,
+                 target_by_rates(ready, profile)) {}
 
 bool JobPredictor::is_known(const Experiment& experiment) const {
   const std::optional<DeviceProfile>& profile = predictor_.profile();
@@ -221,10 +233,17 @@ std::optional<double> JobPredictor::experiment_s(const Experiment& experiment) {
 
 void JobPredictor::predict(const Experiment& experiment, Prediction& predicted) {
   predicted.throughput = predicted.target_throughput = std::nullopt;
+  predicted.throughput_low = predicted.throughput_high = std::nullopt;
+  const auto samples = static_cast<double>(batch_of(experiment));
+  if (const auto target = predictor_.target_time(experiment)) {
+    predicted.target_throughput = samples / target->seconds;
+    predicted.throughput_low = samples / target->high_s;
+    predicted.throughput_high = samples / target->low_s;
+    return;
+  }
   const auto step_s = this->step_s(experiment);
   if (!step_s) return;
   const TrainingConfig& config = experiment.config;
-  const auto samples = static_cast<double>(batch_of(experiment));
   predicted.throughput = samples / *step_s;
   if (calibration_)
     predicted.target_throughput =
@@ -243,7 +262,7 @@ MeasuredMachine measure_machine(const OpenJob& ready, AttemptDriver& driver,
                                 const std::optional<std::string>& profile_path,
                                 double drain_timeout_s) {
   if (is_all_known(ready) && !profile_path) return {};
-  const CpuWorkspaces workspaces(*ready.kernels);
+  const WorkspaceSizes& workspaces = *ready.workspaces;
   const auto members = planned_experiments(ready);
   const std::vector<ProfilingTask> tasks =
       plan_profiling(ready.job.model, members, workspaces, {.budget_s = budget_s(ready)});

@@ -110,7 +110,7 @@ std::vector<std::size_t> drop_what_does_not_fit(PlannedSpace& space, std::int64_
 class JobPredictor {
  public:
   /// Without a profile times are not known.
-  JobPredictor(const PlannedJob& planned, std::optional<DeviceProfile> profile);
+  JobPredictor(const PlannedJob& planned, const std::optional<DeviceProfile>& profile);
 
   // Nothing without a profile, and for an experiment that uses a disk where how fast that is was
   // not measured.
@@ -132,7 +132,7 @@ class JobPredictor {
   [[nodiscard]] bool is_known(const Experiment& experiment) const;
 
   MeasureOptions measure_;
-  CpuWorkspaces workspaces_;
+  std::shared_ptr<const WorkspaceSizes> workspaces_;
   StepPredictor predictor_;
   std::optional<TimeCalibration> calibration_;
 };

@@ -206,7 +206,7 @@ Value environment_of(const OpenJob& job, const JobOptions& options, const OpenOp
   environment["training_ranks"] = job.training_ranks;
   environment["seeds"] = {{"tuner", job.job.tuning.seed}, {"reference_step", reference_seed}};
   environment["device_memory_bytes"] = job.device_memory_bytes;
-  environment["host_memory_bytes"] = job.host_memory_bytes;
+  environment["host_memory_bytes"] = *job.host_memory_bytes;
   environment["energy"] = open.energy;
   environment["input_hashes"] = {{"space", record_key(job.job.document->root())},
                                  {"model", record_key(to_json(job.job.model))}};

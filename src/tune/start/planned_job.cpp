@@ -1,6 +1,7 @@
 #include "start/planned_job.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <limits>
 #include <numeric>
@@ -14,6 +15,7 @@
 #include "dstune/group/group_table.hpp"
 #include "dstune/instrument/instrument.hpp"
 #include "dstune/plan/memory.hpp"
+#include "dstune/predict/device_profile.hpp"
 #include "dstune/space/search_space.hpp"
 #include "dstune/train/executor.hpp"
 
@@ -136,16 +138,42 @@ void say_input(const JobSpec& job, bool is_plan) {
   for (const std::string& warning : job.warnings) log::warning(warning);
 }
 
+/// The kernels of another machine's libraries: what scratch they ask for is not known here.
+class NoWorkspaces : public WorkspaceSizes {
+ public:
+  [[nodiscard]] std::int64_t matmul(const op::Matmul&, DType, DType) const override { return 0; }
+  [[nodiscard]] std::int64_t norm(std::int64_t) const override { return 0; }
+  [[nodiscard]] std::int64_t attention(std::int64_t, std::int64_t, const ModelSpec&,
+                                       DType) const override {
+    return 0;
+  }
+};
+
+/// Returns the profile that --profile-out wrote. Throws InputError.
+DeviceProfile read_profile(const std::string& path) {
+  const json::Document document = json::Document::read(path);
+  return device_profile_from_json(document.node());
+}
+
+/// Returns the machine that a profile was measured on. Throws InputError.
+Cluster machine_of_profile(const std::string& path) {
+  return read_profile(path).cluster.value_or(Cluster());
+}
+
 /// Reads the job for the ranks that train.
 JobSpec read_input(const JobOptions& options, const std::optional<Machine>& machine,
                    const PlannedJob& ready, bool is_on_gpus) {
   std::size_t max_ranks_per_node = 1;
   for (const auto& ranks : ready.training_ranks)
     max_ranks_per_node = std::max(max_ranks_per_node, ranks.size());
-  JobSpec job = read_job(options.space_path, options.overrides, machine,
-                         static_cast<int>(max_ranks_per_node));
-  // A job on GPUs is for a training on GPUs.
-  job.target.on_gpu = is_on_gpus;
+  Overrides overrides = options.overrides;
+  overrides.is_plan = options.dry_run;
+  overrides.has_hostfile = options.hostfile.has_value();
+  overrides.is_on_cpus = options.backend == Backend::cpu;
+  overrides.is_here_on_gpus = is_on_gpus;
+  overrides.machine_of_profile = machine_of_profile;
+  JobSpec job =
+      read_job(options.space_path, overrides, machine, static_cast<int>(max_ranks_per_node));
   // A launch of its own needs on CPUs what the engine needs there.
   if (job.training_command && job.engine() != nullptr)
     job.training_command->trains_on_cpu = !is_on_gpus;
@@ -155,7 +183,35 @@ JobSpec read_input(const JobOptions& options, const std::optional<Machine>& mach
   return job;
 }
 
+/// The memory of the machine that is planned for where it is another one. Throws InputError where
+/// that of a device is not known.
+void decide_memory_elsewhere(PlannedJob& ready) {
+  const JobSpec& job = ready.job;
+  const Cluster& cluster = *job.cluster;
+  if (job.device_memory_bytes) {
+    ready.device_memory_bytes = *job.device_memory_bytes;
+  } else if (cluster.device) {
+    ready.device_memory_bytes = cluster.device->memory_bytes;
+  } else {
+    const std::string pointer = "/dstune/device_memory";
+    throw InputError({{job.document->file(), pointer, job.document->line(pointer),
+                       fmt::format("the memory of a {} of the cluster is not known: write "
+                                   "\"device_memory\": \"80GiB\" into the section dstune, or name "
+                                   "the GPU (--device {}, …)",
+                                   job.target.on_gpu ? "GPU" : "rank",
+                                   device_names().empty() ? "" : device_names().front())}});
+  }
+  ready.host_memory_bytes = job.host_memory_bytes;
+  if (!ready.host_memory_bytes && cluster.host_memory_bytes) {
+    int ranks = 1;  // of the largest group on a node
+    for (const GroupShape& shape : job.shapes) ranks = std::max(ranks, shape.num_gpus);
+    ready.host_memory_bytes =
+        *cluster.host_memory_bytes / std::max(ranks, cluster.gpus_per_node.value_or(1));
+  }
+}
+
 void decide_memory(PlannedJob& ready, const std::vector<RankDevice>& devices) {
+  if (ready.job.cluster) return decide_memory_elsewhere(ready);
   ready.device_memory_bytes =
       ready.job.device_memory_bytes
           ? *ready.job.device_memory_bytes
@@ -179,11 +235,12 @@ PlannerOptions planner_options(const PlannedJob& ready, const JobOptions& option
   planner.target_offset_bytes = ready.memory_offset_bytes;
   planner.device_memory_bytes = ready.device_memory_bytes;
   // A limit that the user states is all that there is.
-  if (!ready.job.device_memory_bytes)
+  if (!ready.job.device_memory_bytes && !ready.job.cluster)
     planner.context_bytes = min_bytes(&RankDevice::context_bytes, ready.training_ranks, devices) +
                             min_bytes(&RankDevice::library_bytes, ready.training_ranks, devices);
   planner.host_memory_bytes = ready.host_memory_bytes;
-  planner.free_disk_bytes = free_disk_bytes;
+  planner.forecasts.judges_memory_here = !ready.job.cluster;
+  if (!ready.job.cluster) planner.free_disk_bytes = free_disk_bytes;
   if (ready.time.end_at) planner.used_time = [time = ready.time] { return time.used_share(); };
   if (!options.dry_run) {
     planner.listed = default_policy().planning.max_members;
@@ -203,9 +260,9 @@ void warn_of_size(const JobSpec& job, const SearchSpace& space, const PlannerOpt
       space.size(), max_tried));
 }
 
-PlannedSpace plan_members(PlannedJob& ready, const JobOptions& options,
-                          const PlannerOptions& planner) {
-  const CpuWorkspaces workspaces(*ready.kernels);
+PlannedSpace plan_members(PlannedJob& ready, const JobOptions& options) {
+  const WorkspaceSizes& workspaces = *ready.workspaces;
+  const PlannerOptions& planner = ready.planner;
   if (!ready.job.experiment_files.empty()) {
     PlannedSpace space = plan_experiments(ready.job, workspaces, planner);
     refuse_own_names(ready.job, space);
@@ -224,16 +281,26 @@ PlannedSpace plan_members(PlannedJob& ready, const JobOptions& options,
 PlannedJob plan_of_job(const JobOptions& options, const Topology& topology,
                        const std::vector<RankDevice>& devices, const kernels::Table& kernels) {
   PlannedJob ready;
-  ready.kernels = &kernels;
   ready.time = time_budget(options);
   if (options.profile_path) check_output_file(*options.profile_path);
   const std::optional<Machine> machine = decide_ranks(ready, options, topology);
   ready.job = read_input(options, machine, ready, devices.back().is_gpu());
   decide_memory(ready, devices);
+  if (ready.job.cluster && ready.job.machine_choice.profile) {
+    const bool is_of_option = options.overrides.machine.profile.has_value();
+    const std::string& path = *ready.job.machine_choice.profile;
+    ready.profile = read_profile(
+        is_of_option ? path : (std::filesystem::path(ready.job.folder) / path).string());
+  }
   const std::vector<DeepSpeedRun> user_runs = read_user_runs(options.calibration_files, ready.job);
   ready.memory_offset_bytes = memory_offset(user_runs, ready.job);
   ready.target = target_of(ready.job, options.dry_run);
-  ready.space = plan_members(ready, options, planner_options(ready, options, devices));
+  ready.planner = planner_options(ready, options, devices);
+  if (ready.job.cluster)
+    ready.workspaces = std::make_shared<NoWorkspaces>();
+  else
+    ready.workspaces = std::make_shared<CpuWorkspaces>(kernels);
+  ready.space = plan_members(ready, options);
   for (const std::string& warning : ready.space.warnings) log::warning(warning);
   // The user's runs and imports may belong to members that nobody has looked at.
   if (ready.space.is_cut_short) return ready;
@@ -250,7 +317,7 @@ std::optional<MemoryTimeline> memory_timeline_of(const PlannedJob& ready,
       !model_violation(job.model, experiment.config, group_size).empty())
     return std::nullopt;
   return memory_timeline(
-      build_step_plan(job.model, experiment.config, group_size, 0, CpuWorkspaces(*ready.kernels)));
+      build_step_plan(job.model, experiment.config, group_size, 0, *ready.workspaces));
 }
 
 JobInput job_input(const PlannedJob& ready) {
@@ -260,7 +327,7 @@ JobInput job_input(const PlannedJob& ready) {
   input.instruments = ready.job.instruments;
   input.measure = ready.job.tuning.measure;
   input.device_memory_bytes = ready.device_memory_bytes;
-  input.host_memory_bytes = ready.host_memory_bytes;
+  input.host_memory_bytes = *ready.host_memory_bytes;
   std::set<GroupShape> shapes;
   for (const PlannedExperiment* member : members_to_run(ready.space))
     shapes.insert(member->experiment.shape);

@@ -9,6 +9,7 @@
 
 #include "dstune/core/experiment.hpp"
 #include "dstune/kernels/kernels.hpp"
+#include "dstune/predict/device_profile.hpp"
 #include "dstune/ranking/scoreboard.hpp"
 #include "dstune/report/results.hpp"
 #include "dstune/search/planner.hpp"
@@ -35,12 +36,15 @@ struct Import {
 struct PlannedJob {
   TimeBudget time;
   JobSpec job;
-  const kernels::Table* kernels = nullptr;       ///< whose workspaces are planned
-  std::vector<std::vector<int>> allowed_ranks;   ///< of each node, by hostfile and filter
-  std::vector<std::vector<int>> training_ranks;  ///< less rank 0 where it only coordinates
+  std::shared_ptr<const WorkspaceSizes> workspaces;  ///< of the kernels that run
+  PlannerOptions planner;                            ///< that members were planned with
+  std::vector<std::vector<int>> allowed_ranks;       ///< of each node, by hostfile and filter
+  std::vector<std::vector<int>> training_ranks;      ///< less rank 0 where it only coordinates
   std::int64_t device_memory_bytes = 0;
-  std::int64_t host_memory_bytes = 0;
+  /// For what a rank offloads; nothing in a plan for a machine of which nobody says it.
+  std::optional<std::int64_t> host_memory_bytes = 0;
   std::int64_t memory_offset_bytes = 0;     ///< what the user's runs add to the target's memory
+  std::optional<DeviceProfile> profile{};   ///< that was measured on the machine planned for
   std::optional<TargetConstants> target{};  ///< where members are ranked by the target's time
   PlannedSpace space;
   std::vector<UserRun> user_runs;

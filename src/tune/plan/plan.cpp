@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cstdlib>
+#include <memory>
 #include <optional>
+#include <string>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -10,8 +12,11 @@
 #include "dstune/base/output.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/comm/nodes.hpp"
+#include "dstune/predict/device_profile.hpp"
+#include "dstune/predict/roofline.hpp"
 #include "dstune/report/dry_run.hpp"
 #include "dstune/tune/job.hpp"
+#include "plan/plan_head.hpp"
 #include "profile/prediction.hpp"
 #include "start/planned_job.hpp"
 #include "start/rank_devices.hpp"
@@ -57,8 +62,44 @@ std::size_t output_width() {
   return columns != nullptr ? std::strtoul(columns, nullptr, 10) : 0;
 }
 
-/// Prints what would run to stdout, with times where the device can tell them.
-ExitCode show_plan(const PlannedJob& ready, const JobOptions& options, Device& device) {
+/// Returns the predictor of a plan's times. Nothing of this machine stands in for another: there
+/// they follow from a measured profile, or from published rates. Null where nothing tells them;
+/// then `no_speed` says why.
+std::unique_ptr<JobPredictor> predictor_of_plan(const PlannedJob& ready, Device& device,
+                                                std::string& no_speed) {
+  const JobSpec& job = ready.job;
+  if (!is_predictable(ready) && !(job.is_by_engine() && is_planned(job))) {
+    if (ready.space.planned > 0) no_speed = "nothing here plans what the workload does";
+    return nullptr;
+  }
+  if (ready.time.is_over()) {
+    no_speed = "the time limit ended the plan before";
+    return nullptr;
+  }
+  if (job.target.trainable) {
+    no_speed = "times are planned for training all parameters, not for dstune.trainable";
+    return nullptr;
+  }
+  std::unique_ptr<JobPredictor> predictor;
+  if (!job.cluster) {
+    predictor = measure_alone(ready, device);
+    if (!predictor) no_speed = "no step of it can be timed in a second on this host";
+  } else if (ready.profile) {
+    predictor = std::make_unique<JobPredictor>(ready, ready.profile);
+  } else {
+    for (const GroupShape& shape : job.shapes)
+      if (const std::string lacks = roofline_lacks(completed(*job.cluster), shape); !lacks.empty())
+        no_speed = "the plan does not know " + lacks;
+    if (!no_speed.empty()) return nullptr;
+    return std::make_unique<JobPredictor>(ready, published_profile(*job.cluster));
+  }
+  if (predictor && ready.target) predictor->calibrate(ready.target->time);
+  return predictor;
+}
+
+/// Prints what would run to stdout, with times where something can tell them.
+ExitCode show_plan(const PlannedJob& ready, const JobOptions& options, Device& device,
+                   const RankDevice& rank) {
   DryRun plan{.experiments = {},
               .total = ready.space.total,
               .planned = ready.space.planned,
@@ -68,24 +109,30 @@ ExitCode show_plan(const PlannedJob& ready, const JobOptions& options, Device& d
               .deepspeed = deepspeed_text(ready.job),
               .deepspeed_version = to_text(ready.job.deepspeed_version),
               .from_command = ready.job.from_command,
-              .assumptions = ready.job.assumptions};
+              .assumptions = ready.job.assumptions,
+              .head = plan_head(ready, options, rank),
+              .sources = plan_sources(ready),
+              .runs_here = !ready.job.cluster};
   for (const PlannedMember& member : ready.space.members)
     plan.experiments.push_back(member.planned);
   plan.timeline = [&](const Experiment& experiment) {
     return ready.time.is_over() ? std::nullopt : memory_timeline_of(ready, experiment);
   };
-  const bool has_times =
-      is_predictable(ready) || (ready.job.is_by_engine() && is_planned(ready.job));
-  if (has_times && !ready.time.is_over()) {
-    if (const auto predictor = measure_alone(ready, device)) {
-      if (ready.target) predictor->calibrate(ready.target->time);
-      predict_times(ready, *predictor, plan);
-    }
-  }
+  const auto predictor = predictor_of_plan(ready, device, plan.no_speed);
+  if (predictor) predict_times(ready, *predictor, plan);
+  SinglePlanner single(ready.job, *ready.workspaces, ready.planner);
+  plan.what_if = [&](const Experiment& experiment) -> std::optional<Prediction> {
+    if (!is_planned(ready.job) || ready.time.is_over()) return std::nullopt;
+    PlannedExperiment planned = single.plan(experiment);
+    if (!has_plan(planned)) return std::nullopt;
+    if (predictor) predictor->predict(planned.experiment, planned.predicted);
+    return planned.predicted;
+  };
   if (options.json_output) {
     output() << json::ascii_text(dry_run_json(plan)) << std::endl;
   } else {
-    output() << printable_lines(dry_run_text(plan, {output_width(), options.verbose}))
+    output() << printable_lines(
+                    dry_run_text(plan, {output_width(), options.verbose, options.shows_all}))
              << std::flush;
   }
   if (ready.space.is_cut_short || ready.time.is_over()) {
@@ -105,7 +152,7 @@ ExitCode plan_job(const JobOptions& options) {
                                           describe(topology, found));
     if (options.verbose) log_ranks(topology, devices);
     const PlannedJob ready = plan_of_job(options, topology, devices, found.device->kernels());
-    return show_plan(ready, options, *found.device);
+    return show_plan(ready, options, *found.device, devices.front());
   });
 }
 

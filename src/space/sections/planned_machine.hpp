@@ -1,0 +1,22 @@
+#pragma once
+/// The machine that a plan is for, where it is not this one, and what its training brings along.
+/// Local.
+
+#include "sections/sections.hpp"
+
+namespace dstune {
+
+/// `JobSpec::cluster` and what follows from it: the command line's choice before that of
+/// `dstune.device`. A job runs where it is: the section tells it nothing. `section`: `dstune`, or
+/// null.
+void decide_machine(const Overrides& overrides, const json::Node* section, SectionTarget& target);
+
+/// The ranks of a node where neither resources nor a hostfile tell them.
+[[nodiscard]] int usual_ranks(const JobSpec& job, int fallback);
+
+/// `TargetSpec::optimizer` of a training on GPUs whose config names none: that of the training
+/// command, else that of Hugging Face's Trainer with the release of PyTorch. `section`: `dstune`,
+/// or null.
+void decide_target_optimizer(const Overrides& overrides, const json::Node* section, JobSpec& job);
+
+}  // namespace dstune
