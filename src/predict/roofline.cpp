@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "dstune/base/error.hpp"
+#include "dstune/plan/memory.hpp"
 
 namespace dstune {
 namespace {
@@ -95,18 +96,21 @@ std::string roofline_lacks(const Cluster& cluster, GroupShape shape) {
   return {};
 }
 
-TargetKernels target_kernels(const ModelSpec& model, const OptimizerConfig& optimizer,
+TargetKernels target_kernels(const ModelSpec& model, const TrainingConfig& config,
                              const TargetSpec& target) {
   const bool is_of_config = target.optimizer == TargetOptimizer::of_config;
   const bool old = model.family == ModelFamily::gpt2 || model.family == ModelFamily::bert;
   return {.attention = target.attention,
           .loss = target.loss,
           .fp32_logits = target.fp32_logits,
-          .list_wise_optimizer = is_of_config ? optimizer.torch_adam
+          .list_wise_optimizer = is_of_config ? config.optimizer.torch_adam
                                               : target.optimizer == TargetOptimizer::adamw_torch,
           .softmax_in_fp32 = !old,
           .drops_out = model.dropout > 0,
-          .num_heads = model.num_heads};
+          .num_heads = model.num_heads,
+          .trained_share = trained_part(model, target).share,
+          .gathers_all = config.zero_stage == 3,
+          .copies_all = are_parameters_offloaded(config)};
 }
 
 double target_bytes(const Work& work, const TargetKernels& kernels) {
@@ -188,6 +192,33 @@ double Roofline::flops_per_s(DType type, double share) const {
   return peak * device_.product_share * share;
 }
 
+Work Roofline::trained_part_of(Work work) const {
+  if (!kernels_ || kernels_->trained_share == 1) return work;
+  const bool is_copy = work.has(WorkFlag::to_host) || work.has(WorkFlag::to_device);
+  bool is_part = is_copy && !kernels_->copies_all;
+  switch (work.kind) {
+    case WorkKind::all_gather:
+      is_part = !kernels_->gathers_all;
+      break;
+    case WorkKind::all_reduce:
+    case WorkKind::reduce:
+    case WorkKind::reduce_scatter:
+    case WorkKind::all_to_all:
+    case WorkKind::update:
+    case WorkKind::squares:
+    case WorkKind::add:
+      is_part = true;
+      break;
+    default:
+      // Products of gradients of weights have their first input transposed.
+      is_part = is_part || (is_product(work.kind) && work.has(WorkFlag::transpose_a));
+  }
+  if (is_part)
+    work.size = std::max<std::int64_t>(
+        1, std::llround(kernels_->trained_share * static_cast<double>(work.size)));
+  return work;
+}
+
 double Roofline::product_s(const Work& work) const {
   const auto parts = parts_of(work);
   if (parts) {
@@ -258,7 +289,8 @@ double Roofline::host_s(const Work& work) const {
   return static_cast<double>(work.size) * ranks / rate;
 }
 
-double Roofline::seconds(const Work& work, bool on_host) const {
+double Roofline::seconds(const Work& whole, bool on_host) const {
+  const Work work = trained_part_of(whole);
   if (is_product(work.kind)) return product_s(work);
   if (work.kind == WorkKind::exchange) return node_.small.latency_s;
   if (is_collective(work.kind)) return collective_s(work);
