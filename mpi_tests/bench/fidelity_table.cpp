@@ -17,7 +17,8 @@ FidelityTable read_fidelity_table(const std::string& space_path, const std::stri
   const FixedWorkspaces workspaces;
   StepPredictor predictor(job.model, std::nullopt, workspaces);
   PlannerOptions options;
-  options.device_memory_bytes = options.host_memory_bytes = INT64_MAX;
+  options.device_memory_bytes = INT64_MAX;
+  options.host_memory_bytes = INT64_MAX;
   const PlannedSpace space = plan_space(job, SearchSpace(job), workspaces, options);
   FidelityTable found;
   found.tuning = job.tuning;

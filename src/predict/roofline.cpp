@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "dstune/base/error.hpp"
+#include "dstune/plan/memory.hpp"
 
 namespace dstune {
 namespace {
@@ -96,18 +97,21 @@ std::string roofline_lacks(const Cluster& cluster, GroupShape shape) {
   return {};
 }
 
-TargetKernels target_kernels(const ModelSpec& model, const OptimizerConfig& optimizer,
+TargetKernels target_kernels(const ModelSpec& model, const TrainingConfig& config,
                              const TargetSpec& target) {
   const bool is_of_config = target.optimizer == TargetOptimizer::of_config;
   const bool old = model.family == ModelFamily::gpt2 || model.family == ModelFamily::bert;
   return {.attention = target.attention,
           .loss = target.loss,
           .fp32_logits = target.fp32_logits,
-          .list_wise_optimizer = is_of_config ? optimizer.torch_adam
+          .list_wise_optimizer = is_of_config ? config.optimizer.torch_adam
                                               : target.optimizer == TargetOptimizer::adamw_torch,
           .softmax_in_fp32 = !old,
           .drops_out = model.dropout > 0,
-          .num_heads = model.num_heads};
+          .num_heads = model.num_heads,
+          .trained_share = trained_part(model, target).share,
+          .gathers_all = config.zero_stage == 3,
+          .copies_all = are_parameters_offloaded(config)};
 }
 
 double target_bytes(const Work& work, const TargetKernels& kernels) {
@@ -115,6 +119,8 @@ double target_bytes(const Work& work, const TargetKernels& kernels) {
   const double count = elements_of(work);
   const double mask = kernels.drops_out ? 2 * e + 1 : 0;
   const bool is_fp32 = e == 4;
+  // Liger's kernels come with the fused loss: a pass for each of these.
+  const bool is_liger = kernels.loss == TargetLoss::fused;
   switch (work.kind) {
     // Llama's norm is written out in Python: a copy in fp32, its square, their mean, the product
     // with the root, the copy back, the product with the weight. A residual is added apart.
@@ -122,23 +128,25 @@ double target_bytes(const Work& work, const TargetKernels& kernels) {
     case WorkKind::head_norm_forward: {
       const bool has_residual = work.has(WorkFlag::residual);
       const bool is_rms = work.kind == WorkKind::head_norm_forward || work.has(WorkFlag::rms);
-      const double norm = is_rms ? (is_fp32 ? 28 : 28 + 4 * e) : 2 * e;
+      const double written_out = is_fp32 ? 28 : 28 + 4 * e;
+      const double norm = is_rms && !is_liger ? written_out : 2 * e;
       return count * (norm + (has_residual ? 3 * e + mask : 0));
     }
     case WorkKind::norm_backward:
     case WorkKind::head_norm_backward: {
       const bool is_rms = work.kind == WorkKind::head_norm_backward || work.has(WorkFlag::rms);
-      const double norm = is_rms ? (is_fp32 ? 76 : 64 + 7 * e) : 5 * e;
+      const double written_out = is_fp32 ? 76 : 64 + 7 * e;
+      const double norm = is_rms && !is_liger ? written_out : 5 * e;
       return count * (norm + (work.has(WorkFlag::accumulate) ? 3 * e + mask : 0));
     }
     // Half is negated, both halves are joined, two products, a sum.
     case WorkKind::rotary:
-      return count * 10 * e;
+      return count * (is_liger ? 2 : 10) * e;
     case WorkKind::activation_forward:
-      if (work.has(WorkFlag::gated)) return count * 5 * e;
+      if (work.has(WorkFlag::gated)) return count * (is_liger ? 3 : 5) * e;
       return count * (work.has(WorkFlag::gelu_tanh) ? 18 : 2) * e;
     case WorkKind::activation_backward:
-      if (work.has(WorkFlag::gated)) return count * 9 * e;
+      if (work.has(WorkFlag::gated)) return count * (is_liger ? 5 : 9) * e;
       return count * (work.has(WorkFlag::gelu_tanh) ? 31 : 3) * e;
     case WorkKind::cross_entropy:
       return count * logit_bytes(e, kernels);
@@ -183,6 +191,33 @@ double Roofline::flops_per_s(DType type, double share) const {
   // A device without products of 16 bits takes them in fp32.
   if (peak == 0) peak = device_.peak_flops[0];
   return peak * device_.product_share * share;
+}
+
+Work Roofline::trained_part_of(Work work) const {
+  if (!kernels_ || kernels_->trained_share == 1) return work;
+  const bool is_copy = work.has(WorkFlag::to_host) || work.has(WorkFlag::to_device);
+  bool is_part = is_copy && !kernels_->copies_all;
+  switch (work.kind) {
+    case WorkKind::all_gather:
+      is_part = !kernels_->gathers_all;
+      break;
+    case WorkKind::all_reduce:
+    case WorkKind::reduce:
+    case WorkKind::reduce_scatter:
+    case WorkKind::all_to_all:
+    case WorkKind::update:
+    case WorkKind::squares:
+    case WorkKind::add:
+      is_part = true;
+      break;
+    default:
+      // Products of gradients of weights have their first input transposed.
+      is_part = is_part || (is_product(work.kind) && work.has(WorkFlag::transpose_a));
+  }
+  if (is_part)
+    work.size = std::max<std::int64_t>(
+        1, std::llround(kernels_->trained_share * static_cast<double>(work.size)));
+  return work;
 }
 
 double Roofline::product_s(const Work& work) const {
@@ -255,7 +290,8 @@ double Roofline::host_s(const Work& work) const {
   return static_cast<double>(work.size) * ranks / rate;
 }
 
-double Roofline::seconds(const Work& work, bool on_host) const {
+double Roofline::seconds(const Work& whole, bool on_host) const {
+  const Work work = trained_part_of(whole);
   if (is_product(work.kind)) return product_s(work);
   if (work.kind == WorkKind::exchange) return node_.small.latency_s;
   if (is_collective(work.kind)) return collective_s(work);

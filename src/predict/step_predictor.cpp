@@ -9,6 +9,7 @@
 #include <Eigen/Core>
 
 #include "dstune/base/error.hpp"
+#include "dstune/plan/memory.hpp"
 
 namespace dstune {
 namespace {
@@ -28,6 +29,16 @@ TrainingConfig timing_key(const TrainingConfig& config) {
   same.optimizer.momentum = config.optimizer.momentum != 0 ? 1 : 0;
   same.optimizer.torch_adam = config.optimizer.torch_adam;
   return same;
+}
+
+/// A module that LoRA wraps calls four more: the module itself, dropout and two products, which
+/// have parameters.
+void add_adapters(std::int64_t adapters, const TrainingConfig& config, Overheads& counts) {
+  const double passes = config.recompute == Recompute::none ? 1 : 2;
+  const auto more = static_cast<double>(adapters * config.accumulation_steps);
+  of(counts, Overhead::module_call) += 4 * more * passes;
+  // Each of the two fetches and releases in each pass, and in backward.
+  if (config.zero_stage == 3) of(counts, Overhead::gathering_hook) += 2 * 2 * more * (passes + 1);
 }
 
 }  // namespace
@@ -120,6 +131,7 @@ StepPredictor::StepPredictor(const ModelSpec& model, std::optional<DeviceProfile
     : model_(model),
       profile_(std::move(profile)),
       target_(target),
+      num_adapters_(target ? trained_part(model, *target).adapters : 0),
       planner_(model, workspaces),
       correction_(policy) {}
 
@@ -129,10 +141,11 @@ OperationTimes* StepPredictor::target_times(OfShape& of_shape, GroupShape shape,
   if (!profile_ || !profile_->kernels.empty() || !profile_->cluster ||
       !roofline_lacks(*profile_->cluster, shape).empty())
     return nullptr;
-  const TargetKernels kernels = target_kernels(model_, config.optimizer, *target_);
-  auto& times = of_shape.target_times.at(kernels.list_wise_optimizer ? 1 : 0);
-  if (!times) times.emplace(*profile_, shape, kernels);
-  return &*times;
+  const TargetKernels kernels = target_kernels(model_, config, *target_);
+  auto& all = of_shape.target_times;
+  for (auto& [of_kernels, times] : all)
+    if (of_kernels == kernels) return &times;
+  return &all.emplace_back(kernels, OperationTimes(*profile_, shape, kernels)).second;
 }
 
 const StepPredictor::Planned& StepPredictor::planned(const Experiment& experiment) {
@@ -165,8 +178,9 @@ std::optional<TargetStepTime> StepPredictor::target_time(const Experiment& exper
   host.scale.fill(1);
   for (double& cost_s : host.costs_s) cost_s *= profile_->cluster->device->host_work;
   const double device_s = all.target_device->step_s(steps);
-  const double seconds =
-      host.target_s(device_s, experiment.config.precision, all.overheads.of_step(steps));
+  Overheads counts = all.overheads.of_step(steps);
+  add_adapters(num_adapters_, experiment.config, counts);
+  const double seconds = host.target_s(device_s, experiment.config.precision, counts);
   const double band = training_rates().band;
   return TargetStepTime{seconds, seconds / band, seconds * band, device_s};
 }

@@ -49,6 +49,13 @@ inline constexpr double edge_percent_above = 1.5;
 inline constexpr double host_percent_of_processes = 5;
 inline constexpr double host_percent_of_trainings = 30;
 
+/// The part of the parameters that trains where others are frozen (TargetSpec::trainable).
+struct TrainedPart {
+  double share = 1;           ///< of the model's parameters; LoRA's matrices count, too
+  std::int64_t adapters = 0;  ///< modules that LoRA wraps
+};
+TrainedPart trained_part(const ModelSpec& model, const TargetSpec& target);
+
 /// Calculates the target's memory. docs/memory.md states each term of the formula, its source, and
 /// how far it is from what PyTorch's tensors take. All zero for TargetFramework::self.
 TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& config, int group_size,

@@ -29,8 +29,13 @@ struct TargetKernels {
   bool softmax_in_fp32 = false;      ///< eager attention's
   bool drops_out = false;
   std::int64_t num_heads = 1;
+  /// Gradients, their reductions and the update are of this share of the parameters; so is what is
+  /// gathered or copied, but for parameters that stage 3 gathers and that are offloaded.
+  double trained_share = 1;
+  bool gathers_all = false, copies_all = false;
+  bool operator==(const TargetKernels&) const = default;
 };
-[[nodiscard]] TargetKernels target_kernels(const ModelSpec& model, const OptimizerConfig& optimizer,
+[[nodiscard]] TargetKernels target_kernels(const ModelSpec& model, const TrainingConfig& config,
                                            const TargetSpec& target);
 
 /// Bytes of the device's memory that PyTorch's kernels read and write for this work; for products
@@ -48,6 +53,8 @@ class Roofline {
   [[nodiscard]] bool is_between_nodes(const Work& collective) const;
 
  private:
+  /// The work on what trains.
+  [[nodiscard]] Work trained_part_of(Work work) const;
   [[nodiscard]] double product_s(const Work& work) const;
   [[nodiscard]] double attention_s(const Work& work) const;
   [[nodiscard]] double collective_s(const Work& work) const;

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "dstune/core/experiment.hpp"
@@ -156,8 +157,7 @@ class StepPredictor {
   };
   struct OfShape {
     std::optional<OperationTimes> times;
-    /// With an optimizer in one kernel, and with one over lists of tensors.
-    std::array<std::optional<OperationTimes>, 2> target_times;
+    std::vector<std::pair<TargetKernels, OperationTimes>> target_times;
     std::unordered_map<TrainingConfig, Planned, TrainingConfigHash> known;
   };
   const Planned& planned(const Experiment& experiment);
@@ -170,6 +170,7 @@ class StepPredictor {
   ModelSpec model_;
   std::optional<DeviceProfile> profile_;
   std::optional<TargetSpec> target_;
+  std::int64_t num_adapters_;  ///< of LoRA
   StepPlanner planner_;
   std::map<GroupShape, OfShape> shapes_;
   PredictionCorrection correction_;

@@ -128,6 +128,7 @@ TEST(Roofline, TheTrainingsKernelsMoveMoreThanOurs) {
   norm.set(WorkFlag::rms);
   // A copy in fp32, the square, its mean, the scaled value, the copy back, the weight.
   EXPECT_EQ(target_bytes(norm, kernels), 1024.0 * 4096 * (6 + 8 + 4 + 8 + 6 + 4));
+  EXPECT_LT(target_bytes(norm, fused), target_bytes(norm, kernels) / 5);
   const Work loss{WorkKind::cross_entropy, type, type, 0, 32000, 0, 1024};
   EXPECT_GT(target_bytes(loss, kernels), 3 * target_bytes(loss, fused));
   const Work attention{WorkKind::attention_forward, type, type, 0, 4096, 2048, 1};
@@ -210,6 +211,37 @@ TEST(TargetTime, ASlowNetworkCostsEachStageWhatItSends) {
   config.accumulation_steps = 4;
   config.zero_hpz_partition_size = 8;
   EXPECT_LT(target_time("llama-7b", cluster, {8, 2}, config).seconds, 0.8 * seconds[3]);
+}
+
+TEST(TargetTime, FrozenParametersCostNoGradients) {
+  Experiment experiment;
+  experiment.shape = {8, 2};
+  experiment.config = config_of(2, Precision::bf16, 2, 2048);
+  const SomeWorkspaces workspaces;
+  const auto seconds = [&](const std::optional<Trainable>& trainable) {
+    TargetSpec target{.attention = TargetAttention::flash};
+    target.trainable = trainable;
+    StepPredictor predictor(preset("llama-7b"),
+                            published_profile(cluster_of("a100-80gb", "ethernet-25")), workspaces,
+                            default_policy().predicting, target);
+    return predictor.target_time(experiment).value();
+  };
+  const Trainable adapters{.names = {}, .rank = 16, .targets = {"all-linear"}};
+  const TargetStepTime all = seconds(std::nullopt);
+  const TargetStepTime lora = seconds(adapters);
+  // A slow network has hardly anything to carry.
+  EXPECT_LT(lora.seconds, all.seconds / 10);
+  // Stage 3 gathers the frozen parameters in forward and backward, two of three transfers.
+  experiment.config = config_of(3, Precision::bf16, 2, 2048);
+  const double ratio = seconds(adapters).seconds / seconds(std::nullopt).seconds;
+  EXPECT_NEAR(ratio, 2.0 / 3, 0.1);
+  // Without the network two of three products are left: forward, and the gradients of inputs.
+  experiment.shape = {1, 1};
+  experiment.config = config_of(0, Precision::bf16, 2, 2048);
+  EXPECT_NEAR(seconds(adapters).device_s / seconds(std::nullopt).device_s, 0.65, 0.08);
+  // All parameters by name are all of them.
+  const Trainable whole{.names = {"*"}, .rank = 0, .targets = {}};
+  EXPECT_EQ(seconds(whole).seconds, seconds(std::nullopt).seconds);
 }
 
 TEST(TargetTime, IsNothingWithoutRatesOrATarget) {

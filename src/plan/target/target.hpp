@@ -51,6 +51,7 @@ struct TargetCounts {
 struct TrainedParameters {
   std::int64_t elements = 0;          ///< in all
   std::int64_t added = 0;             ///< of these, LoRA's, which the model has not
+  std::int64_t adapters = 0;          ///< modules that LoRA wraps
   std::int64_t of_layer = 0;          ///< of the last block
   std::int64_t largest = 0;           ///< parameter
   std::int64_t largest_of_layer = 0;  ///< … of a block

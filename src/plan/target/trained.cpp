@@ -65,6 +65,7 @@ TrainedParameters count_trained(const ParameterTable& table, const Trainable& tr
     }
     if (trainable.rank == 0 || parameter.columns == 1 || !is_targeted(name, is_in_block, trainable))
       continue;
+    ++trained.adapters;
     for (const std::int64_t width : {parameter.columns, piece.elements / parameter.columns}) {
       train(trainable.rank * width);
       trained.added += trainable.rank * width;
@@ -74,3 +75,15 @@ TrainedParameters count_trained(const ParameterTable& table, const Trainable& tr
 }
 
 }  // namespace dstune::plan
+
+namespace dstune {
+
+TrainedPart trained_part(const ModelSpec& model, const TargetSpec& target) {
+  if (!target.trainable) return {};
+  const ParameterTable table(model);
+  const plan::TrainedParameters trained = plan::count_trained(table, *target.trainable);
+  return {static_cast<double>(trained.elements) / static_cast<double>(table.total_elements()),
+          trained.adapters};
+}
+
+}  // namespace dstune
