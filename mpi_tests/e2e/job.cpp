@@ -34,13 +34,13 @@ std::map<std::string, std::string> base_environment() {
   return environment;
 }
 
-/// DSTUNE_E2E_BINARY in the environment names another build.
+}  // namespace
+
+// DSTUNE_E2E_BINARY in the environment names another build.
 std::string binary() {
   const char* const other = std::getenv("DSTUNE_E2E_BINARY");
   return other == nullptr ? DSTUNE_E2E_BINARY : other;
 }
-
-}  // namespace
 
 Job::Job() {
   std::string pattern = (fs::temp_directory_path() / "dstune-e2e-XXXXXX").string();

@@ -64,6 +64,9 @@ class Job {
   int num_started_ = 0;
 };
 
+/// The program that jobs start.
+[[nodiscard]] std::string binary();
+
 /// mpirun's words with which ranks live on where another one died; empty: this launcher has none.
 [[nodiscard]] std::vector<std::string> recovery_words();
 

@@ -8,7 +8,7 @@
 
 build=${BUILD:-$checkout/build/cuda}
 architectures=${ARCHITECTURES:-90-real}
-programs=(dstune-mpi libdstune-mpi.so tests/test_device_kernels tests/test_parallel_collectives_on_gpus
+programs=(dstune-mpi libdstune-mpi.so libdstune-mpi-comm.so tests/test_device_kernels tests/test_parallel_collectives_on_gpus
   tests/test_parallel_train_on_gpus tests/test_parallel_experiments_on_gpus tests/test_e2e_backends
   tests/hold_gpu_memory bench/gpu_step_bench bench/kernels_bench)
 [[ -z ${PROGRAMS:-} ]] || read -ra programs <<<"$PROGRAMS"

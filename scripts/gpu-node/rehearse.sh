@@ -42,6 +42,7 @@ namespaces=(--mount --net --pid --fork --kill-child --mount-proc)
 # programs ask for: else they would find what is not packed.
 pack_this_system() {
   local mpi=(/usr/lib/*-linux-gnu/openmpi/lib/libmpi.so) library program
+  local ours_here=(dstune-mpi libdstune-mpi.so libdstune-mpi-comm.so)
   [[ -e ${mpi[0]} ]] || skip "MPI is not Open MPI as Debian and Ubuntu have it"
   git -C "$checkout" rev-parse 2>/dev/null || skip "$checkout is no checkout of git"
   for program in ip readelf strip xz; do
@@ -53,10 +54,10 @@ pack_this_system() {
   index_libraries
   keep_what_runs_need
   (cd "$kept" && find . ! -type d) >"$hidden"
-  ldd "$build/dstune-mpi" "$build/libdstune-mpi.so" | sed -n 's|.*=> /\([^ ]*\) .*|\1|p' |
+  ldd "${ours_here[@]/#/$build/}" | sed -n 's|.*=> /\([^ ]*\) .*|\1|p' |
     while read -r library; do is_everywhere "${library##*/}" || echo "$library"; done >>"$hidden"
   XZ_LEVEL=1 # the time of a test
-  pack_programs dstune-mpi libdstune-mpi.so
+  pack_programs "${ours_here[@]}"
   cd "$checkout" || exit
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "dstune/base/error.hpp"
+#include "dstune/base/own_files.hpp"
 #include "dstune/core/user_python.hpp"
 #include "dstune/instrument/engine/interpreter.hpp"
 #include "options.hpp"
@@ -20,15 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* library_name = "libdstune-mpi.so";
-
-/// Beside the executable, or where an installation has it.
-std::optional<std::string> find_own_library() {
-  std::error_code ignored;
-  const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-  for (const fs::path& place : {folder / library_name, folder / "../lib" / library_name})
-    if (fs::is_regular_file(place, ignored)) return place.lexically_normal().string();
-  return std::nullopt;
-}
 
 /// Nothing where the command line is wrong, which is said later, or asks for no experiments.
 std::optional<engine::EngineRequest> request_of(int argc, char** argv) {
@@ -51,7 +43,7 @@ std::string become_python_where_asked(int argc, char** argv) {
     environment.interpreter = (fs::path(request->folder) / request->python).string();
   const FoundPython python = find_python(environment);
   if (!python.problem.empty()) return python.problem;
-  const auto library = find_own_library();
+  const auto library = find_own_file(library_name);
   if (!library)
     return fmt::format("{} is not beside the program: build or install it with the program",
                        library_name);

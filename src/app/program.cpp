@@ -98,13 +98,27 @@ void describe(const CommandLine& line) {
   log::debug(fmt::format("CPU kernels: {}", kernels::cpu_table().name));
 }
 
+/// A check writes no file.
+void tell_early_end(const CommandLine& line, ExitCode ended, const std::string& reason) {
+  if (line.check)
+    print_unfinished_check(line.job, ended, reason);
+  else
+    write_early_end(line.job, ended, reason);
+}
+
+/// Says why there can be no MPI; empty where nothing speaks against it.
+std::string no_mpi_reason() {
+  if (is_launched_alone_by_mistake())
+    return "srun started this process without MPI, alone among SLURM_NTASKS: use srun --mpi=pmix, "
+           "or mpirun inside the allocation";
+  return MpiEnvironment::unavailable_reason();
+}
+
 int run_with_mpi(int argc, char** argv, const CommandLine& line, Watchdog& watchdog) {
-  if (is_launched_alone_by_mistake()) {
-    const std::string reason =
-        "srun started this process without MPI, alone among SLURM_NTASKS: use srun --mpi=pmix, or "
-        "mpirun inside the allocation";
+  const std::string reason = no_mpi_reason();
+  if (!reason.empty()) {
     report_problem(reason);
-    if (is_first_process() && !line.check) write_early_end(line.job, ExitCode::internal, reason);
+    if (is_first_process()) tell_early_end(line, ExitCode::internal, reason);
     return code(ExitCode::internal);
   }
   MpiEnvironment environment(argc, argv);
@@ -191,20 +205,14 @@ int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watc
       if (is_first_process()) output() << (line.help ? help_text() : version_text());
       return printed(ExitCode::ok);
     }
-    // A check writes no file.
     if (line.check)
       watchdog.begin_check();
     else
       early.know(line.job);
     if (is_first_process())
-      watchdog.set_early_end(
-          [options = line.job, check = line.check](int exit_code, const std::string& reason) {
-            const auto ended = static_cast<ExitCode>(exit_code);
-            if (check)
-              print_unfinished_check(options, ended, reason);
-            else
-              write_early_end(options, ended, reason);
-          });
+      watchdog.set_early_end([line](int exit_code, const std::string& reason) {
+        tell_early_end(line, static_cast<ExitCode>(exit_code), reason);
+      });
     line.job.version = DSTUNE_VERSION;
     // A plan for another cluster takes nothing from this machine.
     if (!line.job.dry_run || !line.job.hostfile)

@@ -9,7 +9,6 @@
 #include <sstream>
 
 #include <fmt/format.h>
-#include <mpi.h>
 #include <sched.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -150,21 +149,13 @@ namespace {
 constexpr std::size_t page_bytes = 4096;
 constexpr const char* shared_memory_folder = "/dev/shm";
 
-MPI_Win allocate(MPI_Comm comm, std::size_t bytes) {
-  // A segment on pages of its own lies in the memory of the core that touches it first.
-  MPI_Info info = MPI_INFO_NULL;
-  check_mpi(MPI_Info_create(&info), "MPI_Info_create");
-  check_mpi(MPI_Info_set(info, "alloc_shared_noncontig", "true"), "MPI_Info_set");
-  MPI_Win window = MPI_WIN_NULL;
-  void* base = nullptr;
-  const int code =
-      MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes), 1, info, comm, &base, &window);
-  if (code != MPI_SUCCESS)
+MpiLibrary::Window allocate(MpiLibrary::Comm node, std::size_t bytes) {
+  MpiLibrary::Window window{};
+  if (mpi().allocate(node, bytes, window).has_failed())
     throw IoError(fmt::format(
         "the ranks of a host can not share {} each (MPI_Win_allocate_shared): it needs room in {} "
         "or in the folder for temporary files, and no low limit on the size of files (ulimit -f)",
         format_bytes(static_cast<std::int64_t>(bytes)), shared_memory_folder));
-  check_mpi(MPI_Info_free(&info), "MPI_Info_free");
   return window;
 }
 
@@ -177,22 +168,17 @@ std::byte* page_start(void* address) {
 }  // namespace
 
 struct SharedWindow::State {
-  MPI_Win window = MPI_WIN_NULL;
+  MpiLibrary::Window window{};
   bool abandoned = false;
   std::vector<std::span<std::byte>> segments;
 };
 
 SharedWindow::SharedWindow(const Communicator& node, std::size_t bytes_per_rank)
     : state_(std::make_unique<State>()) {
-  MPI_Comm comm = node.state_->comm;
-  state_->window = allocate(comm, bytes_per_rank + page_bytes);
-  check_mpi(MPI_Win_set_errhandler(state_->window, MPI_ERRORS_RETURN), "MPI_Win_set_errhandler");
+  state_->window = allocate(node.state_->comm, bytes_per_rank + page_bytes);
   for (int rank = 0; rank < node.size(); ++rank) {
-    MPI_Aint bytes = 0;
-    int unit = 0;
     void* base = nullptr;
-    check_mpi(MPI_Win_shared_query(state_->window, rank, &bytes, &unit, &base),
-              "MPI_Win_shared_query");
+    check_mpi(mpi().segment(state_->window, rank, base));
     state_->segments.emplace_back(page_start(base), bytes_per_rank);
   }
   const std::span<std::byte> own = segment(node.rank());
@@ -201,7 +187,7 @@ SharedWindow::SharedWindow(const Communicator& node, std::size_t bytes_per_rank)
 }
 
 SharedWindow::~SharedWindow() {
-  if (!state_->abandoned && mpi_is_running()) MPI_Win_free(&state_->window);
+  if (!state_->abandoned && mpi_is_running()) mpi().free(state_->window);
 }
 
 std::span<std::byte> SharedWindow::segment(int local_rank) const {

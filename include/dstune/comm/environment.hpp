@@ -1,5 +1,6 @@
 #pragma once
-/// MPI itself, started and ended once a process. MPI headers stay inside comm's sources.
+/// MPI itself, started and ended once a process. A library beside the program calls it, which is
+/// opened where MPI is first needed.
 
 #include <string>
 
@@ -8,14 +9,14 @@ namespace dstune {
 /// Starts MPI asking for MPI_THREAD_MULTIPLE and ends it. One a process.
 class MpiEnvironment {
  public:
-  /// Collective over the world. Throws MpiError.
+  /// Collective over the world. Throws MpiError, also where there is no MPI.
   MpiEnvironment(int& argc, char**& argv);
   /// Collective over the world where finalize() was not called and nothing was abandoned.
   ~MpiEnvironment();
   MpiEnvironment(const MpiEnvironment&) = delete;
   MpiEnvironment& operator=(const MpiEnvironment&) = delete;
 
-  /// Tells whether MPI was started, by whomever, with MPI_THREAD_MULTIPLE. Local.
+  /// Tells whether MPI was started with MPI_THREAD_MULTIPLE, and a communicator is known. Local.
   static bool threads_allowed();
 
   /// Ends MPI in the ordinary way. Collective over the world.
@@ -24,7 +25,10 @@ class MpiEnvironment {
   [[noreturn]] static void leave_without_finalize(int exit_code);
   /// Ends the whole job, for an internal error. Local.
   [[noreturn]] static void abort(int exit_code);
-  /// "Open MPI v4.1.4, …", one line; needs no running MPI. Local.
+  /// Says what is missing for MPI to be started; empty where nothing is. Starts nothing. Local.
+  static std::string unavailable_reason();
+  /// "Open MPI v4.1.4, …", or "not found (…)" with the reason; one line. Needs no running MPI.
+  /// Local.
   static std::string library_version();
 };
 
