@@ -160,7 +160,7 @@ std::vector<std::string> judge_target(const JobSpec& job, const PlannerOptions& 
   judge(
       on_host, *options.host_memory_bytes, of_host,
       needs_text(on_host, *options.host_memory_bytes, fmt::format("on the host {}", training), {}),
-      fmt::format("what a rank offloads takes {} of {} of its host", format_bytes(on_host),
+      fmt::format("offloaded states take {} of {} of a rank's host", format_bytes(on_host),
                   format_bytes(*options.host_memory_bytes)));
   return reasons;
 }

@@ -96,8 +96,7 @@ struct Prediction {
   /// The memory that nvidia-smi will show in a training that has room; 0 on processors.
   std::int64_t target_memory_shown_bytes = 0;
   std::int64_t target_host_memory_bytes = 0;  ///< of what the user's training offloads
-  /// Of host memory, beside the training: by each rank as it reads the model, by one of the job as
-  /// it writes it.
+  /// Host memory beside the training: of each rank as it reads the model, of one as it writes it.
   std::int64_t target_loading_bytes = 0, target_saving_bytes = 0;
   std::int64_t target_disk_bytes = 0;                     ///< … to a disk of the host
   std::map<std::string, std::int64_t> target_categories;  ///< of target_memory_bytes

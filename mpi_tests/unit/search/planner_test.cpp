@@ -56,6 +56,55 @@ TEST_F(PlannerTest, PredictsWhatThePlanSays) {
   }
 }
 
+/// The plan of one member for GPUs elsewhere, of so much memory.
+PlannedExperiment planned_for_gpus(const JobSpec& read, const WorkspaceSizes& workspaces,
+                                   double device_bytes, std::optional<std::int64_t> host_bytes) {
+  PlannerOptions options;
+  options.forecasts.judges_memory_here = false;
+  options.device_memory_bytes = static_cast<std::int64_t>(device_bytes);
+  options.host_memory_bytes = host_bytes;
+  return plan_space(read, SearchSpace(read), workspaces, options).members.at(0).planned;
+}
+
+TEST_F(PlannerTest, AGpusVerdictHasTheErrorOfThePlanAroundIt) {
+  auto read = job(R"("zero_optimization": {"stage": 1})", R"("resources": {"num_gpus": 2})");
+  read.target.on_gpu = true;
+  const auto on = [&](double device_bytes) {
+    return planned_for_gpus(read, workspaces_, device_bytes, std::nullopt);
+  };
+  const auto needed = static_cast<double>(on(1e15).predicted.target_memory_bytes);
+  EXPECT_EQ(on(1e15).predicted.peak_memory_bytes, 0) << "nothing of it runs here";
+  using enum MemoryVerdict;
+  const std::vector<std::pair<double, MemoryVerdict>> cases = {
+      {0.96, fits}, {0.98, edge}, {1.01, edge}, {1.02, does_not_fit}};
+  for (const auto& [share, verdict] : cases) {
+    const PlannedExperiment planned = on(needed / share);
+    EXPECT_EQ(planned.predicted.verdict, verdict) << share;
+    EXPECT_EQ(planned.status == PlanStatus::planned, verdict != does_not_fit) << share;
+    EXPECT_EQ(planned.predicted.because.empty(), verdict != does_not_fit) << share;
+  }
+}
+
+TEST_F(PlannerTest, AHostNobodyKnowsGivesNoVerdict) {
+  auto read = job(R"("zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}})",
+                  R"("resources": {"num_gpus": 2})");
+  read.target.on_gpu = true;
+  const auto with_host = [&](std::optional<std::int64_t> bytes) {
+    return planned_for_gpus(read, workspaces_, 1e15, bytes).predicted;
+  };
+  const auto needed = static_cast<double>(with_host(std::nullopt).target_host_memory_bytes);
+  const auto at = [&](double share) {
+    return with_host(static_cast<std::int64_t>(needed / share)).verdict;
+  };
+  EXPECT_GT(needed, 0);
+  EXPECT_EQ(with_host(std::nullopt).verdict, MemoryVerdict::fits);
+  EXPECT_EQ(at(0.75), MemoryVerdict::fits);
+  EXPECT_EQ(at(0.8), MemoryVerdict::edge);
+  EXPECT_EQ(at(0.96), MemoryVerdict::does_not_fit);
+  EXPECT_THAT(with_host(static_cast<std::int64_t>(needed)).because,
+              testing::HasSubstr("of a rank's host"));
+}
+
 TEST_F(PlannerTest, WhatDoesNotFitIsInfeasibleWithTheNumbers) {
   const auto read = job(R"("zero_optimization": {"stage": 0},
                            "train_micro_batch_size_per_gpu": [1, 64])",

@@ -80,8 +80,8 @@ std::unique_ptr<JobPredictor> predictor_of_plan(const PlannedJob& ready, Device&
     no_speed = "the time limit ended the plan before";
     return nullptr;
   }
-  if (job.target.trainable) {
-    no_speed = "times are planned for training all parameters, not for dstune.trainable";
+  if (job.target.trainable && (!job.cluster || job.machine_choice.profile)) {
+    no_speed = "the steps that are timed train all parameters, unlike dstune.trainable";
     return nullptr;
   }
   std::unique_ptr<JobPredictor> predictor;

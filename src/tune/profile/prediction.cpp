@@ -262,6 +262,32 @@ void JobPredictor::observe(const Experiment& experiment, const Measurement& meas
     predictor_.observe(experiment, mean_interval(times_s).mean);
 }
 
+namespace {
+
+/// "NVIDIA H100 80GB HBM3" of "cuda (NVIDIA H100 80GB HBM3, …)".
+std::string device_name(const std::string& description) {
+  const std::size_t begin = description.find('(');
+  if (begin == description.npos) return description;
+  return description.substr(begin + 1, description.find_first_of(",)", begin) - begin - 1);
+}
+
+/// The machine that was measured, so that a plan elsewhere knows it.
+Cluster cluster_of(const OpenJob& ready) {
+  Cluster cluster;
+  const std::string description = ready.fingerprint.at("devices").front().get<std::string>();
+  cluster.device = DeviceSpec{.name = device_name(description),
+                              .title = description,
+                              .memory_bytes = ready.device_memory_bytes};
+  std::size_t most = 1;
+  for (const auto& ranks : ready.training_ranks) most = std::max(most, ranks.size());
+  cluster.gpus_per_node = static_cast<int>(most);
+  cluster.num_nodes = static_cast<int>(ready.training_ranks.size());
+  cluster.host_memory_bytes = ready.host_memory_bytes.value_or(0) * static_cast<std::int64_t>(most);
+  return cluster;
+}
+
+}  // namespace
+
 MeasuredMachine measure_machine(const OpenJob& ready, AttemptDriver& driver,
                                 const std::function<bool()>& is_to_be_ended,
                                 const std::optional<std::string>& profile_path,
@@ -290,7 +316,11 @@ MeasuredMachine measure_machine(const OpenJob& ready, AttemptDriver& driver,
     ready.journal->add(event::profile(key, to_json(profile)));
   }
   if (ready.target && ready.target->num_engines > 0) profile.target = ready.target;
-  if (profile_path) write_file_atomically(*profile_path, to_json(profile).dump(1) + "\n");
+  if (profile_path) {
+    profile.cluster = cluster_of(ready);
+    write_file_atomically(*profile_path, to_json(profile).dump(1) + "\n");
+    profile.cluster.reset();
+  }
   result.predictor = std::make_unique<JobPredictor>(ready, std::move(profile));
   return result;
 }
