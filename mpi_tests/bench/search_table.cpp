@@ -26,7 +26,7 @@ std::string made_path(const std::string& table_path) {
 /// The whole space: what was recorded ran, so nothing of it is infeasible.
 PlannedSpace plan_all(const JobSpec& job) {
   PlannerOptions options;
-  options.device_memory_bytes = options.host_memory_bytes = std::int64_t{1} << 60;
+  options.host_memory_bytes = options.device_memory_bytes = std::int64_t{1} << 60;
   return plan_space(job, SearchSpace(job), CpuWorkspaces(kernels::cpu_table()), options);
 }
 

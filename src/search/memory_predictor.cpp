@@ -152,6 +152,10 @@ std::vector<std::string> judge_target(const JobSpec& job, const PlannerOptions& 
         {100.0 - edge_percent_below, 100.0 + (on_gpu ? edge_percent_above : 0)},
         needs_text(on_device, of_device, training, predicted.target_categories),
         largest_part_text(predicted.target_categories));
+  // A full card shows no more than it has.
+  if (predicted.verdict != MemoryVerdict::does_not_fit)
+    predicted.target_memory_shown_bytes =
+        std::min(predicted.target_memory_shown_bytes, std::max(on_device, of_device));
   if (!options.host_memory_bytes || predicted.target_host_memory_bytes == 0) return reasons;
   const std::int64_t on_host = predicted.target_host_memory_bytes;
   const Bounds of_host = on_gpu ? Bounds{1e4 / (100.0 + host_percent_of_trainings),

@@ -30,7 +30,7 @@ std::vector<std::string> names(const PlannedSpace& space, PlanStatus status) {
 
 PlannerOptions roomy() {
   PlannerOptions options;
-  options.device_memory_bytes = options.host_memory_bytes = plenty_bytes;
+  options.host_memory_bytes = options.device_memory_bytes = plenty_bytes;
   return options;
 }
 

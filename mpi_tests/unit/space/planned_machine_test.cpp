@@ -94,8 +94,7 @@ TEST_F(PlannedMachineTest, ASilentConfigsOptimizerIsTheFrameworksByRelease) {
   EXPECT_EQ(optimizer(R"({"dstune": {"target": {"torch": "2.7.1"}}})"), adamw_torch);
   EXPECT_EQ(optimizer(R"({"dstune": {"target": {"optimizer": "adamw_8bit"}}})"), adamw_8bit);
   EXPECT_EQ(optimizer(R"({"optimizer": {"type": "AdamW"}})"), of_config);
-  write("train.py", "parser = HfArgumentParser(TrainingArguments)
-");
+  write("train.py", "parser = HfArgumentParser(TrainingArguments)");
   EXPECT_EQ(optimizer(R"({"dstune": {"training_command":
                 "torchrun train.py --deepspeed $CONFIG --optim adafactor"}})"),
             adafactor);

@@ -59,17 +59,17 @@ inline Experiment full_experiment() {
 
 /// As far as it is written: what a rank is predicted to hold is not.
 inline Prediction full_prediction() {
-  return {.throughput = 33.25,
-          .target_throughput = {},
-          .peak_memory_bytes = 1001,
-          .host_memory_bytes = 302,
-          .disk_bytes = 7003,
-          .target_memory_bytes = 2004,
-          .process_memory_bytes = 5105,
-          .gpu_memory_bytes = 6006,
-          .categories = {{"parameters", 600}, {"activations", 401}},
-          .host_categories = {{"optimizer", 302}},
-          .ranks = {}};
+  Prediction predicted;
+  predicted.throughput = 33.25;
+  predicted.peak_memory_bytes = 1001;
+  predicted.host_memory_bytes = 302;
+  predicted.disk_bytes = 7003;
+  predicted.target_memory_bytes = 2004;
+  predicted.process_memory_bytes = 5105;
+  predicted.gpu_memory_bytes = 6006;
+  predicted.categories = {{"parameters", 600}, {"activations", 401}};
+  predicted.host_categories = {{"optimizer", 302}};
+  return predicted;
 }
 
 inline Record full_record() {

@@ -17,7 +17,7 @@ namespace dstune::plan {
 struct TargetCounts {
   std::int64_t parameters, own_parameters, secondary, persistent, largest_parameter;
   std::int64_t padding;  ///< between parameters, of parameter_alignment
-  // Of what trains, which is all but with LoRA and frozen parts: in all, of a rank, …
+  // Parameters that train, which are all but with LoRA and frozen parts: in all, of a rank, …
   std::int64_t trained, own, own_whole, largest_unit;
   std::int64_t largest_gradient, largest_of_layer;  ///< of one parameter, of one of a layer
   std::int64_t largest_scales;                      ///< of a quantised gradient
@@ -37,7 +37,7 @@ struct TargetCounts {
   std::int64_t moments_on_host;    ///< whose master copy is on a disk
   std::int64_t held_gradients;     ///< on the device, on their way to an optimizer on a disk
   std::vector<std::int64_t> secondary_shards;  ///< of hpZ, one by one
-  /// Of an optimizer that is offloaded at stage 3: gradients of the sub-groups, one by one. On GPUs
+  /// Gradients of the sub-groups, one by one, where the optimizer is offloaded at stage 3. On GPUs
   /// they are made on the host wherever the sub-group is updated.
   std::vector<std::int64_t> host_gradients;
   // Parts of the own part if parameters are on a disk.
