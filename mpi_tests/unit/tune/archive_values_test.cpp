@@ -44,10 +44,12 @@ inline auto fields(Experiment& value) {
 }
 DSTUNE_FIELDS(Record, experiment, predicted, attempt, measurement, started, finished, is_alone)
 DSTUNE_FIELDS(Repeat, kind, round, measurement, started, finished, is_alone)
-/// What each rank is predicted to hold is kept nowhere.
+/// What each rank is predicted to hold is kept nowhere, nor is what a plan alone shows of the
+/// target.
 inline auto fields(Prediction& value) {
-  auto& [throughput, target_throughput, peak, host, disk, target, process, gpu, categories,
-         host_categories, ranks] = value;
+  auto& [throughput, target_throughput, low, high, peak, host, disk, target, shown, target_host,
+         loading, saving, target_disk, target_categories, verdict, because, process, gpu,
+         categories, host_categories, ranks] = value;
   return std::tie(throughput, target_throughput, peak, host, disk, target, process, gpu, categories,
                   host_categories);
 }
