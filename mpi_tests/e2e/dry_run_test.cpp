@@ -81,8 +81,10 @@ TEST_F(DryRunTest, IsForTheDeepSpeedThatIsNamedOrInstalled) {
   EXPECT_EQ(line_with({"plan"}),
             "For DeepSpeed 0.16.9 (installed in " + venv + "/lib/python3.11/site-packages).");
   job_.write_text("hosts", "one slots=8\n");
-  EXPECT_EQ(line_with({"plan", "--hostfile", "hosts"}),
-            "For DeepSpeed 0.19.8 (the newest known here: none is named).");
+  EXPECT_EQ(
+      line_with({"plan", "--hostfile", "hosts", "--device", "h100"}),
+      "For DeepSpeed 0.19.8 (the newest known here: none is named). Optimizer: DeepSpeed's, as the "
+      "config names it.");
 }
 
 TEST_F(DryRunTest, ListsMembersInTheirOrder) {

@@ -96,6 +96,8 @@ std::unique_ptr<JobPredictor> predictor_of_plan(const PlannedJob& ready, Device&
     if (!predictor) no_speed = "no step of it can be timed in a second on this host";
   } else if (ready.profile) {
     predictor = std::make_unique<JobPredictor>(ready, ready.profile);
+    const double error = ready.target ? 2 * ready.target->error : 0;
+    predictor->set_band(1 / (1 + error), 1 + error);
   } else {
     for (const GroupShape& shape : job.shapes)
       if (const std::string lacks = roofline_lacks(completed(*job.cluster), shape); !lacks.empty())

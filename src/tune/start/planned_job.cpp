@@ -190,9 +190,10 @@ void decide_memory_elsewhere(PlannedJob& ready) {
   const Cluster& cluster = *job.cluster;
   if (job.device_memory_bytes) {
     ready.device_memory_bytes = *job.device_memory_bytes;
-  } else if (cluster.device) {
+  } else if (cluster.device && cluster.device->memory_bytes > 0) {
     ready.device_memory_bytes = cluster.device->memory_bytes;
-  } else {
+  } else if (const Forecasts forecasts = forecasts_of(job);
+             forecasts.judges_here || forecasts.judges_target) {
     const std::string pointer = "/dstune/device_memory";
     throw InputError({{job.document->file(), pointer, job.document->line(pointer),
                        fmt::format("the memory of a {} of the cluster is not known: write "

@@ -1,0 +1,132 @@
+// Plans for machines that are not here: by a GPU's name, by counts, by a measured profile.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "results.hpp"
+#include "spaces.hpp"
+
+namespace dstune::e2e {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PlanTest : public JobTest {
+ protected:
+  void SetUp() override {
+    for (const auto& entry : fs::directory_iterator(fs::path(DSTUNE_E2E_SPACES) / "plan"))
+      fs::copy_file(entry.path(), job_.folder() / entry.path().filename());
+  }
+  Ended plan(std::vector<std::string> args) {
+    args.insert(args.begin(), "plan");
+    return job_.run({.ranks = 0, .args = std::move(args)});
+  }
+  Json plan_json(std::vector<std::string> args) {
+    args.insert(args.end(), {"--format", "json"});
+    return printed(plan(std::move(args)));
+  }
+};
+
+/// The commands of a manual's code blocks, a line each.
+std::vector<std::vector<std::string>> commands_of(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<std::vector<std::string>> commands;
+  bool goes_on = false;
+  for (std::string line; std::getline(file, line);) {
+    const bool begins = line.starts_with("dstune-mpi plan ");
+    if (!begins && !goes_on) continue;
+    if (begins) commands.emplace_back();
+    goes_on = line.ends_with('\\');
+    std::istringstream words(line);
+    for (std::string word; words >> word;)
+      if (word != "\\") commands.back().push_back(word);
+  }
+  return commands;
+}
+
+TEST_F(PlanTest, TheManualsQuestionsHaveAnswers) {
+  const auto commands = commands_of(DSTUNE_E2E_PLAN_MANUAL);
+  EXPECT_EQ(commands.size(), 8U);
+  for (std::vector<std::string> words : commands) {
+    words.erase(words.begin(), words.begin() + 2);
+    const bool has_table = std::erase(words, "--all") > 0;
+    const Ended ended = plan(words);
+    EXPECT_EQ(ended.exit_code, done) << ended;
+    EXPECT_LE(count_of(ended.out, "\n"), 16) << ended;  // an empty line stands between
+    EXPECT_THAT(ended.out, HasSubstr(" parameters, ")) << ended;
+    EXPECT_THAT(ended.out, HasSubstr("samples/s")) << ended;
+    if (!has_table) continue;
+    words.push_back("--all");
+    EXPECT_THAT(plan(words).out, HasSubstr("nvidia-smi")) << words.back();
+  }
+}
+
+TEST_F(PlanTest, TakesNothingOfThisMachineForAnother) {
+  const Ended refused =
+      plan({"--model", "llama-7b", "--gpus-per-node", "8", "--nodes", "1", "full.json"});
+  EXPECT_EQ(refused.exit_code, bad_input) << refused;
+  EXPECT_THAT(refused.err, HasSubstr("/dstune/device_memory: the memory of a GPU"));
+  EXPECT_THAT(refused.err, HasSubstr("--device"));
+
+  const auto offloading = [&](std::vector<std::string> options) {
+    options.insert(options.end(), {"--model", "qwen2-32b.json", "--device", "a100-80gb",
+                                   "--gpus-per-node", "2", "offload.json"});
+    return plan_json(options);
+  };
+  const Json unknown = offloading({});
+  EXPECT_TRUE(unknown["head"]["host_memory_bytes"].is_null());
+  const Json small = offloading({"--host-memory", "64GiB"});
+  const auto count = [](const Json& shown, const std::string& verdict) {
+    return std::ranges::count_if(shown["experiments"], [&](const Json& one) {
+      return one["predicted"]["verdict"] == verdict;
+    });
+  };
+  EXPECT_GT(count(unknown, "fits"), 0);
+  EXPECT_EQ(count(small, "fits") + count(small, "edge"), 0);
+  for (const Json& one : unknown["experiments"])
+    EXPECT_GT(one["predicted"]["target_host_memory_bytes"].get<std::int64_t>(), 0) << one["name"];
+}
+
+TEST_F(PlanTest, NamesWhatIsMissingForSpeeds) {
+  job_.write_text("hosts", "one slots=8\ntwo slots=8\n");
+  const auto no_speed = [&](std::vector<std::string> options) {
+    options.insert(options.end(), {"--model", "llama-7b", "--hostfile", "hosts", "full.json"});
+    return plan_json(options)["answer"]["no_speed"];
+  };
+  EXPECT_THAT(no_speed({"--device", "h100"}).get<std::string>(), HasSubstr("--network"));
+  EXPECT_TRUE(no_speed({"--device", "h100", "--network", "ib-ndr"}).is_null());
+}
+
+TEST_F(PlanTest, OptionsOfPlansAreRefusedInJobs) {
+  const Ended ended = job_.run({.ranks = 1, .args = {"--device", "h100", "full.json"}});
+  EXPECT_EQ(ended.exit_code, usage) << ended;
+  EXPECT_THAT(ended.err, HasSubstr("a job trains where it runs"));
+}
+
+TEST_F(PlanTest, AMeasuredProfileStandsForItsMachine) {
+  ranks_ = 2;
+  Json space = transformer_space({2});
+  space["train_micro_batch_size_per_gpu"] = {1, 2};
+  write_transformer(job_, space);
+  const Ended ran = run({"--profile-out", "machine.json"});
+  ASSERT_EQ(ran.exit_code, done) << ran;
+  const Json profile = job_.read_json("machine.json");
+  EXPECT_EQ(profile["cluster"]["gpus_per_node"], 2);
+  EXPECT_GT(profile["cluster"]["device"]["memory_bytes"].get<std::int64_t>(), 0);
+
+  const Json shown = plan_json({"--profile", "machine.json", "--backend", "cpu", "space.json"});
+  EXPECT_EQ(shown["head"]["device_memory_bytes"], profile["cluster"]["device"]["memory_bytes"]);
+  EXPECT_EQ(shown["head"]["num_gpus_per_node"], 2);
+  for (const Json& one : shown["experiments"]) {
+    EXPECT_EQ(one["predicted"]["verdict"], "fits");
+    EXPECT_GT(one["predicted"]["target_throughput"].get<double>(), 0) << one;
+    EXPECT_LT(one["predicted"]["throughput_low"].get<double>(),
+              one["predicted"]["throughput_high"].get<double>());
+  }
+}
+
+}  // namespace
+}  // namespace dstune::e2e
