@@ -100,6 +100,46 @@ TEST_F(PlanTest, NamesWhatIsMissingForSpeeds) {
   EXPECT_TRUE(no_speed({"--device", "h100", "--network", "ib-ndr"}).is_null());
 }
 
+/// A model of DeepSpeed's autotuning tutorial, and the micro-batch that it publishes.
+struct Published {
+  std::string model, precision;
+  int stage, tokens, micro_batch;
+};
+
+TEST_F(PlanTest, LargestSizesAreWithinAFactorOfTwoOfPublishedOnes) {
+  const auto write_bert = [&](const std::string& name, int hidden, int layers, int heads) {
+    job_.write(name, {{"model_type", "bert"},
+                      {"architectures", {"BertForMaskedLM"}},
+                      {"hidden_size", hidden},
+                      {"num_hidden_layers", layers},
+                      {"num_attention_heads", heads},
+                      {"intermediate_size", 4 * hidden},
+                      {"vocab_size", 30522},
+                      {"max_position_embeddings", 512},
+                      {"type_vocab_size", 2},
+                      {"hidden_act", "gelu"}});
+  };
+  write_bert("bert-large.json", 1024, 24, 16);
+  write_bert("bert-base.json", 768, 12, 12);
+  const std::vector<Published> table = {
+      {"gpt2", "fp16", 1, 1024, 15},           {"gpt2-medium", "fp16", 1, 1024, 6},
+      {"gpt2-large", "fp16", 1, 1024, 3},      {"gpt2-xl", "fp16", 1, 1024, 1},
+      {"bert-large.json", "fp32", 1, 128, 93}, {"bert-base.json", "fp32", 0, 128, 235}};
+  for (const Published& one : table) {
+    job_.write("tutorial.json",
+               {{"dstune", {{"sequence_length", one.tokens}, {"target", {{"attention", "eager"}}}}},
+                {"fp16", {{"enabled", one.precision == "fp16"}}},
+                {"train_micro_batch_size_per_gpu", "auto"},
+                {"optimizer", {{"type", "AdamW"}}},
+                {"zero_optimization", {{"stage", one.stage}}}});
+    const Json shown = plan_json(
+        {"--model", one.model, "--device", "v100-32gb", "--gpus-per-node", "16", "tutorial.json"});
+    const int most = shown["answer"]["largest_micro_batch"]["micro_batch"];
+    EXPECT_GE(2 * most, one.micro_batch) << one.model;
+    EXPECT_LE(most, 2 * one.micro_batch) << one.model;
+  }
+}
+
 TEST_F(PlanTest, OptionsOfPlansAreRefusedInJobs) {
   const Ended ended = job_.run({.ranks = 1, .args = {"--device", "h100", "full.json"}});
   EXPECT_EQ(ended.exit_code, usage) << ended;
