@@ -318,26 +318,6 @@ void check_engine(SectionTarget& target) {
   }
 }
 
-/// Decides what trains beside frozen parameters; the step here knows of none.
-void decide_trainable(const Overrides& overrides, const json::Node* section,
-                      SectionTarget& target) {
-  JobSpec& job = *target.job;
-  std::optional<Trainable>& trainable = job.target.trainable;
-  const auto place = section != nullptr ? given(*section, "trainable") : std::nullopt;
-  if (!place) return;
-  if (!trainable) {
-    target.problems->add(place->problem("nothing trains: name LoRA's rank, or names"));
-    return;
-  }
-  if (trainable->rank == 0 && !trainable->targets.empty())
-    target.problems->add(place->problem("targets are LoRA's: add its rank"));
-  if (trainable->rank > 0 && trainable->targets.empty()) trainable->targets = {"all-linear"};
-  if (!overrides.is_plan && job.has_own_step())
-    target.problems->add(place->problem(
-        "the step here trains all parameters: run it in your own training (\"workload\": "
-        "\"deepspeed\"), or plan it (dstune-mpi plan)"));
-}
-
 /// Throws InputError with all problems that were found so far.
 void expand_and_warn(JobSpec& job, json::Problems& problems) {
   check_automatic_precision(job, json::Node(*job.document, job.ds_config, ""), problems);

@@ -96,8 +96,7 @@ void expect_same_traffic(const StepPlan& one, const StepPlan& other) {
 }
 
 TargetMemory target(const TrainingConfig& config, int group_size = ranks) {
-  return target_memory(model(), config, group_size,
-                       TargetSpec{});
+  return target_memory(model(), config, group_size, TargetSpec{});
 }
 /// Bytes that the target holds more with the switch on.
 std::int64_t more(const Pair& pair, const char* instant) {

@@ -161,6 +161,25 @@ int usual_ranks(const JobSpec& job, int fallback) {
   return job.cluster ? Decider::usual_gpus(*job.cluster) : fallback;
 }
 
+void decide_trainable(const Overrides& overrides, const json::Node* section,
+                      SectionTarget& target) {
+  JobSpec& job = *target.job;
+  std::optional<Trainable>& trainable = job.target.trainable;
+  const auto place = section != nullptr ? given(*section, "trainable") : std::nullopt;
+  if (!place) return;
+  if (!trainable) {
+    target.problems->add(place->problem("nothing trains: name LoRA's rank, or names"));
+    return;
+  }
+  if (trainable->rank == 0 && !trainable->targets.empty())
+    target.problems->add(place->problem("targets are LoRA's: add its rank"));
+  if (trainable->rank > 0 && trainable->targets.empty()) trainable->targets = {"all-linear"};
+  if (!overrides.is_plan && job.has_own_step())
+    target.problems->add(place->problem(
+        "the step here trains all parameters: run it in your own training (\"workload\": "
+        "\"deepspeed\"), or plan it (dstune-mpi plan)"));
+}
+
 void decide_target_optimizer(const Overrides& overrides, const json::Node* section, JobSpec& job) {
   if (!job.target.on_gpu || job.target.framework == TargetFramework::self) return;
   const auto target = section != nullptr ? given(*section, "target") : std::nullopt;

@@ -14,6 +14,10 @@ void decide_machine(const Overrides& overrides, const json::Node* section, Secti
 /// The ranks of a node where neither resources nor a hostfile tell them.
 [[nodiscard]] int usual_ranks(const JobSpec& job, int fallback);
 
+/// `TargetSpec::trainable`: what trains beside frozen parameters, of which the step here knows
+/// none.
+void decide_trainable(const Overrides& overrides, const json::Node* section, SectionTarget& target);
+
 /// `TargetSpec::optimizer` of a training on GPUs whose config names none: that of the training
 /// command, else that of Hugging Face's Trainer with the release of PyTorch. `section`: `dstune`,
 /// or null.
