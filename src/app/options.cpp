@@ -152,10 +152,10 @@ class GivenOptions {
   }
 
   template <class Integer>
-  [[nodiscard]] std::optional<Integer> whole_number(const char* name, Integer low) const {
+  [[nodiscard]] std::optional<Integer> whole_number(
+      const char* name, Integer low, Integer high = std::numeric_limits<Integer>::max()) const {
     const std::optional<std::string> digits = text(name);
     if (!digits) return std::nullopt;
-    constexpr Integer high = std::numeric_limits<Integer>::max();
     std::size_t used = 0;
     std::int64_t value = 0;
     try {
@@ -238,8 +238,8 @@ Overrides overrides_of(const GivenOptions& given) {
   overrides.machine = {.device = given.text("device"),
                        .network = given.text("network"),
                        .profile = given.text("profile"),
-                       .gpus_per_node = given.whole_number<int>("gpus-per-node", 1),
-                       .num_nodes = given.whole_number<int>("nodes", 1),
+                       .gpus_per_node = given.whole_number<int>("gpus-per-node", 1, 1024),
+                       .num_nodes = given.whole_number<int>("nodes", 1, 1 << 20),
                        .host_memory_bytes = given.bytes("host-memory")};
   return overrides;
 }
@@ -283,6 +283,8 @@ void fill(const GivenOptions& given, CommandLine& line) {
   if (job.dry_run && job.profile_path) {
     throw UsageError("--dry-run writes no file: leave --profile-out out, or run the space");
   }
+  if (job.overrides.machine.device && job.backend == Backend::cpu)
+    throw UsageError("--device names a GPU, and --backend cpu asks for none: leave one out");
   if (!job.dry_run && job.overrides.machine.is_made()) {
     throw UsageError(
         "--device, --profile, --gpus-per-node, --nodes, --network and --host-memory are for plans "

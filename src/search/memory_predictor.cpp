@@ -133,7 +133,7 @@ std::string needs_text(std::int64_t needed, std::int64_t available, std::string_
 
 /// Decides whether the target fits. Returns the reasons why it does not.
 std::vector<std::string> judge_target(const JobSpec& job, const PlannerOptions& options,
-                                      Prediction& predicted) {
+                                      const GroupShape& shape, Prediction& predicted) {
   if (predicted.target_memory_bytes == 0) return {};
   constexpr std::string_view training = "in the training that it is for";
   const bool on_gpu = job.target.on_gpu;
@@ -156,16 +156,16 @@ std::vector<std::string> judge_target(const JobSpec& job, const PlannerOptions& 
   if (predicted.verdict != MemoryVerdict::does_not_fit)
     predicted.target_memory_shown_bytes =
         std::min(predicted.target_memory_shown_bytes, std::max(on_device, of_device));
-  if (!options.host_memory_bytes || predicted.target_host_memory_bytes == 0) return reasons;
+  const std::optional<std::int64_t> of_rank = options.host_memory_for(shape);
+  if (!of_rank || predicted.target_host_memory_bytes == 0) return reasons;
   const std::int64_t on_host = predicted.target_host_memory_bytes;
   const Bounds of_host = on_gpu ? Bounds{1e4 / (100.0 + host_percent_of_trainings),
                                          1e4 / (100.0 + host_percent_of_processes)}
                                 : Bounds{100.0 - edge_percent_below, 100};
-  judge(
-      on_host, *options.host_memory_bytes, of_host,
-      needs_text(on_host, *options.host_memory_bytes, fmt::format("on the host {}", training), {}),
-      fmt::format("offloaded states take {} of {} of a rank's host", format_bytes(on_host),
-                  format_bytes(*options.host_memory_bytes)));
+  judge(on_host, *of_rank, of_host,
+        needs_text(on_host, *of_rank, fmt::format("on the host {}", training), {}),
+        fmt::format("offloaded states take {} of {} of a rank's host", format_bytes(on_host),
+                    format_bytes(*of_rank)));
   return reasons;
 }
 
@@ -199,7 +199,7 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
     predicted.target_memory_bytes =
         std::max<std::int64_t>(1, predicted.target_memory_bytes + options.target_offset_bytes);
   }
-  const std::vector<std::string> reasons = judge_target(job, options, predicted);
+  const std::vector<std::string> reasons = judge_target(job, options, experiment.shape, predicted);
   if (!forecasts.judges_here && !forecasts.judges_target) return;
   const auto check = [&](std::int64_t needed, std::int64_t available, std::string_view where,
                          const Bytes& parts) {

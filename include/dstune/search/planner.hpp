@@ -39,6 +39,11 @@ struct PlannerOptions {
   std::int64_t device_memory_bytes = 0;  ///< of one rank
   /// Beside it, for one rank: for what is offloaded. Nothing: nobody knows, and nothing follows.
   std::optional<std::int64_t> host_memory_bytes = 0;
+  /// … where it is a node's, whose ranks share it: instead of that for one rank.
+  std::optional<std::int64_t> node_host_memory_bytes{};
+  [[nodiscard]] std::optional<std::int64_t> host_memory_for(const GroupShape& shape) const {
+    return node_host_memory_bytes ? *node_host_memory_bytes / shape.num_gpus : host_memory_bytes;
+  }
   /// Free bytes of the disk that a folder is on, for all ranks of a host; none: any number is.
   std::function<std::int64_t(const std::string& folder)> free_disk_bytes;
   /// Bytes that CUDA's context and libraries have beside device_memory_bytes: the target's

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <functional>
 #include <unordered_map>
 #include <utility>
@@ -228,7 +229,7 @@ GroupShape doubled(const DryRun& plan, GroupShape shape) {
 }
 GroupShape halved(GroupShape shape) {
   if (shape.num_nodes > 1) return {shape.num_gpus, shape.num_nodes / 2};
-  return {shape.num_gpus / 2, 1};
+  return {static_cast<int>(std::bit_floor(static_cast<unsigned>(shape.num_gpus - 1))), 1};
 }
 
 /// Doubles the ranks until it fits, at its own stage and else at stage 3, which alone divides all
@@ -251,6 +252,10 @@ std::optional<PlanChange> more_ranks(const DryRun& plan, Judge& judge, const Pla
         std::string text = plan_words::ranks_words(plan, to.shape.size());
         json::Value keys = {{"/dstune/resources/num_gpus", to.shape.num_gpus},
                             {"/dstune/resources/num_nodes", to.shape.num_nodes}};
+        if (to.config.accumulation_steps != of.experiment.config.accumulation_steps) {
+          text += fmt::format(" with accumulation {}", to.config.accumulation_steps);
+          keys["/gradient_accumulation_steps"] = to.config.accumulation_steps;
+        }
         if (is_other_stage) {
           text += fmt::format(" and stage {}", stage);
           keys["/zero_optimization/stage"] = stage;

@@ -109,6 +109,43 @@ std::unique_ptr<JobPredictor> predictor_of_plan(const PlannedJob& ready, Device&
   return predictor;
 }
 
+/// The change that a configuration makes of a DeepSpeed config, as far as answers change any.
+json::Value changed_config(const Experiment& experiment) {
+  const TrainingConfig& config = experiment.config;
+  json::Value changed = experiment.ds_config;
+  json::Value& zero = changed["zero_optimization"];
+  zero["stage"] = config.zero_stage;
+  const auto offload = [&](const char* key, OffloadDevice device) -> json::Value* {
+    if (device == OffloadDevice::none) {
+      zero.erase(key);
+      return nullptr;
+    }
+    if (!zero.contains(key) || !zero[key].is_object()) zero[key] = json::Value::object();
+    zero[key]["device"] = to_text(device);
+    return &zero[key];
+  };
+  if (json::Value* const states = offload("offload_optimizer", config.offload_optimizer)) {
+    states->erase("ratio");
+    if (config.offload_ratio < 1) (*states)["ratio"] = config.offload_ratio;
+  }
+  offload("offload_param", config.offload_param);
+  return changed;
+}
+
+/// Tells whether a configuration that is no member can be trained: DeepSpeed takes it, the target
+/// does, and its ranks are those of a machine whose memory is known for such groups.
+bool can_be_trained(const PlannedJob& ready, const Experiment& experiment) {
+  const JobSpec& job = ready.job;
+  if (!target_refusal(job, experiment.config).empty()) return false;
+  // Ranks of this host share its memory: what each has is known for the job's own groups.
+  if (!job.cluster && std::ranges::find(job.shapes, experiment.shape) == job.shapes.end())
+    return false;
+  const json::Document document = json::Document::of(changed_config(experiment), "plan");
+  json::Problems problems;
+  const Settings settings = read_config(job.knobs(), document.node(), problems, job.auto_values);
+  return problems.all().empty() && violations_for(job, settings).empty();
+}
+
 /// Prints what would run to stdout, with times where something can tell them.
 ExitCode show_plan(const PlannedJob& ready, const JobOptions& options, Device& device,
                    const RankDevice& rank) {
@@ -134,7 +171,8 @@ ExitCode show_plan(const PlannedJob& ready, const JobOptions& options, Device& d
   if (predictor) predict_times(ready, *predictor, plan);
   SinglePlanner single(ready.job, *ready.workspaces, ready.planner);
   plan.what_if = [&](const Experiment& experiment) -> std::optional<Prediction> {
-    if (!is_planned(ready.job) || ready.time.is_over()) return std::nullopt;
+    if (!is_planned(ready.job) || ready.time.is_over() || !can_be_trained(ready, experiment))
+      return std::nullopt;
     PlannedExperiment planned = single.plan(experiment);
     if (!has_plan(planned)) return std::nullopt;
     if (predictor) predictor->predict(planned.experiment, planned.predicted);

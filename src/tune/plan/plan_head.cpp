@@ -1,6 +1,7 @@
 #include "plan/plan_head.hpp"
 
 #include <algorithm>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -42,8 +43,11 @@ std::string optimizer_text(const JobSpec& job) {
 
 GroupShape machine_of(const PlannedJob& ready) {
   const JobSpec& job = ready.job;
-  if (job.machine)
-    return {*std::ranges::max_element(job.machine->ranks_of_node),
+  // Groups take as many ranks of each node as the smallest one has.
+  if (job.machine &&
+      std::ranges::adjacent_find(job.machine->ranks_of_node, std::ranges::not_equal_to()) ==
+          job.machine->ranks_of_node.end())
+    return {job.machine->ranks_of_node.front(),
             static_cast<int>(job.machine->ranks_of_node.size())};
   GroupShape largest{1, 1};
   for (const GroupShape& shape : job.shapes)

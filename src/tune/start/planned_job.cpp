@@ -177,6 +177,11 @@ JobSpec read_input(const JobOptions& options, const std::optional<Machine>& mach
   // A launch of its own needs on CPUs what the engine needs there.
   if (job.training_command && job.engine() != nullptr)
     job.training_command->trains_on_cpu = !is_on_gpus;
+  if (job.target.trainable && job.is_model_known && trained_part(job.model, job.target).share == 0)
+    throw InputError(
+        {{job.document->file(), "/dstune/trainable", job.document->line("/dstune/trainable"),
+          "no parameter of the model is named: names are those of Hugging Face's model, "
+          "such as \"q_proj\" or \"*norm.weight\""}});
   check_training_command(job);
   complete_instruments(job);
   say_input(job, options.dry_run);
@@ -241,6 +246,8 @@ PlannerOptions planner_options(const PlannedJob& ready, const JobOptions& option
                             min_bytes(&RankDevice::library_bytes, ready.training_ranks, devices);
   planner.host_memory_bytes = ready.host_memory_bytes;
   planner.forecasts.judges_memory_here = !ready.job.cluster;
+  if (ready.job.cluster && !ready.job.host_memory_bytes)
+    planner.node_host_memory_bytes = ready.job.cluster->host_memory_bytes;
   if (!ready.job.cluster) planner.free_disk_bytes = free_disk_bytes;
   if (ready.time.end_at) planner.used_time = [time = ready.time] { return time.used_share(); };
   if (!options.dry_run) {
