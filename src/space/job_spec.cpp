@@ -446,6 +446,12 @@ std::string target_refusal(const JobSpec& job, const TrainingConfig& config) {
 
 JobSpec read_job(const std::string& path, const Overrides& overrides,
                  const std::optional<Machine>& machine, int default_ranks) {
+  const std::string ending = std::filesystem::path(path).extension().string();
+  if (ending == ".yaml" || ending == ".yml")
+    throw InputError({{path, "", 0,
+                       "a space is a DeepSpeed config in JSON or Hjson, not YAML; a file of "
+                       "accelerate's is read where dstune.training_command names it (accelerate "
+                       "launch --config_file FILE)"}});
   JobSpec job;
   job.document = std::make_shared<const json::Document>(json::Document::read(path));
   job.folder = std::filesystem::path(path).parent_path().string();
