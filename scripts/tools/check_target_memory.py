@@ -7,8 +7,8 @@
                                                 two or four (RANK, WORLD_SIZE, MASTER_ADDR,
                                                 MASTER_PORT; four with LOCAL_SIZE=2: two nodes)
 
-Needs PyTorch and transformers, the second part DeepSpeed with gloo; no GPU. The file is JSON; a unit
-test compares it with our formula (mpi_tests/unit/plan/data/target_memory.json).
+Needs PyTorch and transformers, the last part DeepSpeed with gloo and peft, too; no GPU. The file is
+JSON; a unit test compares it with our formula (mpi_tests/unit/plan/data/target_memory.json).
 
 training: tensors are fake (they have shapes and lifetimes and no content), so that models of any
 size can be followed. Every storage that an operation makes is counted from then until it is freed.
@@ -454,9 +454,27 @@ STEPS_FROM_0_19_8 = [
      {"gradient_clipping": 0.0, "bf16": {"enabled": True, "check_grad_overflow": False}}),
     ("bf16", 2, dict(GATHERS, **HOST), SUMS),
 ]
+# What does not train all parameters, or not by Adam of four bytes.
+STEPS_FROM_0_19_8 += [
+    ("bf16", micro_steps, zero, {}, "llama", trains)
+    for zero in ({"stage": 0}, {"stage": 1, "reduce_bucket_size": 200000},
+                 {"stage": 2, "reduce_bucket_size": 200000},
+                 dict(GATHERS, stage3_max_reuse_distance=0))
+    for micro_steps in (1, 2) for trains in ("lora", "adamw_8bit")]
 
 
-def optimizer_of(parameters, is_offloaded):
+def states_of(parameter, trains):
+    if trains != "adamw_8bit":
+        return {"step": 0, "exp_avg": torch.zeros_like(parameter.data),
+                "exp_avg_sq": torch.zeros_like(parameter.data)}
+    # bitsandbytes' by blocks of 256 (bitsandbytes/optim/optimizer.py, init_state).
+    elements, blocks = parameter.numel(), -(-parameter.numel() // 256)
+    return {"step": 0, "state1": torch.zeros(elements, dtype=torch.uint8),
+            "state2": torch.zeros(elements, dtype=torch.uint8),
+            "absmax1": torch.zeros(blocks), "absmax2": torch.zeros(blocks)}
+
+
+def optimizer_of(parameters, is_offloaded, trains):
     from deepspeed.ops.adam import DeepSpeedCPUAdam, FusedAdam
 
     def make(base):
@@ -474,10 +492,10 @@ def optimizer_of(parameters, is_offloaded):
                 for group in self.param_groups:
                     for parameter in group["params"]:
                         if parameter.grad is not None and not self.state[parameter]:
-                            self.state[parameter] = {
-                                "step": 0, "exp_avg": torch.zeros_like(parameter.data),
-                                "exp_avg_sq": torch.zeros_like(parameter.data)}
+                            self.state[parameter] = states_of(parameter, trains)
         return Adam(parameters)
+    if trains == "adamw_8bit":  # an optimizer that DeepSpeed does not know
+        return make(torch.optim.Optimizer)
     return make(DeepSpeedCPUAdam if is_offloaded else FusedAdam)
 
 
@@ -515,7 +533,8 @@ def run_steps(case):
     # What stage 3 leaves to the cases behind it: its linear function, and the group of hpZ.
     functional.linear = PLAIN_LINEAR
     groups._ZERO_PARAM_INTRA_PARALLEL_GROUP = None
-    precision, micro_steps, zero, more, family = case + ({}, "gpt2")[len(case) - 3:]
+    precision, micro_steps, zero, more, family, trains = \
+        case + ({}, "gpt2", "all")[len(case) - 3:]
     micro_batch, sequence = 1, 16
     tracker = Tracker()
     quantize_in_python(tracker)
@@ -529,6 +548,10 @@ def run_steps(case):
             model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
                 n_embd=128, n_layer=4, n_head=4, vocab_size=1000, n_positions=128, resid_pdrop=0,
                 embd_pdrop=0, attn_pdrop=0, bos_token_id=0, eos_token_id=0, use_cache=False))
+        if trains == "lora":
+            import peft
+            model = peft.get_peft_model(model, peft.LoraConfig(
+                r=8, target_modules=["q_proj", "v_proj"], lora_dropout=0.0))
         config = {"train_micro_batch_size_per_gpu": micro_batch,
                   "gradient_accumulation_steps": micro_steps, "zero_optimization": zero,
                   "gradient_clipping": 1.0, "zero_allow_untested_optimizer": True,
@@ -539,7 +562,8 @@ def run_steps(case):
             config["fp16"]["loss_scale"] = 1  # no update is skipped
         engine = deepspeed.initialize(
             model=model, config=config,
-            optimizer=optimizer_of(model.parameters(), "offload_optimizer" in zero))[0]
+            optimizer=optimizer_of([p for p in model.parameters() if p.requires_grad],
+                                   "offload_optimizer" in zero, trains))[0]
         gc.collect()
         for step in range(2):  # the second one has states, and stage 3's trace
             tracker.peaks.clear()
@@ -567,7 +591,8 @@ def run_steps(case):
         more = dict(more, ranks_per_node=2)
     return {"deepspeed": deepspeed.__version__.split("+")[0], "precision": precision,
             "accumulation_steps": micro_steps, "zero_optimization": zero, "ranks": ranks,
-            "micro_batch": micro_batch, "sequence_length": sequence, "family": family, **more,
+            "micro_batch": micro_batch, "sequence_length": sequence, "family": family,
+            **({} if trains == "all" else {"trains": trains}), **more,
             "loss_bytes": loss_bytes,
             "backward_bytes": backward_bytes,
             "update_bytes": update_bytes}
