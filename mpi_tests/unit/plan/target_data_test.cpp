@@ -120,9 +120,9 @@ TargetSpec target_of(const json::Value& row) {
   return target;
 }
 
-/// LoRA's activations are taken as those of training all: too much, never too little.
+/// The model with LoRA takes so little that what backward begins with is a larger part of it.
 double allowed_error(const json::Value& row, const TargetSpec& target) {
-  if (target.trainable) return 0.14;
+  if (target.trainable) return 0.11;
   return row.contains("deepspeed") && target.optimizer == TargetOptimizer::of_config ? 0.05 : 0.08;
 }
 
@@ -164,7 +164,7 @@ TEST(TargetDataTest, StepsUnderDeepSpeed) {
   EXPECT_LE(errors.sum / errors.count, 0.02);
   EXPECT_GE(errors.least, -0.011);  // what is recommended fits
   EXPECT_EQ(of_lora.count, 24);
-  EXPECT_LE(of_lora.sum / of_lora.count, 0.08);
+  EXPECT_LE(of_lora.sum / of_lora.count, 0.04);
   EXPECT_GE(of_lora.least, -0.011);
 }
 

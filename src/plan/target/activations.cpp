@@ -40,6 +40,30 @@ Modules modules_of(ModelFamily family) {
   return {false, false, true, true, false};
 }
 
+/// Kept for the gradients of weights, which frozen ones have not: the inputs of linear layers
+/// and, of norms in fp32, the value before the weight. PyTorch's kernels keep all else all the
+/// same.
+struct Kept {
+  bool attention_input = true, mlp_input = true, mlp_product = true, head_input = true;
+  int values_of_norms = 2;  ///< of a layer's two
+  bool value_of_final_norm = true;
+  std::int64_t adapters_bytes = 0;  ///< in all layers: what LoRA's first matrices give the second
+};
+
+Kept kept_of(const ModelSpec& model, const Trainable& trainable, std::int64_t element_bytes) {
+  const TrainedParameters trained = count_trained(ParameterTable(model), trainable);
+  const auto trains = [&](ParameterRole role) { return trained.roles.contains(role); };
+  return {.attention_input = trains(ParameterRole::qkv_weight),
+          .mlp_input = trains(ParameterRole::fc_weight),
+          .mlp_product = trains(ParameterRole::fc_projection_weight),
+          .head_input = trains(model.tie_embeddings ? ParameterRole::token_embedding
+                                                    : ParameterRole::head_weight),
+          .values_of_norms = (trains(ParameterRole::norm1_weight) ? 1 : 0) +
+                             (trains(ParameterRole::norm2_weight) ? 1 : 0),
+          .value_of_final_norm = trains(ParameterRole::final_norm_weight),
+          .adapters_bytes = trained.adapters * trainable.rank * element_bytes};
+}
+
 /// The sizes that the terms are made of. All of them count for one token.
 struct Shape {
   std::int64_t element_bytes, hidden, heads_width, kv_width, intermediate, heads, kv_heads,
@@ -49,6 +73,7 @@ struct Shape {
   /// gradients in their place.
   bool liger;
   Modules modules;
+  Kept kept;
 };
 
 /// Byte masks of `count` elements, where there is dropout.
@@ -58,15 +83,17 @@ std::int64_t mask(const Shape& shape, bool drops, std::int64_t count) {
 
 /// Both norms of a layer: inputs, outputs, statistics.
 std::int64_t norms(const Shape& shape, const Architecture& parts) {
-  const std::int64_t e = shape.element_bytes;
-  if (parts.norm == NormKind::rms && shape.liger) return 2 * (2 * e * shape.hidden + 4);
+  const std::int64_t width = shape.element_bytes * shape.hidden;
+  const std::int64_t outputs =
+      ((shape.kept.attention_input ? 1 : 0) + (shape.kept.mlp_input ? 1 : 0)) * width;
+  if (parts.norm == NormKind::rms && shape.liger) return 2 * (width + 4) + outputs;
   if (parts.norm == NormKind::rms) {
     // It computes in fp32: that input, the normalised value before the weight, the output.
-    return 2 * ((4 + 2 * e) * shape.hidden + 4);
+    return 2 * (4 * shape.hidden + 4) + shape.kept.values_of_norms * width + outputs;
   }
   // Parallel branches share their norms' input.
-  const std::int64_t tensors = parts.block == BlockKind::parallel ? 3 : 4;
-  return tensors * e * shape.hidden + 2 * 8;
+  const std::int64_t inputs = parts.block == BlockKind::parallel ? 1 : 2;
+  return inputs * width + outputs + 2 * 8;
 }
 
 /// Eager attention's probabilities as they come out of the softmax, as they are multiplied with v
@@ -104,18 +131,19 @@ std::int64_t attention_bytes(const Shape& shape, const Architecture& parts) {
 
 /// Tensors of the MLP's width that stay for backward.
 std::int64_t mlp_tensors(const Shape& shape, const Architecture& parts) {
-  if (parts.gated) return shape.liger ? 3 : 4;  // gate, its SiLU, up, product
+  const std::int64_t product = shape.kept.mlp_product ? 1 : 0;
+  if (parts.gated) return (shape.liger ? 2 : 3) + product;  // gate, its SiLU, up
   switch (parts.activation) {
     case Activation::gelu_tanh:
-      // Written out in Python: its input, 0.5·x, tanh, 1 + tanh, and the product.
-      return 5;
+      // Written out in Python: its input, 0.5·x, tanh, 1 + tanh.
+      return 4 + product;
     case Activation::relu:
       return 1;  // its result alone
     case Activation::gelu:
     case Activation::silu:
       break;
   }
-  return 2;
+  return 1 + product;
 }
 
 std::int64_t mlp_bytes(const Shape& shape, const Architecture& parts) {
@@ -149,9 +177,10 @@ std::int64_t ends_bytes(const Shape& shape, const Architecture& parts) {
     // The embeddings' norm and its input; the transform's product, activation, and their norm.
     return bytes + 5 * e * shape.hidden;
   }
-  bytes += 2 * e * shape.hidden;
-  if (parts.norm == NormKind::rms) bytes += 4 * shape.hidden;
-  return bytes;
+  const bool is_rms = parts.norm == NormKind::rms;
+  bytes += is_rms ? 4 * shape.hidden : e * shape.hidden;
+  if (is_rms && shape.kept.value_of_final_norm) bytes += e * shape.hidden;
+  return bytes + (shape.kept.head_input ? e * shape.hidden : 0);
 }
 
 /// Gradients that are alive at once in the backward of one layer, beside what all layers keep.
@@ -233,7 +262,8 @@ TargetActivations target_activations(const ModelSpec& model, const TrainingConfi
                     .eager = target.attention == TargetAttention::eager || falls_back,
                     .one_sample = config.micro_batch == 1,
                     .liger = target.loss == TargetLoss::fused,
-                    .modules = modules_of(model.family)};
+                    .modules = modules_of(model.family),
+                    .kept = target.trainable ? kept_of(model, *target.trainable, e) : Kept{}};
   const std::int64_t layer = layer_bytes(shape, parts);
   // The device holds the newest of the inputs that go to the host, and one on its way.
   const bool on_host = config.cpu_checkpointing && config.recompute == Recompute::block;
@@ -245,7 +275,7 @@ TargetActivations target_activations(const ModelSpec& model, const TrainingConfi
   // Checkpoints keep a layer's arguments, with eager attention's mask for all of them.
   const std::int64_t layers =
       recomputes ? checkpoints * checkpoint + (shape.eager ? e * shape.sequence : 0)
-                 : model.num_layers * layer;
+                 : model.num_layers * layer + shape.kept.adapters_bytes;
   TargetActivations result;
   const std::int64_t backward = backward_bytes(shape, parts);
   result.kept = of_tokens(layers + ends_bytes(shape, parts));

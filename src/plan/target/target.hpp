@@ -3,6 +3,7 @@
 /// buffers of DeepSpeed's ZeRO, the activations of Hugging Face's modules, what is on the host.
 
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "dstune/core/training_config.hpp"
@@ -57,6 +58,7 @@ struct TrainedParameters {
   std::int64_t largest_of_layer = 0;  ///< … of a block
   std::int64_t largest_unit = 0;      ///< a block, or the embeddings
   bool has_table = false;             ///< the table of tokens trains
+  std::set<ParameterRole> roles;      ///< that something of trains, or LoRA adds to
 };
 
 /// A matrix [rows, columns] that LoRA targets gets two: [rank, columns] and [rows, rank]

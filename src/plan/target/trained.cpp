@@ -51,6 +51,7 @@ TrainedParameters count_trained(const ParameterTable& table, const Trainable& tr
     const bool is_in_block = unit > 0 && unit <= last_block;
     const std::string_view name = name_of_part(parameter.name, part);
     const auto train = [&](std::int64_t elements) {
+      trained.roles.insert(parameter.role);
       trained.elements += elements;
       of_unit += elements;
       trained.largest = std::max(trained.largest, elements);
