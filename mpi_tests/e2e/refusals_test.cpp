@@ -84,6 +84,7 @@ TEST_F(RefusalTest, NamesWhatTheCommandLineHasWrong) {
            {0, {"Plan"}, usage, "did you mean plan?"},
            {0, {"frobnicate", "space.json"}, usage, "\"frobnicate\"" + no_command},
            {0, {"version"}, usage, "\"version\"" + no_command},
+           {0, {"plan"}, usage, "dstune-mpi plan [options] space.json"},
            {0, {"plan", "-v"}, usage, "-v is neither an option"},
            {0, {"--trial-timeout", "0s", "space.json"}, usage, "no experiment ends in no time"},
            {0, {"--results-dir", "", "space.json"}, usage, "expected the name of a folder"},

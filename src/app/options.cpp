@@ -385,9 +385,11 @@ po::variables_map parse(const Strings& words) {
 }
 
 /// Returns the one space that is given. Throws UsageError.
-std::string only_space(const Strings& spaces) {
+std::string only_space(const Strings& spaces, bool is_plan) {
   if (spaces.empty())
-    throw UsageError("no space.json is given: mpirun -np N dstune-mpi [options] space.json");
+    throw UsageError(std::string("no space.json is given: ") +
+                     (is_plan ? "dstune-mpi plan" : "mpirun -np N dstune-mpi") +
+                     " [options] space.json");
   if (spaces.size() > 1)
     throw UsageError("more than one space.json: " + spaces[0] + " and " + spaces[1]);
   std::error_code ignored;
@@ -422,7 +424,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   if (line.check)
     refuse_what_check_has_not(map);
   else
-    line.job.space_path = only_space(given.all("space"));
+    line.job.space_path = only_space(given.all("space"), line.job.dry_run);
   line.understood = understood_options(map);
   return line;
 }
