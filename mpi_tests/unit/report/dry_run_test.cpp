@@ -133,7 +133,7 @@ TEST(DryRunTextTest, SaysWhatOfAHugeSpaceIsNotListed) {
   plan.total = 1'500'000;
   plan.planned = 1'499'998;
   EXPECT_THAT(dry_run_text(plan), HasSubstr("1500000 members: 1499998 planned"));
-  EXPECT_THAT(dry_run_text(plan), HasSubstr("Only the first 4 members are listed and predicted"));
+  EXPECT_THAT(dry_run_text(plan), HasSubstr("Only the first 4 are looked at one by one"));
 }
 
 TEST(DryRunTextTest, LeavesEmptyColumnsOutAndRepeatsTheHeaderOfALongTable) {

@@ -210,7 +210,9 @@ class Sentences {
       text += fmt::format(" A rank may use {}.", format_bytes(plan_->device_memory_bytes));
     if (plan_->total > plan_->experiments.size())
       text += fmt::format(
-          " Only the first {} members are listed and predicted; the counts are over all of them.",
+          " Only the first {} are looked at one by one, and the answer is of these: of the others "
+          "\"planned\" says that they are not pruned, not that they fit. Shorten the lists to have "
+          "all judged.",
           plan_->experiments.size());
     if (!is_whole_) text += " --all shows each of them.";
     add(text);
