@@ -40,9 +40,8 @@ Modules modules_of(ModelFamily family) {
   return {false, false, true, true, false};
 }
 
-/// Kept for the gradients of weights, which frozen ones have not: the inputs of linear layers
-/// and, of norms in fp32, the value before the weight. PyTorch's kernels keep all else all the
-/// same.
+/// Kept for the gradients of weights, which frozen ones have not: the inputs of linear layers and,
+/// of norms in fp32, the value before the weight. All else is kept for frozen weights, too.
 struct Kept {
   bool attention_input = true, mlp_input = true, mlp_product = true, head_input = true;
   int values_of_norms = 2;  ///< of a layer's two
@@ -50,8 +49,7 @@ struct Kept {
   std::int64_t adapters_bytes = 0;  ///< in all layers: what LoRA's first matrices give the second
 };
 
-Kept kept_of(const ModelSpec& model, const Trainable& trainable, std::int64_t element_bytes) {
-  const TrainedParameters trained = count_trained(ParameterTable(model), trainable);
+Kept kept_of(const ModelSpec& model, const TrainedParameters& trained, std::int64_t adapter_bytes) {
   const auto trains = [&](ParameterRole role) { return trained.roles.contains(role); };
   return {.attention_input = trains(ParameterRole::qkv_weight),
           .mlp_input = trains(ParameterRole::fc_weight),
@@ -61,7 +59,7 @@ Kept kept_of(const ModelSpec& model, const Trainable& trainable, std::int64_t el
           .values_of_norms = (trains(ParameterRole::norm1_weight) ? 1 : 0) +
                              (trains(ParameterRole::norm2_weight) ? 1 : 0),
           .value_of_final_norm = trains(ParameterRole::final_norm_weight),
-          .adapters_bytes = trained.adapters * trainable.rank * element_bytes};
+          .adapters_bytes = trained.adapters * adapter_bytes};
 }
 
 /// The sizes that the terms are made of. All of them count for one token.
@@ -237,8 +235,8 @@ std::int64_t loss_bytes(const Shape& shape, const TargetSpec& target, const Mode
 
 }  // namespace
 
-TargetActivations target_activations(const ModelSpec& model, const TrainingConfig& config,
-                                     const TargetSpec& target) {
+TargetActivations target_activations(const ModelSpec& model, const TargetCounts& counts,
+                                     const TrainingConfig& config, const TargetSpec& target) {
   const Architecture& parts = model.architecture;
   const std::int64_t tokens =
       checked_product("tokens of a micro-batch", config.micro_batch, config.sequence_length);
@@ -250,20 +248,21 @@ TargetActivations target_activations(const ModelSpec& model, const TrainingConfi
   // In fp32 no fused kernel of PyTorch takes fewer keys and values than heads: its sdpa is eager.
   const bool falls_back =
       target.attention == TargetAttention::sdpa && e == 4 && model.num_kv_heads != model.num_heads;
-  const Shape shape{.element_bytes = e,
-                    .hidden = model.hidden_size,
-                    .heads_width = model.num_heads * model.head_size,
-                    .kv_width = model.num_kv_heads * model.head_size,
-                    .intermediate = model.intermediate_size,
-                    .heads = model.num_heads,
-                    .kv_heads = model.num_kv_heads,
-                    .sequence = config.sequence_length,
-                    .dropout = model.dropout > 0,
-                    .eager = target.attention == TargetAttention::eager || falls_back,
-                    .one_sample = config.micro_batch == 1,
-                    .liger = target.loss == TargetLoss::fused,
-                    .modules = modules_of(model.family),
-                    .kept = target.trainable ? kept_of(model, *target.trainable, e) : Kept{}};
+  const Shape shape{
+      .element_bytes = e,
+      .hidden = model.hidden_size,
+      .heads_width = model.num_heads * model.head_size,
+      .kv_width = model.num_kv_heads * model.head_size,
+      .intermediate = model.intermediate_size,
+      .heads = model.num_heads,
+      .kv_heads = model.num_kv_heads,
+      .sequence = config.sequence_length,
+      .dropout = model.dropout > 0,
+      .eager = target.attention == TargetAttention::eager || falls_back,
+      .one_sample = config.micro_batch == 1,
+      .liger = target.loss == TargetLoss::fused,
+      .modules = modules_of(model.family),
+      .kept = counts.parts ? kept_of(model, *counts.parts, target.trainable->rank * e) : Kept{}};
   const std::int64_t layer = layer_bytes(shape, parts);
   // The device holds the newest of the inputs that go to the host, and one on its way.
   const bool on_host = config.cpu_checkpointing && config.recompute == Recompute::block;

@@ -202,7 +202,10 @@ TargetCounts count_target(const ModelSpec& model, const TrainingConfig& config, 
   counts.updated_on_host = counts.own;
   if (is_optimizer_offloaded(config) && config.zero_stage == 3)
     count_left(table, config, group_size, target.on_gpu, counts);
-  if (target.trainable) keep_trained(count_trained(table, *target.trainable), group_size, counts);
+  if (target.trainable) {
+    counts.parts = count_trained(table, *target.trainable);
+    keep_trained(*counts.parts, group_size, counts);
+  }
   if (are_parameters_on_disk(config)) count_swapped_shards(table, config, group_size, counts);
   return counts;
 }

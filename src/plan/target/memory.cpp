@@ -117,7 +117,7 @@ TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& wanted,
   memory.disk_bytes = counts.disk_bytes;
   memory.loading_bytes = memory.saving_bytes =
       size_bytes(element_type(config.precision)) * counts.parameters;
-  const plan::TargetActivations backward = plan::target_activations(model, config, target);
+  const plan::TargetActivations backward = plan::target_activations(model, counts, config, target);
   struct Candidate {
     const char* name;
     const plan::TargetInstant& states;

@@ -3,6 +3,7 @@
 /// buffers of DeepSpeed's ZeRO, the activations of Hugging Face's modules, what is on the host.
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -13,6 +14,20 @@
 
 namespace dstune::plan {
 
+/// The parameters that train where others are frozen: LoRA's matrices, and those that a pattern
+/// names. Counts in elements.
+struct TrainedParameters {
+  std::int64_t elements = 0;          ///< in all
+  std::int64_t added = 0;             ///< of these, LoRA's, which the model has not
+  std::int64_t adapters = 0;          ///< modules that LoRA wraps
+  std::int64_t of_layer = 0;          ///< of the last block
+  std::int64_t largest = 0;           ///< parameter
+  std::int64_t largest_of_layer = 0;  ///< … of a block
+  std::int64_t largest_unit = 0;      ///< a block, or the embeddings
+  bool has_table = false;             ///< the table of tokens trains
+  std::set<ParameterRole> roles;      ///< that something of trains, or LoRA adds to
+};
+
 /// The counts that the target's memory is calculated from, in elements: of the model, and of one
 /// rank's own part.
 struct TargetCounts {
@@ -22,6 +37,7 @@ struct TargetCounts {
   std::int64_t trained, own, own_whole, largest_unit;
   std::int64_t largest_gradient, largest_of_layer;  ///< of one parameter, of one of a layer
   std::int64_t largest_scales;                      ///< of a quantised gradient
+  std::optional<TrainedParameters> parts;           ///< where others are frozen
   std::int64_t table;                               ///< of tokens
   std::int64_t head;          ///< gradients that exist in the backward of the last layer
   std::int64_t embeddings;    ///< gradients that do not yet in that of the first
@@ -45,20 +61,6 @@ struct TargetCounts {
   std::vector<std::int64_t> small_shards;  ///< that stay on the host, one by one
   std::int64_t written_together;           ///< in whole transfers, a sub-group's
   std::int64_t disk_bytes;                 ///< of files
-};
-
-/// The parameters that train where others are frozen: LoRA's matrices, and those that a pattern
-/// names. Counts in elements.
-struct TrainedParameters {
-  std::int64_t elements = 0;          ///< in all
-  std::int64_t added = 0;             ///< of these, LoRA's, which the model has not
-  std::int64_t adapters = 0;          ///< modules that LoRA wraps
-  std::int64_t of_layer = 0;          ///< of the last block
-  std::int64_t largest = 0;           ///< parameter
-  std::int64_t largest_of_layer = 0;  ///< … of a block
-  std::int64_t largest_unit = 0;      ///< a block, or the embeddings
-  bool has_table = false;             ///< the table of tokens trains
-  std::set<ParameterRole> roles;      ///< that something of trains, or LoRA adds to
 };
 
 /// A matrix [rows, columns] that LoRA targets gets two: [rank, columns] and [rows, rank]
@@ -110,8 +112,8 @@ struct TargetActivations {
   std::int64_t first_layer = 0;  ///< in all, at the fullest instant of the first layer's backward
 };
 
-TargetActivations target_activations(const ModelSpec& model, const TrainingConfig& config,
-                                     const TargetSpec& target);
+TargetActivations target_activations(const ModelSpec& model, const TargetCounts& counts,
+                                     const TrainingConfig& config, const TargetSpec& target);
 
 /// Bytes of one rank that DeepSpeed holds on the host for offloaded states and parameters.
 [[nodiscard]] std::int64_t target_host_bytes(const TargetCounts& counts,

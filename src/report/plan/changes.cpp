@@ -26,6 +26,8 @@ constexpr auto change_kinds = numbered({"accumulation", "stage", "recompute", "o
 /// So many configurations are judged that are no members, and groups grow up to so many ranks.
 constexpr std::size_t max_judged = 48;
 constexpr int max_ranks = 1024;
+/// A micro-batch that is tried is at most 2 to this power as large as the space's.
+constexpr int max_doublings = 6;
 /// More ranks that save less than this share of the memory save none with still more.
 constexpr double least_saved_share = 0.01;
 constexpr std::array offloaded_shares{0.0, 0.25, 0.5, 0.75, 1.0};
@@ -310,7 +312,7 @@ void find_smallest_num_gpus(const DryRun& plan, Judge& judge, const ChangeTask& 
 /// Doubles the largest micro-batch as long as it fits.
 void find_larger_micro_batch(const PlannedExperiment& of, Judge& judge, PlanChanges& changes) {
   Placed to{of.experiment.config, of.experiment.shape};
-  for (int times = 0; times < 6; ++times) {
+  for (int times = 0; times < max_doublings; ++times) {
     to.config.micro_batch *= 2;
     const auto found = judge.judged(of.experiment, to);
     if (!found || verdict_of(*found) != MemoryVerdict::fits) return;
