@@ -102,7 +102,15 @@ int find_torch(const PythonEnvironment& python) {
     if (const auto script = find_on_path(python, "deepspeed"))
       interpreter = python_of_script(python, *script);
   const auto version = interpreter ? first_version(python, *interpreter, "torch") : std::nullopt;
-  return version ? 10000 * version->major + 100 * version->minor : 0;
+  return version ? torch_number(*version) : 0;
+}
+
+int torch_number(const Version& version) {
+  return 10000 * version.major + 100 * version.minor;
+}
+
+std::string torch_text(int torch) {
+  return "PyTorch " + std::to_string(torch / 10000) + "." + std::to_string(torch / 100 % 100);
 }
 
 std::optional<DeepSpeedInstallation> find_deepspeed(const PythonEnvironment& python) {

@@ -24,5 +24,9 @@ struct DeepSpeedInstallation {
 /// The release of PyTorch that the same Python would import, as 10000 · major + 100 · minor; 0:
 /// none is found.
 [[nodiscard]] int find_torch(const PythonEnvironment& python);
+/// Returns the number of a release of PyTorch that `TargetSpec::torch` has.
+[[nodiscard]] int torch_number(const Version& version);
+/// Returns the words for such a number: "PyTorch 2.8".
+[[nodiscard]] std::string torch_text(int torch);
 
 }  // namespace dstune

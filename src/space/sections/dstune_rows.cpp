@@ -31,7 +31,7 @@ void set_deepspeed_version(SectionTarget& target, const Readings& readings) {
 }
 void set_torch(SectionTarget& target, const Readings& readings) {
   if (const auto version = parse_version(text_of(readings)))
-    target.job->target.torch = 10000 * version->major + 100 * version->minor;
+    target.job->target.torch = torch_number(*version);
   else
     target.problems->add(readings.front().node.problem("expected a version such as \"2.4\""));
 }

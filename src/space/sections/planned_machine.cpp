@@ -206,7 +206,7 @@ void decide_target_optimizer(const Overrides& overrides, const json::Node* secti
   job.target.torch = torch;
   job.target.optimizer = is_new ? TargetOptimizer::adamw_torch_fused : TargetOptimizer::adamw_torch;
   const std::string release =
-      torch > 0 ? fmt::format("PyTorch {}.{}", torch / 10000, torch / 100 % 100)
+      torch > 0 ? torch_text(torch)
                 : fmt::format("a PyTorch as old as DeepSpeed {}", to_text(job.deepspeed_version));
   job.assumptions.push_back(
       fmt::format("the optimizer is {}, which Hugging Face's Trainer takes with {}, since the "

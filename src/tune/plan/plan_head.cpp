@@ -7,6 +7,7 @@
 
 #include "dstune/base/text.hpp"
 #include "dstune/model/parameter_table.hpp"
+#include "dstune/space/deepspeed_installation.hpp"
 
 namespace dstune {
 namespace {
@@ -15,10 +16,7 @@ namespace {
 std::string optimizer_text(const JobSpec& job) {
   using enum TargetOptimizer;
   if (!job.target.on_gpu || job.target.framework == TargetFramework::self) return "";
-  const bool is_listed = job.target.torch > 0;
-  const std::string torch = is_listed ? fmt::format("PyTorch {}.{}", job.target.torch / 10000,
-                                                    job.target.torch / 100 % 100)
-                                      : "PyTorch";
+  const std::string torch = job.target.torch > 0 ? torch_text(job.target.torch) : "PyTorch";
   switch (job.target.optimizer) {
     case of_config:
       return "DeepSpeed's, as the config names it";
