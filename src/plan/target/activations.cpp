@@ -42,14 +42,15 @@ Modules modules_of(ModelFamily family) {
 
 /// Kept for the gradients of weights, which frozen ones have not: the inputs of linear layers and,
 /// of norms in fp32, the value before the weight. All else is kept for frozen weights, too.
-struct Kept {
+struct SavedInputs {
   bool attention_input = true, mlp_input = true, mlp_product = true, head_input = true;
   int values_of_norms = 2;  ///< of a layer's two
   bool value_of_final_norm = true;
   std::int64_t adapters_bytes = 0;  ///< in all layers: what LoRA's first matrices give the second
 };
 
-Kept kept_of(const ModelSpec& model, const TrainedParameters& trained, std::int64_t adapter_bytes) {
+SavedInputs kept_of(const ModelSpec& model, const TrainedParameters& trained,
+                    std::int64_t adapter_bytes) {
   const auto trains = [&](ParameterRole role) { return trained.roles.contains(role); };
   return {.attention_input = trains(ParameterRole::qkv_weight),
           .mlp_input = trains(ParameterRole::fc_weight),
@@ -71,7 +72,7 @@ struct Shape {
   /// gradients in their place.
   bool liger;
   Modules modules;
-  Kept kept;
+  SavedInputs kept;
 };
 
 /// Byte masks of `count` elements, where there is dropout.
@@ -248,21 +249,21 @@ TargetActivations target_activations(const ModelSpec& model, const TargetCounts&
   // In fp32 no fused kernel of PyTorch takes fewer keys and values than heads: its sdpa is eager.
   const bool falls_back =
       target.attention == TargetAttention::sdpa && e == 4 && model.num_kv_heads != model.num_heads;
-  const Shape shape{
-      .element_bytes = e,
-      .hidden = model.hidden_size,
-      .heads_width = model.num_heads * model.head_size,
-      .kv_width = model.num_kv_heads * model.head_size,
-      .intermediate = model.intermediate_size,
-      .heads = model.num_heads,
-      .kv_heads = model.num_kv_heads,
-      .sequence = config.sequence_length,
-      .dropout = model.dropout > 0,
-      .eager = target.attention == TargetAttention::eager || falls_back,
-      .one_sample = config.micro_batch == 1,
-      .liger = target.loss == TargetLoss::fused,
-      .modules = modules_of(model.family),
-      .kept = counts.parts ? kept_of(model, *counts.parts, target.trainable->rank * e) : Kept{}};
+  const Shape shape{.element_bytes = e,
+                    .hidden = model.hidden_size,
+                    .heads_width = model.num_heads * model.head_size,
+                    .kv_width = model.num_kv_heads * model.head_size,
+                    .intermediate = model.intermediate_size,
+                    .heads = model.num_heads,
+                    .kv_heads = model.num_kv_heads,
+                    .sequence = config.sequence_length,
+                    .dropout = model.dropout > 0,
+                    .eager = target.attention == TargetAttention::eager || falls_back,
+                    .one_sample = config.micro_batch == 1,
+                    .liger = target.loss == TargetLoss::fused,
+                    .modules = modules_of(model.family),
+                    .kept = counts.parts ? kept_of(model, *counts.parts, target.trainable->rank * e)
+                                         : SavedInputs{}};
   const std::int64_t layer = layer_bytes(shape, parts);
   // The device holds the newest of the inputs that go to the host, and one on its way.
   const bool on_host = config.cpu_checkpointing && config.recompute == Recompute::block;
