@@ -93,17 +93,54 @@ Selection select_all(const JobSpec& job, const SearchSpace& space, const Planner
   return selection;
 }
 
+/// Selects the members of the largest product of shorter lists of which at most `options.listed`
+/// can run, and as many of its pruned ones. Only they are ever held.
+Selection select_by_depth(const SearchSpace& space, const PlannerOptions& options) {
+  Selection selection;
+  std::uint32_t depth = UINT32_MAX;  // of what is still kept
+  const auto shorten = [&] {
+    std::map<std::uint32_t, std::uint64_t> live;  // by depth
+    for (const Member& member : selection.members)
+      if (!member.is_pruned) ++live[member.depth];
+    std::uint64_t sum = 0;
+    for (const auto& [next, count] : live) {
+      sum += count;
+      if (sum > count && sum > options.listed) {
+        depth = next - 1;
+        break;
+      }
+    }
+    std::uint64_t num_live = 0, num_pruned = 0;
+    std::erase_if(selection.members, [&](const Member& member) {
+      return member.depth > depth || ++(member.is_pruned ? num_pruned : num_live) > options.listed;
+    });
+  };
+  space.visit(space.size(), [&](Member&& member) {
+    ++(member.is_pruned ? selection.other_pruned : selection.other_live);
+    if (member.depth <= depth) {
+      selection.members.push_back(std::move(member));
+      if (selection.members.size() > 4 * options.listed) shorten();
+    }
+    selection.is_cut_short = is_selecting_over(options);
+    return !selection.is_cut_short;
+  });
+  shorten();
+  for (const Member& member : selection.members)
+    --(member.is_pruned ? selection.other_pruned : selection.other_live);
+  return selection;
+}
+
 /// Goes through the space twice, so that only what is selected is ever held.
 Selection select_some(const JobSpec& job, const SearchSpace& space, const PlannerOptions& options) {
-  const bool is_random =
-      tuner_type(job.tuning.tuner_type).is_drawn || chooses_by_itself(job.tuning, options);
-  const bool takes_pruned = options.lists_pruned && !is_random;
+  const bool is_drawn = tuner_type(job.tuning.tuner_type).is_drawn;
+  if (options.lists_pruned && !is_drawn) return select_by_depth(space, options);
+  const bool is_random = is_drawn || chooses_by_itself(job.tuning, options);
   std::vector<std::uint64_t> numbers;
   Selection selection;
   space.visit(space.size(), [&](const Member& member) {
     ++(member.is_pruned ? selection.other_pruned : selection.other_live);
     const bool is_enough = !is_random && numbers.size() >= options.listed;
-    if ((takes_pruned || !member.is_pruned) && !is_enough) numbers.push_back(member.number);
+    if (!member.is_pruned && !is_enough) numbers.push_back(member.number);
     selection.is_cut_short = is_selecting_over(options);
     return !selection.is_cut_short;
   });
@@ -155,7 +192,13 @@ void warn_of_unlisted(const SearchSpace& space, const PlannerOptions& options, b
         planned.total, space.size(), listed));
   } else if (is_large && options.lists_pruned) {
     planned.warnings.push_back(fmt::format(
-        "the first {} of {} members are planned one by one and listed", listed, planned.total));
+        "{} of {} members are judged one by one: above {} the lists are shortened, those last "
+        "that decide about memory",
+        std::ranges::count_if(planned.members,
+                              [](const PlannedMember& member) {
+                                return member.planned.status != PlanStatus::pruned;
+                              }),
+        planned.total, options.max_members));
   } else if (is_large && kept > 0) {
     planned.warnings.push_back(
         fmt::format("the first {} that can run, of {} members, are tried; {} are left out: shorten "

@@ -87,6 +87,7 @@ struct SearchSpace::Part {
   std::uint64_t first = 0;  ///< number of its first member
   std::uint64_t size = 0;
   std::vector<std::uint64_t> strides;
+  std::vector<std::vector<std::uint32_t>> depths;
   std::vector<json::Value::json_pointer> places;
   NameTemplate names;
   std::size_t micro_batch = 0;  ///< that dimension
@@ -95,6 +96,7 @@ struct SearchSpace::Part {
       : product(std::move(made)),
         first(begin),
         strides(strides_of(product)),
+        depths(depths_of(product)),
         names(product, with_shape, with_recompute) {
     size = strides.front() * product.dimensions.front().candidates.size();
     for (std::size_t index = 0; index < product.dimensions.size(); ++index) {
@@ -121,6 +123,8 @@ class SearchSpace::Visit {
   Member member(const Part& part, std::uint64_t number, const Digits& digits, const Knobs& knobs) {
     Member member;
     member.number = number;
+    for (std::size_t index = 0; index < digits.size(); ++index)
+      member.depth = std::max(member.depth, part.depths[index][digits[index]]);
     member.config = knobs.config;
     complete_config(*job_, job_->recompute[digits.back()], member.config);
     member.shape = job_->shapes[digits.front()];

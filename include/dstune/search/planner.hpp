@@ -52,8 +52,9 @@ struct PlannerOptions {
   std::int64_t target_offset_bytes = 0;  ///< on the target's memory, as the user's own runs say
   /// Above so many members not every one is listed.
   std::uint64_t max_members = default_policy().planning.max_members;
-  /// So many of a larger space are listed. A plan that is only shown lists pruned ones, too; one
-  /// that is run lists those that may run.
+  /// At most so many of a larger space are listed: those that may run first in the space's order, or
+  /// drawn from the seed. A plan that is only shown lists those of the largest depth (Member) at
+  /// which they are not more, and as many pruned ones.
   std::uint64_t listed = default_policy().planning.listed;
   bool lists_pruned = true;
   /// A plan that is only shown: of the time, so much goes into selecting members.
@@ -95,9 +96,8 @@ struct PlannedSpace {
 /// and replay workloads nothing is infeasible. The order is the space's; for the tuner `random` it
 /// is drawn from the seed, sizes of a micro-batch chain staying in order. `num_trials` of the job,
 /// where given, prunes what lies past the cap. Above `max_members` every member is still named and
-/// checked, but only the first in order are listed and get a prediction; of the others, those that
-/// are not pruned count as planned. Planning ends when its time is over, with
-/// what there is then.
+/// checked, but only `listed` ones get a prediction; of the others, those that are not pruned count
+/// as planned. Planning ends when its time is over, with what there is then.
 PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
                         const WorkspaceSizes& workspaces, const PlannerOptions& options);
 

@@ -36,6 +36,9 @@ struct Member {
   /// The reason for pruning: a duplicate or twin of another by something, batch sizes that do not
   /// multiply, a combination that DeepSpeed refuses, a key that is not built.
   std::string reason;
+  /// The members up to a depth are a product of shorter lists, which cover what decides about
+  /// memory before all else; 0: the first candidate of every list.
+  std::uint32_t depth = 0;
   /// Equal: they differ only in a micro-batch size that is searched.
   std::optional<std::uint64_t> micro_batch_chain;
 };

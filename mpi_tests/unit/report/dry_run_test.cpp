@@ -132,8 +132,9 @@ TEST(DryRunTextTest, SaysWhatOfAHugeSpaceIsNotListed) {
   DryRun plan = sample();
   plan.total = 1'500'000;
   plan.planned = 1'499'998;
-  EXPECT_THAT(dry_run_text(plan), HasSubstr("1500000 members: 1499998 planned"));
-  EXPECT_THAT(dry_run_text(plan), HasSubstr("Only the first 4 are looked at one by one"));
+  EXPECT_THAT(dry_run_text(plan),
+              HasSubstr("1500000 members: 1 pruned, 1499999 not. Of these 3 are judged"));
+  EXPECT_THAT(dry_run_text(plan), HasSubstr("the answer is of them: 2 planned, 1 infeasible."));
 }
 
 TEST(DryRunTextTest, LeavesEmptyColumnsOutAndRepeatsTheHeaderOfALongTable) {

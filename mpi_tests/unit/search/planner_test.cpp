@@ -363,18 +363,51 @@ TEST_F(PlannerTest, LargeSpacesAreListedInPartAndCountedWhole) {
   options.listed = 10;
   const auto space = plan_space(read, SearchSpace(read), workspaces_, options);
   EXPECT_EQ(space.total, 144U);
-  EXPECT_EQ(space.members.size(), 10U);
+  EXPECT_EQ(names(space, PlanStatus::planned).size(), 10U) << "five divisions of 12 at two stages";
   EXPECT_EQ(space.planned, 12U) << "six divisions of 12 at two stages";
   EXPECT_EQ(space.pruned, 132U);
   ASSERT_EQ(space.warnings.size(), 2U);
   EXPECT_THAT(space.warnings[0], HasSubstr("the first candidate of every list can not run"));
-  EXPECT_THAT(space.warnings[1], HasSubstr("the first 10 of 144 members"));
+  EXPECT_THAT(space.warnings[1], HasSubstr("10 of 144 members are judged one by one"));
 
   auto capped = read;
   capped.tuning.num_trials = 1;
   const auto few = plan_space(capped, SearchSpace(capped), workspaces_, options);
   EXPECT_EQ(few.planned, 1U);
   EXPECT_EQ(few.pruned, 143U);
+}
+
+TEST_F(PlannerTest, ALargeSpaceIsShownByShorterListsThatCoverWhatDecides) {
+  const auto read = job(R"("zero_optimization": {"reduce_bucket_size": [1e6, 2e6, 3e6, 4e6, 5e6],
+                             "overlap_comm": [true, false], "stage": [1, 2, 3]},
+      "train_micro_batch_size_per_gpu": [1, 2, 3, 4], "gradient_accumulation_steps": [1, 2, 4])",
+                        R"("activation_recompute": ["none", "block"])");
+  PlannerOptions options = roomy();
+  options.max_members = 100;
+  const auto values = [&](std::uint64_t listed, auto&& value_of) {
+    options.listed = listed;
+    std::set<std::int64_t> found;
+    for (const PlannedMember& member :
+         plan_space(read, SearchSpace(read), workspaces_, options).members)
+      found.insert(value_of(member.planned.experiment.config));
+    return found;
+  };
+  const auto stage = [](const TrainingConfig& config) { return config.zero_stage; };
+  const auto micro_batch = [](const TrainingConfig& config) { return config.micro_batch; };
+  const auto steps = [](const TrainingConfig& config) { return config.accumulation_steps; };
+  const auto bucket = [](const TrainingConfig& config) { return config.reduce_bucket_size; };
+  const auto recompute = [](const TrainingConfig& config) {
+    return config.recompute == Recompute::none ? 0 : 1;
+  };
+  using Values = std::set<std::int64_t>;
+  EXPECT_EQ(values(24, stage), (Values{1, 2, 3}));
+  EXPECT_EQ(values(24, recompute), (Values{0, 1}));
+  EXPECT_EQ(values(24, micro_batch), (Values{1, 2, 3, 4}));
+  EXPECT_EQ(values(24, steps), (Values{1}));
+  EXPECT_EQ(values(12, micro_batch), (Values{1, 4}));
+  EXPECT_EQ(values(48, steps), (Values{1, 4}));
+  EXPECT_EQ(values(48, bucket), (Values{1'000'000}));
+  EXPECT_EQ(values(192, bucket), (Values{1'000'000, 5'000'000}));
 }
 
 /// A clock on which each look at it costs a share of the time.

@@ -203,19 +203,28 @@ class Sentences {
   }
 
   void counts() {
-    std::string text = fmt::format("{}: {} planned, {} infeasible, {} pruned.",
-                                   format_count(plan_->total, "member"), plan_->planned,
-                                   plan_->infeasible, plan_->pruned);
+    const std::string total = format_count(plan_->total, "member");
+    const bool has_all = plan_->total == plan_->experiments.size();
+    std::string text = has_all ? fmt::format("{}: {} planned, {} infeasible, {} pruned.", total,
+                                             plan_->planned, plan_->infeasible, plan_->pruned)
+                               : judged_part(total);
     if (plan_->device_memory_bytes > 0)
       text += fmt::format(" A rank may use {}.", format_bytes(plan_->device_memory_bytes));
-    if (plan_->total > plan_->experiments.size())
-      text += fmt::format(
-          " Only the first {} are looked at one by one, and the answer is of these: of the others "
-          "\"planned\" says that they are not pruned, not that they fit. Shorten the lists to have "
-          "all judged.",
-          plan_->experiments.size());
     if (!is_whole_) text += " --all shows each of them.";
     add(text);
+  }
+
+  /// The counts where the space is too large to be judged whole, or there was no time for it.
+  [[nodiscard]] std::string judged_part(const std::string& total) const {
+    const auto has = [&](PlanStatus status) {
+      return std::ranges::count(plan_->experiments, status, &PlannedExperiment::status);
+    };
+    const auto planned = has(PlanStatus::planned);
+    return fmt::format(
+        "{}: {} pruned, {} not. Of these {} are judged, of whose lists some are shortened, and the "
+        "answer is of them: {} planned, {} infeasible. Shorter lists have all judged.",
+        total, plan_->pruned, plan_->planned + plan_->infeasible, planned + plan_->infeasible,
+        planned, plan_->infeasible);
   }
 
   const DryRun* plan_;

@@ -84,6 +84,11 @@ std::string batch_limit_reason(const TuningOptions& tuning, std::int64_t train_b
 /// Adds each problem once.
 void check_candidates(const JobSpec& job, std::vector<Product>& products, json::Problems& problems);
 
+/// Lists that grow from their first candidates alone to the whole of them, one candidate at a time:
+/// the step at which each candidate of each dimension joins. What decides about memory joins first,
+/// then micro-batches; of other numbers the ends come before the middle.
+std::vector<std::vector<std::uint32_t>> depths_of(const Product& product);
+
 // The names of members.
 
 /// Letters, digits and . + - _ = stay, other characters become '-'; longer than 160 characters:
