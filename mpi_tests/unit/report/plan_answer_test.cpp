@@ -369,6 +369,20 @@ TEST(PlanAnswerTest, FindsTheSmallestNumberOfGpus) {
       answer_of(toy_plan(model, {.micro_batches = {1}, .shape = {8, 8}})).changes;
   EXPECT_EQ(fewer.smallest_num_gpus, 16);
   EXPECT_EQ(fewer.tried_num_gpus, (std::vector<int>{8, 16, 32, 64}));
+  // Whole nodes between are tried, and GPUs of one.
+  const ToyModel of_nodes{.device_memory_bytes = 52 * test::toy_gib / 10};
+  const PlanChanges nodes =
+      answer_of(toy_plan(of_nodes, {.micro_batches = {1}, .shape = {8, 8}})).changes;
+  EXPECT_EQ(nodes.tried_num_gpus, (std::vector<int>{16, 24, 32, 64}));
+  EXPECT_EQ(nodes.smallest_num_gpus, 24);
+  DryRun of_two = toy_plan(of_nodes, {.micro_batches = {1}, .shape = {8, 2}});
+  of_two.head.machine = {8, 4};
+  EXPECT_EQ(answer_of(of_two).changes.smallest_num_gpus, 24);
+  const ToyModel of_gpus{.device_memory_bytes = 105 * test::toy_gib / 10};
+  const PlanChanges gpus =
+      answer_of(toy_plan(of_gpus, {.micro_batches = {1}, .shape = {8, 1}})).changes;
+  EXPECT_EQ(gpus.tried_num_gpus, (std::vector<int>{2, 3, 4, 8}));
+  EXPECT_EQ(gpus.smallest_num_gpus, 3);
   // Stage 3 is tried where stage 0 holds everything.
   const PlanChanges staged =
       answer_of(toy_plan(model, {.stages = {0}, .micro_batches = {1}})).changes;

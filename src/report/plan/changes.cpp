@@ -272,6 +272,26 @@ std::optional<PlanChange> more_ranks(const DryRun& plan, Judge& judge, const Pla
   return std::nullopt;
 }
 
+/// Halves the gap between ranks that do not fit and ranks that do: GPUs of a node, or whole nodes.
+void narrow(Judge& judge, const Experiment& like, Placed to, GroupShape failing,
+            PlanChanges& changes) {
+  GroupShape fitting = to.shape;
+  const bool has_nodes = failing.num_gpus == fitting.num_gpus;
+  const auto count = [&](GroupShape& shape) -> int& {
+    return has_nodes ? shape.num_nodes : shape.num_gpus;
+  };
+  while (count(fitting) - count(failing) > 1) {
+    to.shape = fitting;
+    count(to.shape) = (count(failing) + count(fitting)) / 2;
+    place_on(to.shape, to.config);
+    const auto found = judge.judged(like, to);
+    if (!found) break;
+    changes.tried_num_gpus.push_back(to.shape.size());
+    (verdict_of(*found) == MemoryVerdict::fits ? fitting : failing) = to.shape;
+  }
+  changes.smallest_num_gpus = fitting.size();
+}
+
 /// Halves the ranks as long as it fits.
 void fewer_ranks(Judge& judge, const PlannedExperiment& of, PlanChanges& changes) {
   Placed to{of.experiment.config, of.experiment.shape};
@@ -279,12 +299,14 @@ void fewer_ranks(Judge& judge, const PlannedExperiment& of, PlanChanges& changes
   changes.smallest_num_gpus = to.shape.size();
   changes.smallest_with = of.experiment.name;
   while (to.shape.size() > 1) {
+    const Placed fitting = to;
     to.shape = halved(to.shape);
     place_on(to.shape, to.config);
     const auto found = judge.judged(of.experiment, to);
     if (!found) break;
     changes.tried_num_gpus.push_back(to.shape.size());
-    if (verdict_of(*found) != MemoryVerdict::fits) break;
+    if (verdict_of(*found) != MemoryVerdict::fits)
+      return narrow(judge, of.experiment, fitting, to.shape, changes);
     changes.smallest_num_gpus = to.shape.size();
   }
 }
@@ -298,8 +320,13 @@ void find_smallest_num_gpus(const DryRun& plan, Judge& judge, const ChangeTask& 
     changes.tried_num_gpus.push_back(least.experiment.shape.size());
     changes.smallest_with = least.experiment.name;
     if (const auto found = more_ranks(plan, judge, least, changes.tried_num_gpus)) {
-      changes.smallest_num_gpus = found->planned.experiment.shape.size();
-      const int stage = found->planned.experiment.config.zero_stage;
+      const Experiment& fitting = found->planned.experiment;
+      const int stage = fitting.config.zero_stage;
+      // What it was doubled from does not fit; at another stage nobody asked.
+      GroupShape failing = fitting.shape;
+      int& count = failing.num_nodes > 1 ? failing.num_nodes : failing.num_gpus;
+      count = stage == least.experiment.config.zero_stage ? count / 2 : 0;
+      narrow(judge, fitting, {fitting.config, fitting.shape}, failing, changes);
       if (stage != least.experiment.config.zero_stage)
         changes.smallest_with += fmt::format(" at stage {}", stage);
     }
