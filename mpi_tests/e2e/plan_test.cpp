@@ -90,6 +90,17 @@ TEST_F(PlanTest, TakesNothingOfThisMachineForAnother) {
     EXPECT_GT(one["predicted"]["target_host_memory_bytes"].get<std::int64_t>(), 0) << one["name"];
 }
 
+TEST_F(PlanTest, WarnsOfAPrecisionThatTheDeviceHasNoUnitsFor) {
+  for (const char* precision : {"bf16", "fp16"})
+    job_.write(fmt::format("{}.json", precision), {{precision, {{"enabled", true}}}});
+  const auto warned = [&](const std::string& device, const std::string& space) {
+    return plan({"--model", "llama-7b", "--device", device, space}).err;
+  };
+  EXPECT_THAT(warned("v100-32gb", "bf16.json"), HasSubstr("V100 SXM 32GB has no units"));
+  EXPECT_THAT(warned("v100-32gb", "fp16.json"), Not(HasSubstr("has no units")));
+  EXPECT_THAT(warned("a10", "bf16.json"), Not(HasSubstr("has no units")));
+}
+
 TEST_F(PlanTest, NamesWhatIsMissingForSpeeds) {
   job_.write_text("hosts", "one slots=8\ntwo slots=8\n");
   const auto no_speed = [&](std::vector<std::string> options) {

@@ -61,6 +61,13 @@ TEST_F(PlannedMachineTest, RefusesUnknownNamesAndGroupsThatDoNotFit) {
                                  "resources": {"num_gpus": 8}}})");
       },
       ThrowsMessage<InputError>(HasSubstr("groups of 8 ranks")));
+  EXPECT_THAT(
+      [&] { (void)job(R"({"dstune": {"device": {"name": "h100", "host_memory": 512}}})"); },
+      ThrowsMessage<InputError>(HasSubstr("/dstune/device/host_memory: 512 B are too few")));
+  overrides_.machine.host_memory_bytes = 1024;
+  EXPECT_THAT([&] { (void)job("{}"); },
+              ThrowsMessage<InputError>(HasSubstr("--host-memory: 1.00 KiB are too few")));
+  overrides_.machine = {};
   overrides_.has_hostfile = true;
   EXPECT_THAT([&] { (void)job(R"({"dstune": {"device": {"nodes": 2}}})"); },
               ThrowsMessage<InputError>(HasSubstr("leave one of the two out")));

@@ -322,7 +322,7 @@ void find_smallest_num_gpus(const DryRun& plan, Judge& judge, const ChangeTask& 
     if (const auto found = more_ranks(plan, judge, least, changes.tried_num_gpus)) {
       const Experiment& fitting = found->planned.experiment;
       const int stage = fitting.config.zero_stage;
-      // What it was doubled from does not fit; at another stage nobody asked.
+      // Half as many do not fit; at another stage nobody asked.
       GroupShape failing = fitting.shape;
       int& count = failing.num_nodes > 1 ? failing.num_nodes : failing.num_gpus;
       count = stage == least.experiment.config.zero_stage ? count / 2 : 0;

@@ -13,6 +13,9 @@ namespace dstune {
 
 namespace {
 
+/// No node has less: a smaller number lacks its unit.
+constexpr std::int64_t least_host_memory_bytes = std::int64_t{1} << 30;
+
 /// The place of a name: the option, or the key.
 struct Place {
   const char* option;
@@ -55,6 +58,11 @@ class Decider {
     if (choice.gpus_per_node) cluster.gpus_per_node = choice.gpus_per_node;
     if (choice.num_nodes) cluster.num_nodes = choice.num_nodes;
     if (choice.host_memory_bytes) cluster.host_memory_bytes = choice.host_memory_bytes;
+    if (choice.host_memory_bytes && *choice.host_memory_bytes < least_host_memory_bytes)
+      target_->problems->add(place({"--host-memory", "host_memory"})
+                                 .with(fmt::format("{} are too few for a node: write its memory "
+                                                   "with a unit, such as 512GiB",
+                                                   format_bytes(*choice.host_memory_bytes))));
     if (overrides_->has_hostfile && (choice.gpus_per_node || choice.num_nodes))
       target_->problems->add(
           place({choice.gpus_per_node ? "--gpus-per-node" : "--nodes", "gpus_per_node"})

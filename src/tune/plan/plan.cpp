@@ -109,6 +109,23 @@ std::unique_ptr<JobPredictor> predictor_of_plan(const PlannedJob& ready, Device&
   return predictor;
 }
 
+/// Warns of products that the device has no units for.
+void warn_of_precision(const PlannedJob& ready) {
+  if (!ready.job.cluster || !ready.job.cluster->device) return;
+  const DeviceSpec& device = *ready.job.cluster->device;
+  const auto peak = [&](Precision precision) {
+    return device.peak_flops.at(static_cast<std::size_t>(precision));
+  };
+  if (peak(Precision::fp32) == 0 || peak(Precision::bf16) > 0) return;
+  const bool is_bf16 = std::ranges::any_of(ready.space.members, [](const PlannedMember& member) {
+    return member.planned.experiment.config.precision == Precision::bf16;
+  });
+  if (is_bf16)
+    log::warning(fmt::format(
+        "{} has no units for products in bf16, which take as long as in fp32; it has some for fp16",
+        device.title));
+}
+
 /// The change that a configuration makes of a DeepSpeed config, as far as answers change any.
 json::Value changed_config(const Experiment& experiment) {
   const TrainingConfig& config = experiment.config;
@@ -164,6 +181,7 @@ ExitCode show_plan(const PlannedJob& ready, const JobOptions& options, Device& d
               .runs_here = !ready.job.cluster};
   for (const PlannedMember& member : ready.space.members)
     plan.experiments.push_back(member.planned);
+  warn_of_precision(ready);
   plan.timeline = [&](const Experiment& experiment) {
     return ready.time.is_over() ? std::nullopt : memory_timeline_of(ready, experiment);
   };
