@@ -414,6 +414,7 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   if (job.experiment_files.empty()) expand_and_warn(job, problems);
   problems.check();
   decide_target_optimizer(overrides, section ? &*section : nullptr, job);
+  decide_pinning(job);
   add_assumptions(section ? &*section : nullptr, job);
   // Files of experiments are run, all of them.
   if (job.tuning.tuner_type.empty())

@@ -82,6 +82,9 @@ struct TargetSpec {
   bool zero_init = true;
   /// PYTORCH_CUDA_ALLOC_CONF has expandable_segments:True.
   bool expandable_segments = false;
+  /// Page-locked parts of the host's memory: an offloaded optimizer's gradients and copies, at
+  /// stages 1 and 2 its master copy, and the second partitions of hpZ.
+  bool pins_optimizer = true, pins_master_copy = true, pins_partitions = true;
   /// The release of PyTorch, as 10000 · major + 100 · minor; 0: the newest known.
   int torch = 0;
   std::optional<Trainable> trainable{};  ///< nothing: all parameters

@@ -1,4 +1,5 @@
 // The target's memory on GPUs: what its optimizer, its loss and its framework take there.
+#include <bit>
 #include <cstdint>
 #include <optional>
 
@@ -161,6 +162,29 @@ TEST_F(TargetOnGpusTest, FrozenParametersHaveNeitherStatesNorGradients) {
   EXPECT_EQ(everywhere.parts.at("optimizer"), 12 * (32 * 16 * widths / 8));
   lora.trainable = Trainable{.names = {"*norm.weight"}, .rank = 0, .targets = {}};
   EXPECT_EQ(of(mixed(2), lora).parts.at("optimizer"), 12 * (65 * 4096 / 8));
+}
+
+TEST_F(TargetOnGpusTest, PageLockedMemoryComesInPowersOfTwo) {
+  // Stage 2 holds 16P/N of states and gradients, 2P/N of parameters and the largest gradient.
+  constexpr std::int64_t own = p / 8, largest = std::int64_t{32000} * 4096;
+  const auto host_bytes = [&](int stage, bool pins, bool pins_master_copy) {
+    TrainingConfig config = mixed(stage);
+    config.offload_optimizer = OffloadDevice::cpu;
+    TargetSpec target = on_gpus();
+    target.pins_optimizer = pins;
+    target.pins_master_copy = pins_master_copy;
+    return of(config, target).host_bytes;
+  };
+  const auto rounded = [](std::int64_t bytes) {
+    return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(bytes)));
+  };
+  EXPECT_NEAR(static_cast<double>(host_bytes(2, false, false)), 18.0 * own + 2.0 * largest, 1e6);
+  EXPECT_EQ(host_bytes(2, false, true) - host_bytes(2, false, false), rounded(4 * own) - 4 * own);
+  EXPECT_EQ(
+      host_bytes(2, true, true) - host_bytes(2, false, true),
+      rounded(4 * own) - 4 * own + rounded(2 * own) - 2 * own + rounded(2 * largest) - 2 * largest);
+  EXPECT_EQ(host_bytes(3, false, true), host_bytes(3, false, false)) << "never pinned";
+  EXPECT_GT(host_bytes(3, true, true), host_bytes(3, false, true));
 }
 
 TEST_F(TargetOnGpusTest, TwinFlowMovesWholeSubGroupsOfTwoGroupsOfParameters) {

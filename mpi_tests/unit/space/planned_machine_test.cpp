@@ -140,5 +140,23 @@ TEST_F(PlannedMachineTest, FrozenParametersAreForPlansAndTheUsersOwnTraining) {
               ThrowsMessage<InputError>(HasSubstr("the step here trains all parameters")));
 }
 
+TEST_F(PlannedMachineTest, PinsWhatTheConfigOrTheReleaseSays) {
+  const auto pins = [&](const std::string& section, const std::string& version) {
+    const JobSpec read =
+        job(R"({"zero_optimization": {"stage": 2, "offload_optimizer": )" + section +
+            R"(}, "dstune": {"deepspeed_version": ")" + version + "\"}}");
+    return std::pair(read.target.pins_optimizer, read.target.pins_master_copy);
+  };
+  const std::string silent = R"({"device": "cpu"})";
+  EXPECT_EQ(pins(silent, "0.17.6"), std::pair(false, true));
+  EXPECT_EQ(pins(silent, "0.18.9"), std::pair(false, false));
+  EXPECT_EQ(pins(silent, "0.19.8"), std::pair(true, true));
+  EXPECT_EQ(pins(R"({"device": "cpu", "pin_memory": false})", "0.19.8"), std::pair(false, false));
+  EXPECT_EQ(pins(R"({"device": "cpu", "pin_memory": true})", "0.18.9"), std::pair(true, true));
+  EXPECT_EQ(
+      pins(R"([{"device": "none"}, {"device": "cpu", "pin_memory": [true, false]}])", "0.18.9"),
+      std::pair(true, true));
+}
+
 }  // namespace
 }  // namespace dstune

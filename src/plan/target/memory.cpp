@@ -14,8 +14,8 @@ namespace plan {
 namespace {
 
 /// Pinned memory comes in powers of two (c10's CachingHostAllocator).
-std::int64_t pinned(std::int64_t bytes, const TargetSpec& target) {
-  if (!target.on_gpu || bytes == 0) return bytes;
+std::int64_t pinned(std::int64_t bytes, const TargetSpec& target, bool pins = true) {
+  if (!target.on_gpu || !pins || bytes == 0) return bytes;
   if (bytes > std::int64_t{1} << 62) throw_overflow("pinned memory");
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(bytes)));
 }
@@ -25,8 +25,10 @@ std::int64_t parameter_host_bytes(const TargetCounts& counts, const TrainingConf
                                   std::int64_t e, const TargetSpec& target) {
   if (!are_parameters_offloaded(config)) return 0;
   if (!are_parameters_on_disk(config)) {
+    // The flat buffer is pinned whatever the config says.
     std::int64_t bytes = pinned(e * counts.own_parameters, target);
-    for (const std::int64_t shard : counts.secondary_shards) bytes += pinned(e * shard, target);
+    for (const std::int64_t shard : counts.secondary_shards)
+      bytes += pinned(e * shard, target, target.pins_partitions);
     return bytes;
   }
   const DiskUse& disk = config.disk;
@@ -44,23 +46,26 @@ std::int64_t target_host_bytes(const TargetCounts& counts, const TrainingConfig&
   const std::int64_t e = size_bytes(element_type(config.precision));
   std::int64_t bytes = parameter_host_bytes(counts, config, e, target);
   if (!is_optimizer_offloaded(config)) return bytes;
+  const bool pins = target.pins_optimizer;
   bytes += 8 * (counts.updated_on_host + counts.moments_on_host);
   bytes += config.disk.optimizer_buffers * 4 * counts.largest_on_disk;
   // Parameters on their way back; stage 3 has sums of gradients, too, and no staging, and converts
   // parameters only where they are sent to another memory.
   if (config.zero_stage == 3) {
     bytes += 4 * counts.updated_on_host;  // the master copy, as any memory
-    for (const std::int64_t gradient : counts.host_gradients) bytes += pinned(4 * gradient, target);
+    for (const std::int64_t gradient : counts.host_gradients)
+      bytes += pinned(4 * gradient, target, pins);
     const std::int64_t sums = config.fp32_gradient_accumulation ? 4 : e;
     const bool sends = e < 4 && target.on_gpu && !are_parameters_offloaded(config);
-    return bytes + pinned(sums * counts.own, target) + (sends ? e * counts.own : 0);
+    return bytes + pinned(sums * counts.own, target, pins) + (sends ? e * counts.own : 0);
   }
-  bytes += 2 * pinned(4 * counts.updated_on_host, target);  // master copy and gradients
-  bytes += pinned(e * counts.own, target);
-  bytes += pinned(e * counts.largest_gradient, target);
+  bytes += pinned(4 * counts.updated_on_host, target, target.pins_master_copy);
+  bytes += pinned(4 * counts.updated_on_host, target, pins);  // gradients
+  bytes += pinned(e * counts.own, target, pins);
+  bytes += pinned(e * counts.largest_gradient, target, pins);
   // Sums of gradients, a parameter at a time.
   if (config.zero_stage == 2 && config.accumulation_steps > 1 && !keeps_sums_on_device(config))
-    bytes += (target.on_gpu ? 2 : 1) * e * counts.own_whole;
+    bytes += (target.on_gpu && pins ? 2 : 1) * e * counts.own_whole;
   return bytes;
 }
 

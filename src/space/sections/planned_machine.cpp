@@ -1,5 +1,6 @@
 #include "sections/planned_machine.hpp"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -149,6 +150,10 @@ constexpr std::array<std::pair<std::string_view, TargetOptimizer>, 12> optimizer
 constexpr int torch_with_fused_default = 20800;
 constexpr Version deepspeed_after_it{0, 17, 5};
 
+/// From this one on the master copy of stages 1 and 2 is pinned where `pin_memory` says so; before,
+/// always (stage_1_and_2.py).
+constexpr Version asks_for_master_copy{0, 18, 3};
+
 bool names_optimizer(const json::Value& config) {
   const auto section = config.find("optimizer");
   return section != config.end() && !section->is_null() &&
@@ -221,6 +226,32 @@ void decide_target_optimizer(const Overrides& overrides, const json::Node* secti
                   "config names none "
                   "(dstune.target.optimizer)",
                   to_text(job.target.optimizer), release));
+}
+
+void decide_pinning(JobSpec& job) {
+  const auto pins = [&](const std::string& section) {
+    const std::string pointer = "/zero_optimization/" + section;
+    const Knob* const knob = job.knobs().find_knob(pointer + "/pin_memory");
+    const KnobValue usual = job.knobs().default_value(*knob);
+    const bool by_default = std::get<bool>(usual);
+    const json::Value::json_pointer place(pointer);
+    if (!job.ds_config.contains(place)) return by_default;
+    // A section or its key may be a list of candidates.
+    const auto any_of = [](const json::Value& value, auto&& test) {
+      return value.is_array() ? std::ranges::any_of(value, test) : test(value);
+    };
+    return any_of(job.ds_config[place], [&](const json::Value& one) {
+      const auto given = one.is_object() ? one.find("pin_memory") : one.end();
+      if (!one.is_object() || given == one.end()) return by_default;
+      return any_of(*given, [&](const json::Value& value) {
+        return value.is_boolean() ? value.get<bool>() : by_default;
+      });
+    });
+  };
+  job.target.pins_optimizer = pins("offload_optimizer");
+  job.target.pins_master_copy =
+      job.target.pins_optimizer || job.deepspeed_version < asks_for_master_copy;
+  job.target.pins_partitions = pins("offload_param");
 }
 
 }  // namespace dstune
