@@ -52,8 +52,8 @@ struct PlannerOptions {
   std::int64_t target_offset_bytes = 0;  ///< on the target's memory, as the user's own runs say
   /// Above so many members not every one is listed.
   std::uint64_t max_members = default_policy().planning.max_members;
-  /// At most so many of a larger space are listed: those that may run first in the space's order, or
-  /// drawn from the seed. A plan that is only shown lists those of the largest depth (Member) at
+  /// At most so many of a larger space are listed: those that may run first in the space's order,
+  /// or drawn from the seed. A plan that is only shown lists those of the largest depth (Member) at
   /// which they are not more, and as many pruned ones.
   std::uint64_t listed = default_policy().planning.listed;
   bool lists_pruned = true;

@@ -23,8 +23,8 @@ void decide_trainable(const Overrides& overrides, const json::Node* section, Sec
 /// or null.
 void decide_target_optimizer(const Overrides& overrides, const json::Node* section, JobSpec& job);
 
-/// Decides which memory of the host DeepSpeed page-locks: as the config's `pin_memory` says, else as the
-/// release has it. Where several are tried, what takes more memory.
+/// Decides which memory of the host DeepSpeed page-locks: as the config's `pin_memory` says, else
+/// as the release has it. Where several are tried, what takes more memory.
 void decide_pinning(JobSpec& job);
 
 }  // namespace dstune
