@@ -34,9 +34,10 @@ Turn turn_of(const Dimension& dimension) {
   const std::string_view pointer = dimension.pointer;
   const bool decides =
       std::ranges::find(of_memory, pointer.substr(pointer.rfind('/') + 1)) != of_memory.end();
-  const json::Value& first = dimension.candidates.front();
-  if (decides || first.is_object()) return Turn::memory;
-  return first.is_number() ? Turn::numbers : Turn::words;
+  // Whole sections are those of offloading.
+  const auto has = [&](auto&& test) { return std::ranges::any_of(dimension.candidates, test); };
+  if (decides || has([](const json::Value& one) { return one.is_object(); })) return Turn::memory;
+  return has([](const json::Value& one) { return one.is_number(); }) ? Turn::numbers : Turn::words;
 }
 
 /// The candidates behind the first: the last, then the middle of each gap, the wide gaps first.

@@ -408,6 +408,18 @@ TEST_F(PlannerTest, ALargeSpaceIsShownByShorterListsThatCoverWhatDecides) {
   EXPECT_EQ(values(48, steps), (Values{1, 4}));
   EXPECT_EQ(values(48, bucket), (Values{1'000'000}));
   EXPECT_EQ(values(192, bucket), (Values{1'000'000, 5'000'000}));
+
+  // A section that is offloaded or not counts among what decides.
+  const auto offloading = job(R"("zero_optimization": {"stage": 2, "overlap_comm": [true, false],
+                                   "offload_optimizer": [null, {"device": "cpu"}]},
+      "train_micro_batch_size_per_gpu": [1, 2, 3, 4, 5, 6, 7, 8])");
+  options.max_members = 10;
+  options.listed = 16;
+  int num_offloaded = 0;
+  for (const PlannedMember& member :
+       plan_space(offloading, SearchSpace(offloading), workspaces_, options).members)
+    num_offloaded += is_optimizer_offloaded(member.planned.experiment.config) ? 1 : 0;
+  EXPECT_EQ(num_offloaded, 8);
 }
 
 /// A clock on which each look at it costs a share of the time.
