@@ -1,5 +1,6 @@
 // The plan: nothing is run, nothing is written.
 #include <algorithm>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -276,11 +277,19 @@ TEST_F(DryRunTest, EndsWithItsTimeAndShowsWhatItHas) {
   EXPECT_EQ(count_of(ended.err, "of 9000000 members were looked at"), 1) << ended.err;
 }
 
-TEST_F(DryRunTest, ListsTheFirstThousandOfAHugeSpace) {
+TEST_F(DryRunTest, ListsShorterListsOfAHugeSpace) {
   write_huge_space(400);
   ranks_ = 1;
   const Json shown = plan_json();
-  EXPECT_EQ(shown["experiments"].size(), 1000);
+  EXPECT_EQ(shown["experiments"].size(), 2000) << "400 micro-batches and 5 accumulations";
+  std::set<int> sizes, steps;
+  for (const Json& one : shown["experiments"]) {
+    sizes.insert(one["ds_config"]["train_micro_batch_size_per_gpu"].get<int>());
+    steps.insert(one["ds_config"]["gradient_accumulation_steps"].get<int>());
+  }
+  EXPECT_EQ(sizes.size(), 400);
+  EXPECT_EQ(steps.size(), 5);
+  EXPECT_EQ(std::pair(*steps.begin(), *steps.rbegin()), std::pair(1, 400)) << "both ends";
   int total = 0;
   for (const auto& [status, count] : shown["counts"].items()) total += count.get<int>();
   EXPECT_EQ(total, 160000);
