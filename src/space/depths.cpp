@@ -72,14 +72,15 @@ std::vector<std::vector<std::uint32_t>> depths_of(const Product& product) {
   const auto turn = [&](std::size_t index) { return turn_of(product.dimensions[index]); };
   std::ranges::stable_sort(order, {}, turn);
   std::uint32_t depth = 0;
-  for (std::size_t round = 0;
-       std::ranges::any_of(waiting, [&](const auto& list) { return list.size() > round; });
-       ++round) {
+  std::vector<std::size_t> joined(count, 0);
+  for (bool has_more = true; has_more;) {
+    has_more = false;
     for (const std::size_t index : order) {
-      const bool has_ends_first = turn(index) == Turn::batch || turn(index) == Turn::numbers;
-      const std::size_t last = has_ends_first ? round + 1 : waiting[index].size();
-      for (std::size_t place = round; place < std::min(last, waiting[index].size()); ++place)
-        if (has_ends_first || round == 0) depths[index][waiting[index][place]] = ++depth;
+      const std::vector<std::size_t>& list = waiting[index];
+      const bool is_by_turns = turn(index) == Turn::batch || turn(index) == Turn::numbers;
+      const std::size_t last = is_by_turns ? std::min(joined[index] + 1, list.size()) : list.size();
+      for (; joined[index] < last; ++joined[index]) depths[index][list[joined[index]]] = ++depth;
+      has_more = has_more || last < list.size();
     }
   }
   return depths;

@@ -153,6 +153,8 @@ TEST_F(PlannedMachineTest, PinsWhatTheConfigOrTheReleaseSays) {
   EXPECT_EQ(pins(silent, "0.19.8"), std::pair(true, true));
   EXPECT_EQ(pins(R"({"device": "cpu", "pin_memory": false})", "0.19.8"), std::pair(false, false));
   EXPECT_EQ(pins(R"({"device": "cpu", "pin_memory": true})", "0.18.9"), std::pair(true, true));
+  EXPECT_EQ(pins(R"([null, {"device": "cpu", "pin_memory": false}])", "0.19.8"),
+            std::pair(false, false));
   EXPECT_EQ(
       pins(R"([{"device": "none"}, {"device": "cpu", "pin_memory": [true, false]}])", "0.18.9"),
       std::pair(true, true));

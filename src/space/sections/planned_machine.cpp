@@ -232,8 +232,7 @@ void decide_pinning(JobSpec& job) {
   const auto pins = [&](const std::string& section) {
     const std::string pointer = "/zero_optimization/" + section;
     const Knob* const knob = job.knobs().find_knob(pointer + "/pin_memory");
-    const KnobValue usual = job.knobs().default_value(*knob);
-    const bool by_default = std::get<bool>(usual);
+    const bool by_default = std::get<bool>(job.knobs().default_value(*knob));
     const json::Value::json_pointer place(pointer);
     if (!job.ds_config.contains(place)) return by_default;
     // A section or its key may be a list of candidates.
@@ -241,9 +240,9 @@ void decide_pinning(JobSpec& job) {
       return value.is_array() ? std::ranges::any_of(value, test) : test(value);
     };
     return any_of(job.ds_config[place], [&](const json::Value& one) {
-      const auto given = one.is_object() ? one.find("pin_memory") : one.end();
-      if (!one.is_object() || given == one.end()) return by_default;
-      return any_of(*given, [&](const json::Value& value) {
+      if (!one.is_object()) return false;  // null: nothing is offloaded
+      if (!one.contains("pin_memory")) return by_default;
+      return any_of(one["pin_memory"], [&](const json::Value& value) {
         return value.is_boolean() ? value.get<bool>() : by_default;
       });
     });
