@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "dstune/model/module_names.hpp"
+#include "dstune/space/config_document.hpp"
 #include "sections/assumptions.hpp"
 #include "sections/command_values.hpp"
 #include "sections/model.hpp"
@@ -51,10 +52,17 @@ std::vector<Count> counts_of(const std::vector<Reading>& readings, int fallback)
   return counts;
 }
 
-/// The group shapes of `resources`, or every rank of the machine.
-void decide_shapes(const json::Node* resources, int default_ranks, SectionTarget& target) {
+/// The ranks of a training whose machine is not known: those that its file starts, else a node's.
+Machine usual_machine(const std::optional<GroupShape>& started, int default_ranks) {
+  const GroupShape shape = started.value_or(GroupShape{default_ranks, 1});
+  return {std::vector<int>(static_cast<std::size_t>(shape.num_nodes), shape.num_gpus)};
+}
+
+/// The group shapes of `resources`, or every rank of the machine, which is `usual` where the job
+/// has none.
+void decide_shapes(const json::Node* resources, const Machine& usual, SectionTarget& target) {
   JobSpec& job = *target.job;
-  const Machine all = job.machine ? *job.machine : Machine{{default_ranks}};
+  const Machine& all = job.machine ? *job.machine : usual;
   const int ranks_a_node = *std::min_element(all.ranks_of_node.begin(), all.ranks_of_node.end());
   const int every_node = target.num_gpus.empty() ? static_cast<int>(all.ranks_of_node.size()) : 1;
   const auto gpus = counts_of(target.num_gpus, ranks_a_node);
@@ -300,7 +308,7 @@ Problem engine_problem(const JobSpec& job, const std::string& message) {
   const std::string pointer = !job.has_own_step()  ? "/dstune/workload"
                               : job.is_by_engine() ? "/dstune/verify"
                                                    : "/dstune/target";
-  return {job.document->file(), pointer, job.document->line(pointer), message};
+  return job.document->problem(pointer, message);
 }
 
 void complete_config(const JobSpec& job, Recompute recompute, TrainingConfig& config) {
@@ -358,14 +366,10 @@ std::string target_refusal(const JobSpec& job, const TrainingConfig& config) {
 
 JobSpec read_job(const std::string& path, const Overrides& overrides,
                  const std::optional<Machine>& machine, int default_ranks) {
-  const std::string ending = std::filesystem::path(path).extension().string();
-  if (ending == ".yaml" || ending == ".yml")
-    throw InputError({{path, "", 0,
-                       "a space is a DeepSpeed config in JSON or Hjson, not YAML; a file of "
-                       "accelerate's is read where dstune.training_command names it (accelerate "
-                       "launch --config_file FILE)"}});
+  ConfigFile file = read_config_file(path);
   JobSpec job;
-  job.document = std::make_shared<const json::Document>(json::Document::read(path));
+  job.document = std::make_shared<const json::Document>(std::move(file.document));
+  job.warnings = std::move(file.notes);
   job.folder = std::filesystem::path(path).parent_path().string();
   job.recompute = {TrainingConfig().recompute};
   job.machine = machine;
@@ -396,7 +400,12 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   if (target.verify) job.instruments.push_back(*target.verify);
   decide_machine(overrides, section ? &*section : nullptr, target);
   const auto resources = section ? given(*section, "resources") : std::nullopt;
-  decide_shapes(resources ? &*resources : nullptr, usual_ranks(job, default_ranks), target);
+  decide_shapes(resources ? &*resources : nullptr,
+                usual_machine(file.shape, usual_ranks(job, default_ranks)), target);
+  if (file.shape && !job.shapes.empty() && job.shapes.front().size() != file.shape->size())
+    job.warnings.push_back(fmt::format("{} starts {}, and groups take {} here", path,
+                                       format_count(file.shape->size(), "rank"),
+                                       format_count(job.shapes.front().size(), "rank")));
   decide_model(overrides, root, section ? &*section : nullptr, target);
   job.ds_config = replaced;
   for (const char* ours : {"autotuning", "dstune"}) job.ds_config.erase(ours);
