@@ -88,7 +88,7 @@ class CandidateCheck {
 
  private:
   void add(const std::string& pointer, const std::string& message) {
-    const Problem problem = job_->document->problem(pointer, message);
+    const Problem problem{job_->document->file(), pointer, job_->document->line(pointer), message};
     const auto& known = problems_->all();
     if (std::find(known.begin(), known.end(), problem) == known.end()) problems_->add(problem);
   }

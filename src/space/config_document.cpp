@@ -157,6 +157,8 @@ class AccelerateConfig {
     return node && !node->is_null() ? node : std::nullopt;
   }
 
+  [[nodiscard]] std::string section_pointer() const { return section_ ? section_->pointer() : ""; }
+
   void put(const std::string& pointer, Value value, const json::Node& from) {
     config_[Pointer(pointer)] = std::move(value);
     places_[pointer] = written_->place(from.pointer());
@@ -175,19 +177,20 @@ class AccelerateConfig {
   void check_type() {
     const auto type = root_.find("distributed_type");
     if (type && type->value() == "DEEPSPEED") return;
-    const std::string word = !type               ? "without distributed_type"
-                             : type->is_string() ? type->value().get<std::string>()
-                                                 : type->value().dump();
+    const std::string word =
+        !type ? "no distributed_type"
+              : fmt::format("distributed_type {}",
+                            printable(type->is_string() ? type->value().get<std::string>()
+                                                        : type->value().dump()));
     if (section_ && !section_->value().empty())
-      notes_.push_back(
-          fmt::format("{}: accelerate reads deepspeed_config where distributed_type is DEEPSPEED; "
-                      "this file is {}",
-                      written_->file(), printable(word)));
+      notes_.push_back(fmt::format(
+          "{} has {}: accelerate reads its deepspeed_config only where that is DEEPSPEED",
+          written_->file(), word));
     else
-      problems_->add(type.value_or(root_).problem(
-          fmt::format("this file of accelerate config is {}, and trains without DeepSpeed: write "
-                      "DEEPSPEED and a deepspeed_config, or give a DeepSpeed config",
-                      printable(word))));
+      problems_->add(type.value_or(root_).problem(fmt::format(
+          "this is a file of accelerate config with {}, which trains without DeepSpeed: write "
+          "DEEPSPEED and a deepspeed_config, or give a DeepSpeed config",
+          word)));
   }
 
   void check_keys() {
@@ -212,7 +215,6 @@ class AccelerateConfig {
 
   /// DeepSpeedPlugin.__post_init__() without a file.
   void fill_keys() {
-    places_[""] = written_->place(section_ ? section_->pointer() : "");
     const std::array<std::pair<const char*, const char*>, 2> devices{
         {{"offload_optimizer_device", "offload_optimizer"},
          {"offload_param_device", "offload_param"}}};
@@ -238,6 +240,8 @@ class AccelerateConfig {
       put("/zero_optimization/stage3_gather_16bit_weights_on_model_save", flag_in(saves->value()),
           *saves);
     config_["gradient_clipping"] = "auto";
+    for (const auto& item : config_.items())
+      places_.emplace(fmt::format("/{}", item.key()), written_->place(section_pointer()));
     const auto clipping = said("gradient_clipping");
     if (clipping && (clipping->value() == 0 || clipping->value() == false))
       config_.erase("gradient_clipping");  // there accelerate writes none
@@ -381,11 +385,18 @@ class AccelerateConfig {
       fmt::join(shown, ", "), has_more ? ", …" : ""))});
 }
 
-bool has_config_key(const Value& root) {
-  return root.is_object() && std::ranges::any_of(root.items(), [](const auto& item) {
-           return std::ranges::find(our_sections, item.key()) != our_sections.end() ||
-                  every_knob().find_knob(json::append_pointer("", item.key())) != nullptr;
-         });
+/// Tells whether YAML is a DeepSpeed config: files of training arguments have some of its keys,
+/// too.
+bool is_config(const Value& root) {
+  if (!root.is_object()) return false;
+  if (root.contains("zero_optimization") ||
+      std::ranges::any_of(our_sections, [&](const char* ours) { return root.contains(ours); }))
+    return true;
+  const auto known = std::ranges::count_if(root.items(), [](const auto& item) {
+    return every_knob().find_knob(json::append_pointer("", item.key())) != nullptr;
+  });
+  const auto total = static_cast<std::ptrdiff_t>(root.size());
+  return !root.contains("deepspeed") && known > 0 && 2 * known >= total;
 }
 
 }  // namespace
@@ -396,7 +407,7 @@ ConfigFile read_config_file(const std::string& path) {
     json::Problems problems;
     return AccelerateConfig(read.document, problems).read();
   }
-  if (read.is_yaml && !has_config_key(read.document.root())) refuse_foreign(read.document);
+  if (read.is_yaml && !is_config(read.document.root())) refuse_foreign(read.document);
   return {std::move(read.document), std::nullopt, {}};
 }
 

@@ -364,12 +364,15 @@ std::string target_refusal(const JobSpec& job, const TrainingConfig& config) {
          "gathers are not the same when forward is run again: take none or block, or another stage";
 }
 
-JobSpec read_job(const std::string& path, const Overrides& overrides,
-                 const std::optional<Machine>& machine, int default_ranks) {
-  ConfigFile file = read_config_file(path);
+namespace {
+
+/// The job of a file, whose document is beside it; problems are not located.
+JobSpec read_document(const std::string& path, const ConfigFile& file,
+                      std::shared_ptr<const json::Document> document, const Overrides& overrides,
+                      const std::optional<Machine>& machine, int default_ranks) {
   JobSpec job;
-  job.document = std::make_shared<const json::Document>(std::move(file.document));
-  job.warnings = std::move(file.notes);
+  job.document = std::move(document);
+  job.warnings = file.notes;
   job.folder = std::filesystem::path(path).parent_path().string();
   job.recompute = {TrainingConfig().recompute};
   job.machine = machine;
@@ -429,6 +432,21 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   if (job.tuning.tuner_type.empty())
     job.tuning.tuner_type = job.experiment_files.empty() ? default_tuner_type : "gridsearch";
   return job;
+}
+
+}  // namespace
+
+JobSpec read_job(const std::string& path, const Overrides& overrides,
+                 const std::optional<Machine>& machine, int default_ranks) {
+  ConfigFile file = read_config_file(path);
+  const auto document = std::make_shared<const json::Document>(std::move(file.document));
+  try {
+    return read_document(path, file, document, overrides, machine, default_ranks);
+  } catch (const InputError& error) {
+    std::vector<Problem> problems;
+    for (const Problem& problem : error.problems()) problems.push_back(document->located(problem));
+    throw InputError(std::move(problems));
+  }
 }
 
 }  // namespace dstune

@@ -89,7 +89,10 @@ class Document {
   [[nodiscard]] int line(const std::string& pointer) const { return place(pointer).line; }
   /// The place of a value in the file that the user wrote.
   [[nodiscard]] Place place(const std::string& pointer) const;
-  /// A problem at that place.
+  /// A problem of a node, which has this document's pointer, at the place in that file. Others
+  /// stay.
+  [[nodiscard]] Problem located(Problem problem) const;
+  /// A problem at the place of a value, located.
   [[nodiscard]] Problem problem(const std::string& pointer, std::string message) const;
   [[nodiscard]] Node node() const;
 
@@ -129,7 +132,7 @@ class Node {
   [[nodiscard]] const Document& document() const { return *document_; }
   [[nodiscard]] int line() const { return document_->line(pointer_); }
 
-  /// A problem at this place.
+  /// A problem at this place, not located: its pointer is the document's.
   [[nodiscard]] Problem problem(std::string message) const;
 
   [[nodiscard]] bool is_null() const { return value_->is_null(); }

@@ -12,8 +12,8 @@ namespace dstune {
 
 /// A config, and what its file says beside it.
 struct ConfigFile {
-  /// A DeepSpeed config with the optional sections `autotuning` and `dstune`. A place in it is that
-  /// of the file which has the value (json::Document::place).
+  /// A DeepSpeed config with the optional sections `autotuning` and `dstune`. Problems of its nodes
+  /// are to be located: json::Document::located() names the file, key and line that have the value.
   json::Document document;
   std::optional<GroupShape> shape;  ///< the ranks that a file of accelerate's starts
   std::vector<std::string> notes;   ///< on keys without effect, in words

@@ -234,9 +234,17 @@ Place Document::place(const std::string& pointer) const {
   return {file_, pointer, own_line(pointer)};
 }
 
+Problem Document::located(Problem problem) const {
+  if (places_.empty() || problem.file != file_) return problem;
+  Place found = place(problem.pointer);
+  problem.file = std::move(found.file);
+  problem.pointer = std::move(found.pointer);
+  problem.line = found.line;
+  return problem;
+}
+
 Problem Document::problem(const std::string& pointer, std::string message) const {
-  Place found = place(pointer);
-  return {std::move(found.file), std::move(found.pointer), found.line, std::move(message)};
+  return located({file_, pointer, line(pointer), std::move(message)});
 }
 
 int Document::own_line(std::string_view pointer) const {
@@ -260,7 +268,7 @@ Node Document::node() const {
 }
 
 Problem Node::problem(std::string message) const {
-  return document_->problem(pointer_, std::move(message));
+  return {document_->file(), pointer_, line(), std::move(message)};
 }
 
 std::vector<std::string> Node::keys() const {

@@ -274,8 +274,11 @@ Settings read_config(const KnobTable& table, const json::Node& node, json::Probl
                      const AutoValues& automatic) {
   Settings settings(table);
   settings.apply(read_settings(table, node, problems, automatic));
-  for (const Violation& violation : violations_of(settings))
-    problems.add(node.document().problem(violation.pointer, violation.message));
+  for (const Violation& violation : violations_of(settings)) {
+    const json::Document& document = node.document();
+    problems.add(
+        {document.file(), violation.pointer, document.line(violation.pointer), violation.message});
+  }
   return settings;
 }
 

@@ -146,7 +146,7 @@ void check_automatic_precision(const JobSpec& job, const json::Node& config,
   for (const std::string& name : sections_of(*automatic))
     if (config.value().contains(name)) pointer = fmt::format("/{}/enabled", name);
   const auto add = [&](const std::string& message) {
-    problems.add(config.document().problem(pointer, message));
+    problems.add({config.document().file(), pointer, config.document().line(pointer), message});
   };
   if (!job.precision) {
     add("\"auto\" is the training's precision, which nothing says: add \"precision\": \"bf16\" (or "
