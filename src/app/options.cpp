@@ -42,7 +42,8 @@ po::options_description visible_options() {
     add(name, po::value<Strings>()->value_name(form), help);
   };
   value("model", "FILE|NAME",
-        "Hugging Face config.json, or a preset (gpt2, gpt2-medium, llama-7b, ...); overrides "
+        "Hugging Face config.json, or a preset (gpt2, gpt2-medium, llama-7b, ...); "
+        "overrides "
         "dstune.model");
   value("backend", "auto|cpu|cuda",
         "what experiments run on (default auto: cuda where every rank has a GPU that answers, else "
@@ -140,15 +141,16 @@ class GivenOptions {
               const std::vector<std::pair<std::string, std::type_identity_t<T>>>& choices) const {
     const std::optional<std::string> word = text(name);
     if (!word) return;
-    std::string known;
+    std::vector<std::string_view> known;
     for (const auto& [choice, value] : choices) {
       if (choice == *word) {
         out = value;
         return;
       }
-      known += (known.empty() ? "" : ", ") + choice;
+      known.push_back(choice);
     }
-    refuse(name, "use one of " + known);
+    refuse(name,
+           fmt::format("use one of {}{}", fmt::join(known, ", "), json::suggestion(*word, known)));
   }
 
   template <class Integer>
@@ -311,10 +313,9 @@ std::optional<Verb> verb_of(const std::string& word) {
   if (word.empty() || word.starts_with('-') || word.find_first_of("./") != word.npos ||
       std::filesystem::exists(word, ignored))
     return std::nullopt;
-  const auto meant = json::nearest(lower_case(word), names);
-  throw UsageError(fmt::format(
-      "\"{}\" is neither a command ({}) nor a file{}", word, fmt::join(names, ", "),
-      meant ? fmt::format(": did you mean {}?", *meant) : "; --help lists the options"));
+  throw UsageError(
+      fmt::format("\"{}\" is neither a command ({}) nor a file{}; --help lists the options", word,
+                  fmt::join(names, ", "), json::suggestion(word, names)));
 }
 
 /// "--time-limit 10m (600 s)"
@@ -364,6 +365,16 @@ Strings words_to_parse(int argc, const char* const* argv) {
   return words;
 }
 
+/// The option that a word with dashes comes near to, in words.
+std::string option_suggestion(const std::string& word, const po::options_description& options) {
+  const std::size_t begin = std::min(word.find_first_not_of('-'), word.size());
+  Strings names;
+  for (const auto& option : options.options())
+    names.push_back(option->canonical_display_name(po::command_line_style::allow_long));
+  return json::suggestion("--" + word.substr(begin, word.find('=') - begin),
+                          {names.begin(), names.end()});
+}
+
 /// Throws UsageError.
 po::variables_map parse(const Strings& words) {
   po::options_description all;
@@ -378,10 +389,30 @@ po::variables_map parse(const Strings& words) {
                       ~po::command_line_style::allow_short;
     po::store(po::command_line_parser(words).options(all).positional(positional).style(style).run(),
               map);
+  } catch (const po::unknown_option& error) {
+    const std::string name = error.get_option_name();
+    throw UsageError(fmt::format("there is no option {}{}; --help lists the options",
+                                 name.substr(0, name.find('=')),
+                                 option_suggestion(name, visible_options())));
   } catch (const po::error& error) {
     throw UsageError(std::string(error.what()) + "; --help lists the options");
   }
   return map;
+}
+
+/// Throws UsageError where a command stands behind an option, or a word that comes near to one.
+void refuse_late_command(const Strings& spaces) {
+  std::vector<std::string_view> names;
+  for (const auto& [name, verb] : verbs) names.push_back(name);
+  for (const std::string& word : spaces) {
+    std::error_code ignored;
+    const auto meant = json::nearest(lower_case(word), names);
+    if (!meant || std::filesystem::exists(word, ignored)) continue;
+    throw UsageError(
+        fmt::format("the command comes first: write dstune-mpi {} before all options "
+                    "and files, not {} behind them",
+                    *meant, word));
+  }
 }
 
 /// Returns the one space that is given. Throws UsageError.
@@ -390,11 +421,17 @@ std::string only_space(const Strings& spaces, bool is_plan) {
     throw UsageError(std::string("no space.json is given: ") +
                      (is_plan ? "dstune-mpi plan" : "mpirun -np N dstune-mpi") +
                      " [options] space.json");
-  if (spaces.size() > 1)
-    throw UsageError("more than one space.json: " + spaces[0] + " and " + spaces[1]);
+  refuse_late_command(spaces);
   std::error_code ignored;
-  if (spaces.front().starts_with('-') && !std::filesystem::exists(spaces.front(), ignored))
-    throw UsageError(spaces.front() + " is neither an option nor a file; --help lists the options");
+  for (const std::string& word : spaces)
+    if (word.starts_with('-') && !std::filesystem::exists(word, ignored))
+      throw UsageError(fmt::format("{} is neither an option nor a file{}; --help lists the options",
+                                   word, option_suggestion(word, visible_options())));
+  if (spaces.size() > 1)
+    throw UsageError(
+        fmt::format("more than one space.json, {} and {}: give one of them, and each "
+                    "option's value behind the option",
+                    spaces[0], spaces[1]));
   return spaces.front();
 }
 

@@ -84,11 +84,10 @@ std::vector<std::string_view> preset_names() {
 ModelSpec preset(std::string_view name) {
   for (const PresetRow& row : preset_rows)
     if (row.name == name) return from_row(row);
-  throw InputError({Problem{{},
-                            {},
-                            0,
-                            fmt::format("there is no model preset \"{}\"; there are {}", name,
-                                        fmt::join(preset_names(), ", "))}});
+  throw InputError(
+      {{"", "", 0,
+        fmt::format("there is no model preset \"{}\"{}; there are {}", name,
+                    json::suggestion(name, preset_names()), fmt::join(preset_names(), ", "))}});
 }
 
 ModelSpec read_model(const json::Node& node, json::Problems& problems) {

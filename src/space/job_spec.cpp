@@ -297,6 +297,13 @@ std::string Machine::refusal(const GroupShape& shape) const {
         "or take smaller groups",
         shape.num_gpus, shape.num_nodes, fmt::join(ranks_of_node, " + "));
   }
+  if (num_ranks() >= shape.size()) {
+    return fmt::format(
+        "groups of {0} ranks on each of {1} node(s) are asked for, but the job's {2} are on {3} "
+        "node(s): start it on {1} nodes (mpirun --hostfile, srun --nodes={1}), or take smaller "
+        "groups",
+        shape.num_gpus, shape.num_nodes, format_count(num_ranks(), "rank"), ranks_of_node.size());
+  }
   return fmt::format(
       "groups of {} ranks on each of {} node(s) are asked for, but the job has {} rank(s) on {} "
       "node(s): start it with mpirun -np {}, or take smaller groups",

@@ -175,5 +175,7 @@ std::string type_words(const Value&);
 /// has fewer than six letters, and sharing a letter. Nothing where none is as near.
 std::optional<std::string> nearest(std::string_view word,
                                    const std::vector<std::string_view>& known);
+/// " (did you mean X?)", in any case of letters; "" where none is near, and of words below four.
+std::string suggestion(std::string_view word, const std::vector<std::string_view>& known);
 
 }  // namespace dstune::json

@@ -135,5 +135,12 @@ TEST(NearestTest, StaysWithinTwoEditsAndWithinOneOfShortWords) {
   EXPECT_EQ(nearest("", {"a"}), std::nullopt);
 }
 
+TEST(NearestTest, IsSuggestedInWords) {
+  EXPECT_EQ(suggestion("Throughputs", {"latency", "throughput"}), " (did you mean throughput?)");
+  EXPECT_EQ(suggestion("gpu", {"cpu", "nvme"}), "");
+  EXPECT_EQ(suggestion("nmve", {"cpu", "nvme"}), " (did you mean nvme?)");
+  EXPECT_EQ(suggestion("something", {"cpu", "nvme"}), "");
+}
+
 }  // namespace
 }  // namespace dstune::json

@@ -32,6 +32,12 @@ TEST_F(ReadJobTest, DefaultsAreTheDocumentedOnes) {
   EXPECT_THAT(read.warnings, testing::IsEmpty());
 }
 
+TEST_F(ReadJobTest, AGroupOnMoreNodesThanThereAreAsksForNodesNotRanks) {
+  const GroupShape two_nodes{1, 2};
+  EXPECT_THAT(Machine{{2}}.refusal(two_nodes), HasSubstr("start it on 2 nodes"));
+  EXPECT_THAT(Machine{{1}}.refusal(two_nodes), HasSubstr("start it with mpirun -np 2"));
+}
+
 TEST_F(ReadJobTest, VerifyMeasuresTheTargetUnlessItIsToldNotTo) {
   EXPECT_FALSE(job("{}").measures_target());
   overrides_.verify = true;

@@ -386,4 +386,12 @@ std::optional<std::string> nearest(std::string_view word,
   return best;
 }
 
+std::string suggestion(std::string_view word, const std::vector<std::string_view>& known) {
+  // "gpu" is no mistyped "cpu".
+  constexpr std::size_t shortest = 4;
+  if (word.size() < shortest) return "";
+  const std::optional<std::string> meant = nearest(lower_case(word), known);
+  return meant ? fmt::format(" (did you mean {}?)", *meant) : "";
+}
+
 }  // namespace dstune::json

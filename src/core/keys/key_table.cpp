@@ -125,8 +125,9 @@ std::optional<KnobValue> read_text(const json::Node& node, const Key& key,
     problems.add(node.problem("expected a text that is not empty"));
   if (key.choices.empty()) return *text;
   if (const auto word = find_choice(key.choices, *text, key.any_case)) return std::string(*word);
-  problems.add(node.problem(fmt::format("expected one of {}, got \"{}\"",
-                                        fmt::join(choices_of(key.choices), ", "), *text)));
+  const std::vector<std::string_view> known = choices_of(key.choices);
+  problems.add(node.problem(fmt::format("expected one of {}, got \"{}\"{}", fmt::join(known, ", "),
+                                        *text, json::suggestion(*text, known))));
   return std::nullopt;
 }
 

@@ -104,10 +104,9 @@ class Decider {
   std::optional<Spec> named(const std::string& name, const Spec* (*find)(std::string_view),
                             const std::vector<std::string_view>& known, const Place& where) {
     if (const Spec* const spec = find(name)) return *spec;
-    const auto meant = json::nearest(lower_case(name), known);
-    target_->problems->add(place(where).with(fmt::format(
-        "\"{}\" is not known{}: take one of {}", name,
-        meant ? fmt::format(" (did you mean {}?)", *meant) : "", fmt::join(known, ", "))));
+    target_->problems->add(
+        place(where).with(fmt::format("\"{}\" is not known{}: take one of {}", name,
+                                      json::suggestion(name, known), fmt::join(known, ", "))));
     return std::nullopt;
   }
 
