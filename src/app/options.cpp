@@ -42,7 +42,7 @@ po::options_description visible_options() {
     add(name, po::value<Strings>()->value_name(form), help);
   };
   value("model", "FILE|NAME",
-        "Hugging Face config.json, or a preset (gpt2, gpt2-medium, llama-7b, ...); "
+        "Hugging Face config.json or its folder, or a preset (gpt2, gpt2-medium, llama-7b, ...); "
         "overrides "
         "dstune.model");
   value("backend", "auto|cpu|cuda",

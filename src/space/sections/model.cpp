@@ -1,5 +1,6 @@
 #include "sections/model.hpp"
 
+#include <algorithm>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -8,8 +9,29 @@ namespace dstune {
 
 namespace {
 
-std::optional<ModelSpec> read_model_file(const std::string& path, SectionTarget& target) {
+namespace fs = std::filesystem;
+
+constexpr const char* config_name = "config.json";
+
+/// A problem of the place in the document that names a model, else of the command line.
+Problem problem_at(const json::Node* place, std::string message) {
+  return place != nullptr ? place->problem(std::move(message))
+                          : Problem{"--model", "", 0, std::move(message)};
+}
+
+/// `named`: a config.json, or a folder with one.
+std::optional<ModelSpec> read_model_file(const std::string& named, const json::Node* place,
+                                         SectionTarget& target) {
   json::Problems& problems = *target.problems;
+  std::error_code ignored;
+  const bool is_folder = fs::is_directory(named, ignored);
+  const std::string path = is_folder ? (fs::path(named) / config_name).string() : named;
+  if (is_folder && !fs::exists(path, ignored)) {
+    problems.add(problem_at(
+        place, fmt::format("the folder {} has no {}: name the one of a Hugging Face model", named,
+                           config_name)));
+    return std::nullopt;
+  }
   JobSpec& job = *target.job;
   const bool is_engine = !job.has_own_step() && job.is_by_engine();
   try {
@@ -32,22 +54,53 @@ std::optional<ModelSpec> read_model_file(const std::string& path, SectionTarget&
   }
 }
 
-/// A file where there is one or where the name looks like one, else a preset.
+/// A file or a folder where there is one or where the name looks like one.
 bool names_a_file(const std::string& name, const std::string& path) {
   std::error_code ignored;
-  return name.ends_with(".json") || std::filesystem::is_regular_file(path, ignored);
+  return name.ends_with(".json") || name.ends_with('/') || fs::exists(path, ignored);
+}
+
+/// Tells whether a name can be one of Hugging Face's hub: "owner/model".
+bool is_hub_name(std::string_view name) {
+  constexpr std::string_view letters =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+  const std::size_t slash = name.find('/');
+  if (slash == name.npos) return false;
+  const auto is_word = [&](std::string_view word) {
+    return !word.empty() && word.front() != '.' && word.front() != '-' &&
+           word.find_first_not_of(letters) == word.npos;
+  };
+  return is_word(name.substr(0, slash)) && is_word(name.substr(slash + 1));
+}
+
+/// The way from a name of the hub to a file.
+std::string download_hint(const std::string& name) {
+  const std::string model = name.substr(name.find('/') + 1);
+  const std::vector<std::string_view> known = preset_names();
+  const bool is_preset = std::ranges::find(known, lower_case(model)) != known.end();
+  return fmt::format(
+      "\"{0}\" is neither a preset nor a file. Nothing is downloaded from Hugging Face's hub here: "
+      "run \"hf download {0} {1} --local-dir {2}\" (older: huggingface-cli download), and name "
+      "{2}/{1}{3}",
+      name, config_name, model,
+      is_preset ? fmt::format("; or take the preset {}", lower_case(model)) : "");
 }
 
 /// `place`: where the document names it.
 std::optional<ModelSpec> read_named_model(const std::string& name, const std::string& path,
                                           const json::Node* place, SectionTarget& target) {
-  json::Problems& problems = *target.problems;
-  if (names_a_file(name, path)) return read_model_file(path, target);
+  if (names_a_file(name, path)) return read_model_file(path, place, target);
+  if (is_hub_name(name)) {
+    target.problems->add(problem_at(place, download_hint(name)));
+    return std::nullopt;
+  }
   try {
     return preset(name);
   } catch (const InputError& error) {
     for (const auto& problem : error.problems())
-      problems.add(place != nullptr ? place->problem(problem.message) : problem);
+      target.problems->add(problem_at(
+          place, fmt::format("{}; any other model is named by its {}, or by the folder with it",
+                             problem.message, config_name)));
     return std::nullopt;
   }
 }
@@ -62,8 +115,8 @@ json::Value without_nulls(const json::Value& object) {
   return kept;
 }
 
-/// The model that the command line (a file's or preset's name) or `dstune.model` names; nothing
-/// where neither does or where it can not be read.
+/// The model that the command line (a file's, a folder's or a preset's name) or `dstune.model`
+/// names; nothing where neither does or where it can not be read.
 std::optional<ModelSpec> find_model(const std::optional<std::string>& override_name,
                                     SectionTarget& target) {
   const std::optional<json::Node>& node = target.model;
@@ -75,7 +128,7 @@ std::optional<ModelSpec> find_model(const std::optional<std::string>& override_n
     return read_named_model(name, path_from(folder, name), &*node, target);
   }
   if (const auto path = node->find("hf_config"))
-    return read_model_file(path_from(folder, path->value().get<std::string>()), target);
+    return read_model_file(path_from(folder, path->value().get<std::string>()), &*path, target);
   const json::Value written = without_nulls(node->value());
   return read_model(json::Node(node->document(), written, node->pointer()), *target.problems);
 }
