@@ -271,6 +271,7 @@ Answer answer_of(const Scoreboard& scoreboard) {
   Answer answer;
   answer.metric = scoreboard.metric();
   answer.source = scoreboard.setup().source;
+  answer.model_profile = scoreboard.setup().model_profile;
   for (std::size_t member = 0; member < scoreboard.rows().size(); ++member)
     answer.standings.push_back(standing_of(scoreboard, member));
   answer.recommendation = recommendation_of(scoreboard);

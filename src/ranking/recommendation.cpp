@@ -191,6 +191,7 @@ std::optional<Recommendation> recommendation_of(const Scoreboard& scoreboard) {
   result.final_rounds = num_final_rounds(scoreboard.row(member));
   result.calibration = calibration_of(scoreboard);
   result.constants = scoreboard.setup().target;
+  result.model_profile = scoreboard.setup().model_profile;
   result.to_verify = to_verify(scoreboard);
   return result;
 }

@@ -360,6 +360,44 @@ std::string changed_numerics_text(const Experiment& experiment) {
   return fmt::format("by {}: its losses differ from those without", fmt::join(keys, " and "));
 }
 
+std::string large_count(std::int64_t count) {
+  const auto value = static_cast<double>(count);
+  for (const auto& [unit, name] : {std::pair(1e12, "trillion"), {1e9, "billion"}, {1e6, "million"}})
+    if (value >= 0.9995 * unit)
+      return value >= 100 * unit ? fmt::format("{:.0f} {}", value / unit, name)
+                                 : fmt::format("{:.3g} {}", value / unit, name);
+  return std::to_string(count);
+}
+
+std::string model_profile_text(const ModelProfile& profile) {
+  const bool all_train = profile.trainable_parameters == profile.parameters;
+  std::string text = fmt::format("{} parameters, {} trainable", large_count(profile.parameters),
+                                 all_train ? "all" : large_count(profile.trainable_parameters));
+  if (profile.activation_bytes && profile.loss_bytes)
+    text += fmt::format(
+        "; a sample of {} in {} keeps {} of activations without recompute, and its loss takes {}",
+        format_count(static_cast<std::uint64_t>(profile.sequence_length), "token"),
+        to_text(profile.precision), format_bytes(*profile.activation_bytes),
+        format_bytes(*profile.loss_bytes));
+  const bool is_small = profile.flops_per_token < 1e9;
+  return text + fmt::format("; {:.3g} {} a token", profile.flops_per_token / (is_small ? 1e6 : 1e9),
+                            is_small ? "MFLOP" : "GFLOP");
+}
+
+json::Value model_profile_json(const std::optional<ModelProfile>& profile) {
+  if (!profile) return nullptr;
+  const auto bytes = [](const std::optional<std::int64_t>& amount) {
+    return amount ? json::Value(*amount) : json::Value();
+  };
+  return {{"parameters", profile->parameters},
+          {"trainable_parameters", profile->trainable_parameters},
+          {"sequence_length", profile->sequence_length},
+          {"precision", to_text(profile->precision)},
+          {"activation_bytes_per_sample", bytes(profile->activation_bytes)},
+          {"loss_bytes_per_sample", bytes(profile->loss_bytes)},
+          {"flops_per_token", profile->flops_per_token}};
+}
+
 std::vector<std::string> warning_lines(const Answer& answer) {
   std::vector<std::string> lines;
   for (const SlowHost& slow : answer.slow_hosts)

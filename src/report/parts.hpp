@@ -95,6 +95,13 @@ inline constexpr std::string_view writer = "dstune-mpi";
 /// One line, with whatever is no UTF-8 repaired; `indent`: several lines, for people.
 [[nodiscard]] std::string json_text(const json::Value& value, int indent = -1);
 
+/// "6.74 billion", "124 million", "85200".
+std::string large_count(std::int64_t count);
+/// "6.74 billion parameters, all trainable; 1.5 GiB of activations …", without a full stop.
+std::string model_profile_text(const ModelProfile& profile);
+/// Null where the model is not known.
+json::Value model_profile_json(const std::optional<ModelProfile>& profile);
+
 /// A template (embedded/NAME.hpp) with each @NAME@ replaced by its text, in which no name is looked
 /// for.
 std::string filled(std::string_view pattern,

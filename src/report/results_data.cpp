@@ -375,6 +375,7 @@ json::Value optimal_json(const Recommendation& recommendation, const std::string
   out["sequence_length"] = best.experiment.config.sequence_length;
   out["recompute"] = to_text(best.experiment.config.recompute);
   out["changed_numerics"] = changed_numerics(best.experiment);
+  out["model_profile"] = model_profile_json(recommendation.model_profile);
   add_gain(out, recommendation);
   out["verified"] = verified_json(recommendation.standing);
   const Precision precision = best.experiment.config.precision;

@@ -271,6 +271,9 @@ std::string summary_text(const Answer& answer) {
       std::count_if(answer.standings.begin(), answer.standings.end(),
                     [](const Standing& one) { return one.row->record.has_value(); });
   return spaces_table(answer) + "\n" + verification_text(answer) + winner_text(answer) +
+         (answer.model_profile
+              ? fmt::format("The model: {}.\n", model_profile_text(*answer.model_profile))
+              : "") +
          counts_text(answer) + warnings_text(answer) + reasons_text(answer) + front_text(answer) +
          prediction_text(answer) +
          fmt::format("\nTuning completed in {}. Total number of experiments: {}.\n",

@@ -8,6 +8,7 @@
 
 #include "dstune/core/experiment.hpp"
 #include "dstune/core/job.hpp"
+#include "dstune/core/model_profile.hpp"
 #include "dstune/core/training_config.hpp"
 #include "dstune/model/model_spec.hpp"
 #include "dstune/plan/step_plan.hpp"
@@ -59,6 +60,11 @@ TrainedPart trained_part(const ModelSpec& model, const TargetSpec& target);
 /// Calculates the target's memory. docs/memory.md states each term of the formula, its source, and
 /// how far it is from what PyTorch's tensors take. All zero for TargetFramework::self.
 TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& config, int group_size,
+                           const TargetSpec& target);
+
+/// The model's profile in a training of this configuration's precision, sequence length and knobs
+/// that activations depend on, of one sample.
+ModelProfile model_profile(const ModelSpec& model, const TrainingConfig& config,
                            const TargetSpec& target);
 
 }  // namespace dstune

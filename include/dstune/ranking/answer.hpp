@@ -110,6 +110,7 @@ struct Recommendation {
   /// The constants of the target's time; nothing if members are ranked by their own.
   std::optional<TargetConstants> constants{};
   std::vector<ToVerify> to_verify{};
+  std::optional<ModelProfile> model_profile{};  ///< nothing where the model is not known
 };
 
 /// The best of those that were dispatched, by ZeRO stage or (`global`, last) of all.
@@ -217,8 +218,9 @@ struct MachineConduct {
 
 struct Answer {
   Metric metric = Metric::throughput;
-  std::string source{};               ///< of what was measured here, as ScoreboardSetup's
-  std::vector<Standing> standings{};  ///< of all members, in the order of the space
+  std::string source{};                         ///< of what was measured here, as ScoreboardSetup's
+  std::optional<ModelProfile> model_profile{};  ///< likewise
+  std::vector<Standing> standings{};            ///< of all members, in the order of the space
   std::optional<Recommendation> recommendation{};  ///< nothing where nothing gave a result
   std::optional<std::size_t> best{};               ///< the member, of what was measured here
   bool finals_are_done = false;

@@ -12,6 +12,7 @@
 
 #include "dstune/core/interval.hpp"
 #include "dstune/core/measurement.hpp"
+#include "dstune/core/model_profile.hpp"
 #include "dstune/core/target_time.hpp"
 #include "dstune/ranking/calibration.hpp"
 #include "dstune/ranking/verdict.hpp"
@@ -85,6 +86,7 @@ struct ScoreboardSetup {
   /// empty.
   std::string label{};
   std::string source = "dstune-mpi's own step";  ///< of values, in words
+  std::optional<ModelProfile> model_profile{};   ///< nothing where the model is not known
   /// All steps of an experiment do the same, so that what makes some of them longer is not its own.
   bool are_steps_alike = false;
   const Policy* policy = &default_policy();

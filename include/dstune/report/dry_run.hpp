@@ -12,6 +12,7 @@
 
 #include "dstune/base/json.hpp"
 #include "dstune/core/experiment.hpp"
+#include "dstune/core/model_profile.hpp"
 
 namespace dstune {
 
@@ -49,6 +50,7 @@ struct DryRun {
   /// For a picture below each planned member, where all is told; none where nothing is planned.
   std::function<std::optional<MemoryTimeline>(const Experiment&)> timeline = {};
   PlanHead head{};
+  std::optional<ModelProfile> model_profile{};  ///< nothing where the model is not known
   std::vector<PlanSource> sources{};
   /// The reason why members have no speed; and why nobody knows whether they fit. Without a full
   /// stop; empty: none that is known.

@@ -193,6 +193,7 @@ json::Value dry_run_json(const DryRun& plan) {
           {"from_command", plan.from_command},
           {"assumptions", plan.assumptions},
           {"head", head_json(plan)},
+          {"model_profile", model_profile_json(plan.model_profile)},
           {"answer", AnswerJson(plan, answer_of(plan)).all()},
           {"sources", std::move(sources)}};
 }

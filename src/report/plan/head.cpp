@@ -9,6 +9,7 @@
 
 #include "dstune/base/hash.hpp"
 #include "dstune/base/text.hpp"
+#include "parts.hpp"
 #include "words.hpp"
 
 namespace dstune {
@@ -91,8 +92,7 @@ const MemberSetting* find_setting(const std::vector<MemberSetting>& settings,
 /// "LLaMA-7B-like: 6.74 billion parameters, 32 layers, sequence 4096"
 std::string model_line(const PlanHead& head, const std::vector<MemberSetting>& settings) {
   std::vector<std::string> parts;
-  if (head.parameters > 0)
-    parts.push_back(plan_words::large_count(head.parameters) + " parameters");
+  if (head.parameters > 0) parts.push_back(large_count(head.parameters) + " parameters");
   if (head.layers > 0)
     parts.push_back(format_count(static_cast<std::uint64_t>(head.layers), "layer"));
   if (const MemberSetting* sequence = find_setting(settings, "sequence_length"))
@@ -188,6 +188,8 @@ std::vector<std::string> head_lines(const DryRun& plan) {
   const std::vector<MemberSetting> settings = settings_of(plan);
   std::vector<std::string> lines;
   if (!head.model.empty()) lines.push_back(model_line(head, settings));
+  if (plan.model_profile)
+    lines.push_back(fmt::format("Profile: {}.", model_profile_text(*plan.model_profile)));
   if (head.machine.size() > 0) lines.push_back(machine_line(plan));
   if (!settings.empty()) lines.push_back(training_line(head, settings));
   std::string software;

@@ -78,13 +78,6 @@ std::string speed_words(const Prediction& predicted, std::string_view between) {
   return short_number(low);
 }
 
-std::string large_count(std::int64_t count) {
-  const auto value = static_cast<double>(count);
-  for (const auto& [unit, name] : {std::pair(1e12, "trillion"), {1e9, "billion"}, {1e6, "million"}})
-    if (value >= 0.9995 * unit) return fmt::format("{} {}", short_number(value / unit), name);
-  return std::to_string(count);
-}
-
 std::string ranks_words(const DryRun& plan, int ranks) {
   return format_count(static_cast<std::uint64_t>(ranks), plan.head.is_on_gpus ? "GPU" : "rank");
 }

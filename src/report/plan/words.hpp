@@ -29,8 +29,6 @@ namespace dstune::plan_words {
 /// The band of a speed in samples/s, or its one number: "2.1 to 3.2" with " to " between both ends.
 /// Empty where there is none.
 [[nodiscard]] std::string speed_words(const Prediction& predicted, std::string_view between);
-/// "6.74 billion", "124 million", "85200".
-[[nodiscard]] std::string large_count(std::int64_t count);
 /// "8 GPUs", or "8 ranks" on processors.
 [[nodiscard]] std::string ranks_words(const DryRun& plan, int ranks);
 

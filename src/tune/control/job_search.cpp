@@ -126,6 +126,7 @@ Scoreboard scoreboard_of(const OpenJob& job) {
                         .num_ranks = num_ranks(job.training_ranks),
                         .label = traits.label,
                         .source = std::string(traits.source),
+                        .model_profile = profile_of_model(job.job, job.space),
                         .are_steps_alike = traits.alike_steps};
   // An engine measures the target's time already.
   if (!is_forecast(job)) {

@@ -177,6 +177,7 @@ ExitCode show_plan(const PlannedJob& ready, const JobOptions& options, Device& d
               .from_command = ready.job.from_command,
               .assumptions = ready.job.assumptions,
               .head = plan_head(ready, options, rank),
+              .model_profile = profile_of_model(ready.job, ready.space),
               .sources = plan_sources(ready),
               .runs_here = !ready.job.cluster};
   for (const PlannedMember& member : ready.space.members)

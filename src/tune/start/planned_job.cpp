@@ -328,6 +328,12 @@ std::optional<MemoryTimeline> memory_timeline_of(const PlannedJob& ready,
       build_step_plan(job.model, experiment.config, group_size, 0, *ready.workspaces));
 }
 
+std::optional<ModelProfile> profile_of_model(const JobSpec& job, const PlannedSpace& space) {
+  if (!job.is_model_known || !is_planned(job) || space.members.empty()) return std::nullopt;
+  const Experiment& experiment = space.experiment(space.baseline.value_or(0));
+  return model_profile(job.model, experiment.config, job.target);
+}
+
 JobInput job_input(const PlannedJob& ready) {
   JobInput input;
   input.run = true;

@@ -95,6 +95,10 @@ PlannedJob plan_of_job(const JobOptions& options, const Topology& topology,
 std::optional<MemoryTimeline> memory_timeline_of(const PlannedJob& planned,
                                                  const Experiment& experiment);
 
+/// The model's profile in the baseline's configuration, else in the first one; nothing where the
+/// model is not known, or there is no member.
+std::optional<ModelProfile> profile_of_model(const JobSpec& job, const PlannedSpace& space);
+
 /// Returns what every rank needs of it.
 JobInput job_input(const PlannedJob& planned);
 
