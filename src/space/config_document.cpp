@@ -233,8 +233,14 @@ class AccelerateConfig {
       config_[Pointer(pointer)] = Value::object();
       places_[pointer] = written_->place(device->pointer());
       put(pointer + "/device", device->value(), *device);
+      if (device->value() != "nvme") continue;
       const auto path = said(fmt::format("{}_nvme_path", name));
-      if (device->value() == "nvme" && path) put(pointer + "/nvme_path", path->value(), *path);
+      if (path) put(pointer + "/nvme_path", path->value(), *path);
+      // Options of accelerate launch that its environment for the script lacks (utils/launch.py).
+      notes_.push_back(fmt::format(
+          "{}: accelerate launch does not pass {}_nvme_path on, and DeepSpeed writes to a folder "
+          "\"none\": name the path in a DeepSpeed config, and that as deepspeed_config_file",
+          written_->file(), name));
     }
     if (const auto saves = said("zero3_save_16bit_model"))
       put("/zero_optimization/stage3_gather_16bit_weights_on_model_save", flag_in(saves->value()),
