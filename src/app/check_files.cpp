@@ -9,6 +9,7 @@
 #include "dstune/base/output.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/space/config_check.hpp"
+#include "dstune/space/config_document.hpp"
 
 namespace dstune {
 
@@ -25,7 +26,7 @@ struct CheckedFile {
 CheckedFile check_file(const std::string& path, const ConfigCheck& known) {
   CheckedFile file{path, {}};
   try {
-    file.config = check_config(json::Document::read(path), known);
+    file.config = check_config(read_config_document(path), known);
   } catch (const InputError& error) {
     file.config.release = known.release.value_or(newest_release);
     for (const Problem& problem : error.problems())

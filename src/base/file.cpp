@@ -128,6 +128,14 @@ std::string absolute_path(const std::string& path) {
   return std::filesystem::absolute(path).lexically_normal().string();
 }
 
+std::string read_input_file(const std::string& path, std::size_t max_bytes) {
+  try {
+    return read_file(path, max_bytes);
+  } catch (const IoError& error) {
+    throw InputError({{path, "", 0, error.what()}});
+  }
+}
+
 std::string read_file(const std::string& path, std::size_t max_bytes) {
   // Without O_NONBLOCK the opening of a fifo waits for somebody who writes it.
   const FileDescriptor descriptor(

@@ -69,7 +69,7 @@ RunInput Instrument::input(const JobSpec& /*job*/, const Experiment& /*experimen
 
 Problem Instrument::problem(const JobSpec& job, const std::string& message) const {
   const std::string pointer = "/dstune/workload";
-  return {job.document->file(), pointer, job.document->line(pointer), message};
+  return job.document->problem(pointer, message);
 }
 
 std::unique_ptr<Instrument> make_instrument(const WorkloadSpec& spec) {

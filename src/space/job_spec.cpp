@@ -10,6 +10,7 @@
 
 #include "check/document_findings.hpp"
 #include "dstune/model/module_names.hpp"
+#include "dstune/space/config_document.hpp"
 #include "sections/assumptions.hpp"
 #include "sections/command_values.hpp"
 #include "sections/model.hpp"
@@ -53,10 +54,17 @@ std::vector<Count> counts_of(const std::vector<Reading>& readings, int fallback)
   return counts;
 }
 
-/// The group shapes of `resources`, or every rank of the machine.
-void decide_shapes(const json::Node* resources, int default_ranks, SectionTarget& target) {
+/// The ranks of a training whose machine is not known: those that its file starts, else a node's.
+Machine usual_machine(const std::optional<GroupShape>& started, int default_ranks) {
+  const GroupShape shape = started.value_or(GroupShape{default_ranks, 1});
+  return {std::vector<int>(static_cast<std::size_t>(shape.num_nodes), shape.num_gpus)};
+}
+
+/// The group shapes of `resources`, or every rank of the machine, which is `usual` where the job
+/// has none.
+void decide_shapes(const json::Node* resources, const Machine& usual, SectionTarget& target) {
   JobSpec& job = *target.job;
-  const Machine all = job.machine ? *job.machine : Machine{{default_ranks}};
+  const Machine& all = job.machine ? *job.machine : usual;
   const int ranks_a_node = *std::min_element(all.ranks_of_node.begin(), all.ranks_of_node.end());
   const int every_node = target.num_gpus.empty() ? static_cast<int>(all.ranks_of_node.size()) : 1;
   const auto gpus = counts_of(target.num_gpus, ranks_a_node);
@@ -259,7 +267,7 @@ Problem engine_problem(const JobSpec& job, const std::string& message) {
   const std::string pointer = !job.has_own_step()  ? "/dstune/workload"
                               : job.is_by_engine() ? "/dstune/verify"
                                                    : "/dstune/target";
-  return {job.document->file(), pointer, job.document->line(pointer), message};
+  return job.document->problem(pointer, message);
 }
 
 void complete_config(const JobSpec& job, Recompute recompute, TrainingConfig& config) {
@@ -321,16 +329,15 @@ std::string target_refusal(const JobSpec& job, const TrainingConfig& config) {
          "gathers are not the same when forward is run again: take none or block, or another stage";
 }
 
-JobSpec read_job(const std::string& path, const Overrides& overrides,
-                 const std::optional<Machine>& machine, int default_ranks) {
-  const std::string ending = std::filesystem::path(path).extension().string();
-  if (ending == ".yaml" || ending == ".yml")
-    throw InputError({{path, "", 0,
-                       "a space is a DeepSpeed config in JSON or Hjson, not YAML; a file of "
-                       "accelerate's is read where dstune.training_command names it (accelerate "
-                       "launch --config_file FILE)"}});
+namespace {
+
+/// The job of a file, whose document is beside it; problems are not located.
+JobSpec read_document(const std::string& path, const ConfigFile& file,
+                      std::shared_ptr<const json::Document> document, const Overrides& overrides,
+                      const std::optional<Machine>& machine, int default_ranks) {
   JobSpec job;
-  job.document = std::make_shared<const json::Document>(json::Document::read(path));
+  job.document = std::move(document);
+  job.warnings = file.notes;
   job.folder = std::filesystem::path(path).parent_path().string();
   job.recompute = {TrainingConfig().recompute};
   job.machine = machine;
@@ -364,7 +371,12 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   if (target.verify) job.instruments.push_back(*target.verify);
   decide_machine(overrides, section ? &*section : nullptr, target);
   const auto resources = section ? given(*section, "resources") : std::nullopt;
-  decide_shapes(resources ? &*resources : nullptr, usual_ranks(job, default_ranks), target);
+  decide_shapes(resources ? &*resources : nullptr,
+                usual_machine(file.shape, usual_ranks(job, default_ranks)), target);
+  if (file.shape && !job.shapes.empty() && job.shapes.front().size() != file.shape->size())
+    job.warnings.push_back(fmt::format("{} starts {}, and groups take {} here", path,
+                                       format_count(file.shape->size(), "rank"),
+                                       format_count(job.shapes.front().size(), "rank")));
   decide_model(overrides, root, section ? &*section : nullptr, target);
   job.ds_config = replaced;
   for (const char* ours : {"autotuning", "dstune"}) job.ds_config.erase(ours);
@@ -392,6 +404,21 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   if (job.tuning.tuner_type.empty())
     job.tuning.tuner_type = job.experiment_files.empty() ? default_tuner_type : "gridsearch";
   return job;
+}
+
+}  // namespace
+
+JobSpec read_job(const std::string& path, const Overrides& overrides,
+                 const std::optional<Machine>& machine, int default_ranks) {
+  ConfigFile file = read_config_file(path);
+  const auto document = std::make_shared<const json::Document>(std::move(file.document));
+  try {
+    return read_document(path, file, document, overrides, machine, default_ranks);
+  } catch (const InputError& error) {
+    std::vector<Problem> problems;
+    for (const Problem& problem : error.problems()) problems.push_back(document->located(problem));
+    throw InputError(std::move(problems));
+  }
 }
 
 }  // namespace dstune

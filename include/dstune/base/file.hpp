@@ -40,6 +40,8 @@ inline constexpr std::size_t max_input_bytes = std::size_t{64} << 20;
 /// for its writer, and a device may never end.
 std::string read_file(const std::string& path,
                       std::size_t max_bytes = std::numeric_limits<std::size_t>::max());
+/// The same of what a user names. Throws InputError.
+std::string read_input_file(const std::string& path, std::size_t max_bytes = max_input_bytes);
 /// Creates the folder and its parents where they are missing.
 void create_folders(const std::string& path);
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -47,6 +48,15 @@ struct ReadLimits {
 inline constexpr ReadLimits no_limits{std::numeric_limits<std::size_t>::max(),
                                       std::numeric_limits<std::size_t>::max()};
 
+/// The file in which a value is written, and its place there.
+struct Place {
+  std::string file;
+  std::string pointer;
+  int line = 0;
+};
+/// Places by the JSON pointers of values.
+using Places = std::map<std::string, Place>;
+
 /// A parsed document: its values and the line of each.
 class Document {
  public:
@@ -60,26 +70,41 @@ class Document {
   /// CBOR (RFC 8949), as ranks exchange it: values without lines. Throws InputError for bytes that
   /// are none.
   static Document parse_cbor(std::span<const std::byte> bytes, std::string file);
-  /// Values that were made here: without lines.
-  static Document of(Value root, std::string file);
-  /// Hjson where the path ends in .hjson. Throws InputError where the file is missing, unreadable,
-  /// no regular file, or too large, too.
+  /// JSON, else Hjson. A text that is neither is refused as the one that it looks like.
+  static Document parse_either(std::string_view text, std::string file,
+                               const ReadLimits& limits = {});
+  /// Values that were made here: without lines, or with those of another notation.
+  static Document of(Value root, std::string file, LineTree lines = {});
+  /// JSON or Hjson, whatever the file's name is; one that ends in .hjson is refused as Hjson.
+  /// Throws InputError where the file is missing, unreadable, no regular file, or too large, too.
   static Document read(const std::string& path, const ReadLimits& limits = {});
+  /// A document that was made of this one: `places` has the place of each value that is not where
+  /// this document has it. A value inside such a one has the same place, unless it has its own.
+  [[nodiscard]] Document with(Value root, Places places) const;
 
   [[nodiscard]] const std::string& file() const { return file_; }
   [[nodiscard]] const Value& root() const { return root_; }
   /// The line of the value at a JSON pointer; of its nearest ancestor where it has none. 0 where
   /// values have no lines.
-  [[nodiscard]] int line(const std::string& pointer) const;
+  [[nodiscard]] int line(const std::string& pointer) const { return place(pointer).line; }
+  /// The place of a value in the file that the user wrote.
+  [[nodiscard]] Place place(const std::string& pointer) const;
+  /// A problem of a node, which has this document's pointer, at the place in that file. Others
+  /// stay.
+  [[nodiscard]] Problem located(Problem problem) const;
+  /// A problem at the place of a value, located.
+  [[nodiscard]] Problem problem(const std::string& pointer, std::string message) const;
   [[nodiscard]] Node node() const;
 
  private:
+  [[nodiscard]] int own_line(std::string_view pointer) const;
   static Document read_by(void (*reader)(std::string_view, TreeBuilder&), std::string_view text,
                           std::string file, const ReadLimits& limits);
 
   std::string file_;
   Value root_;
   LineTree lines_;
+  Places places_;
 };
 
 /// Collects problems so that a user sees all of them at once.
@@ -107,7 +132,7 @@ class Node {
   [[nodiscard]] const Document& document() const { return *document_; }
   [[nodiscard]] int line() const { return document_->line(pointer_); }
 
-  /// A problem at this place.
+  /// A problem at this place, not located: its pointer is the document's.
   [[nodiscard]] Problem problem(std::string message) const;
 
   [[nodiscard]] bool is_null() const { return value_->is_null(); }
@@ -146,7 +171,8 @@ std::string ascii_text(const Value&);
 std::string append_pointer(const std::string& pointer, std::string_view key);
 /// "an integer", "a list", … : a value's type in words, for messages.
 std::string type_words(const Value&);
-/// The nearest of `known` to `word` within two edits, or nothing. For "did you mean".
+/// The nearest of `known` to `word`, for "did you mean": within two edits, within one where either
+/// has fewer than six letters, and sharing a letter. Nothing where none is as near.
 std::optional<std::string> nearest(std::string_view word,
                                    const std::vector<std::string_view>& known);
 

@@ -8,7 +8,8 @@
 
 namespace dstune {
 
-/// The values of a YAML file with one document; an empty one is null. Keys are texts as written.
+/// A YAML file with one document; an empty one is null. Keys are texts as written. A member has the
+/// line of its key; what `<<` takes over has the line of `<<`, what an alias stands for its own.
 /// Plain words mean what they mean to PyYAML's safe_load, on which Hugging Face's tools are built:
 /// - yes, no, on, off, true, false in small, capital or first-capital letters are booleans; ~, null
 ///   and nothing are null;
@@ -20,8 +21,8 @@ namespace dstune {
 /// Anchors and aliases are values like others. Throws InputError with file and line: no file,
 /// larger than max_input_bytes, no YAML, a key given twice, nested or repeated too much, a tag that
 /// is not one of YAML's core (`!!python/…`), several documents.
-json::Value read_yaml(const std::string& path);
+json::Document read_yaml(const std::string& path);
 /// The same of a text; `file` is named in errors.
-json::Value parse_yaml(std::string_view text, const std::string& file);
+json::Document parse_yaml(std::string_view text, const std::string& file);
 
 }  // namespace dstune

@@ -69,10 +69,38 @@ TEST(HjsonDocumentTest, NamesEveryRepeatedKey) {
 
 using HjsonFileTest = dstune::test::FolderTest;
 
-TEST_F(HjsonFileTest, ItsNameSaysItsNotation) {
-  EXPECT_EQ(Document::read(write("a.hjson", "a: b")).root()["a"], "b");
-  EXPECT_THROW((void)Document::read(write("a.json", "a: b")), InputError);
+TEST_F(HjsonFileTest, ItsNotationIsReadWhateverItsNameIs) {
+  for (const char* const name : {"a.hjson", "a.json", "a.conf", "a"})
+    EXPECT_EQ(Document::read(write(name, "# comment\na: b")).root()["a"], "b") << name;
+  const Document forgotten = Document::read(write("a.json", "{\n\"a\": 1\n\"b\": [2,],\n}\n"));
+  EXPECT_EQ(forgotten.root(), (Value{{"a", 1}, {"b", {2}}}));
+  EXPECT_EQ(forgotten.line("/b"), 3);
   EXPECT_THROW((void)Document::read((folder_ / "none.hjson").string()), InputError);
+}
+
+TEST_F(HjsonFileTest, WhatIsNeitherIsRefusedAsWhatItLooksLike) {
+  const auto refusal = [this](const std::string& name, const std::string& text) -> std::string {
+    try {
+      (void)Document::read(write(name, text));
+    } catch (const InputError& error) {
+      return error.problems().front().message;
+    }
+    return "";
+  };
+  // A key without quotes, or a comment behind '#': Hjson.
+  EXPECT_THAT(refusal("a.json", "{\n  a: 1\n  b: ]\n}"),
+              HasSubstr("begins so needs double quotes"));
+  EXPECT_THAT(refusal("a.json", "// c\n/* d */ {\n# e\n\"a\": {b: c}\n}"),
+              HasSubstr("part of a text without quotes"));
+  EXPECT_THAT(refusal("a.json", "a: 1\na: 2\n"), HasSubstr("given twice"));
+  // The words of JSON are for everything else.
+  EXPECT_THAT(refusal("a.json", "{\"a\": 1, \"b\" 2}"), HasSubstr("expected ':' after the key"));
+  EXPECT_THAT(refusal("a.json", "{\"a\": nan}"), HasSubstr("only finite numbers"));
+  EXPECT_THAT(refusal("a.json", "{'a': True}"), HasSubstr("a key in double quotes"));
+  EXPECT_THAT(refusal("a.json", "just words"), HasSubstr("expected a value but found just"));
+  EXPECT_THAT(refusal("a.json", "/* open"), HasSubstr("the file ends inside a comment"));
+  EXPECT_THAT(refusal("a.json", ""), HasSubstr("must hold a JSON document"));
+  EXPECT_THAT(refusal("a.hjson", "{\"a\": nan}"), HasSubstr("part of a text without quotes"));
 }
 
 struct MalformedHjson {

@@ -120,10 +120,16 @@ TEST(NodeTest, ProblemsAreThrownTogether) {
   EXPECT_THROW(problems.check(), InputError);
 }
 
-TEST(NearestTest, StaysWithinTwoEdits) {
+TEST(NearestTest, StaysWithinTwoEditsAndWithinOneOfShortWords) {
   EXPECT_EQ(nearest("wrad", {"ward", "world"}), "ward");
   EXPECT_EQ(nearest("micro_batch", {"macro_batch", "micro_batches"}), "macro_batch");
-  EXPECT_EQ(nearest("stage", {"storage_x", "page"}), "page");
+  EXPECT_EQ(nearest("zero_optimisaton", {"zero_optimization"}), "zero_optimization");
+  EXPECT_EQ(nearest("zero_optimisatn", {"zero_optimization"}), std::nullopt);
+  EXPECT_EQ(nearest("stage", {"storage_x", "page"}), std::nullopt);
+  EXPECT_EQ(nearest("fp61", {"bf16", "fp16"}), "fp16");
+  EXPECT_EQ(nearest("fp32", {"fp16"}), std::nullopt);
+  EXPECT_EQ(nearest("fp16_x", {"fp16"}), std::nullopt);
+  EXPECT_EQ(nearest("optimm", {"optim"}), "optim");
   EXPECT_EQ(nearest("abc", {"xyz"}), std::nullopt);
   EXPECT_EQ(nearest("lr", {"wd", "eps"}), std::nullopt);
   EXPECT_EQ(nearest("", {"a"}), std::nullopt);

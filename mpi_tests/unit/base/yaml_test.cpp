@@ -25,7 +25,7 @@ std::string yaml_refusal(const std::string& text) {
 TEST(YamlTest, IsJsonOrRefused) {
   test::expect_golden(DSTUNE_TEST_DATA "/yaml.txt", [](const std::string& text) {
     const std::string refusal = yaml_refusal(text + "\n");
-    if (refusal.empty()) return parse_yaml(text + "\n", "f.yaml").dump();
+    if (refusal.empty()) return parse_yaml(text + "\n", "f.yaml").root().dump();
     // The library's place and words are its version's.
     const std::string words = "this is no YAML";
     return refusal.find(words) == std::string::npos ? refusal : words;
@@ -63,10 +63,34 @@ TEST(YamlTest, AliasesDoNotGrowWithoutLimit) {
   EXPECT_THAT(yaml_refusal(text), HasSubstr("too large with what its aliases repeat"));
 }
 
+TEST(YamlTest, ValuesHaveTheLinesOfTheirKeys) {
+  const json::Document document = parse_yaml(
+      "# comment\n"
+      "base: &base\n"
+      "  x: 1\n"
+      "here:\n"
+      "  <<: *base\n"
+      "  list:\n"
+      "  - a\n"
+      "  - {b: 2,\n"
+      "     c: 3}\n"
+      "alias: *base\n",
+      "f.yaml");
+  EXPECT_EQ(document.line("/base"), 2);
+  EXPECT_EQ(document.line("/base/x"), 3);
+  EXPECT_EQ(document.line("/here"), 4);
+  EXPECT_EQ(document.line("/here/x"), 5);
+  EXPECT_EQ(document.line("/here/list"), 6);
+  EXPECT_EQ(document.line("/here/list/0"), 7);
+  EXPECT_EQ(document.line("/here/list/1/c"), 9);
+  EXPECT_EQ(document.line("/alias/x"), 10);
+}
+
 using YamlFileTest = test::FolderTest;
 
 TEST_F(YamlFileTest, IsReadAndNamed) {
-  EXPECT_EQ(read_yaml(write("c.yaml", "\xEF\xBB\xBFnum_processes: 8\n"))["num_processes"], 8);
+  EXPECT_EQ(read_yaml(write("c.yaml", "\xEF\xBB\xBFnum_processes: 8\n")).root()["num_processes"],
+            8);
   EXPECT_THROW((void)read_yaml(write("c.yaml", "a: 1\na: 1\n")), InputError);
   EXPECT_THROW((void)read_yaml(folder_), InputError);
   EXPECT_THROW((void)read_yaml(folder_ / "missing.yaml"), InputError);

@@ -32,12 +32,6 @@ TEST_F(ReadJobTest, DefaultsAreTheDocumentedOnes) {
   EXPECT_THAT(read.warnings, testing::IsEmpty());
 }
 
-TEST_F(ReadJobTest, AYamlFileIsNamedForWhatItIs) {
-  const std::string path = write("accelerate.yaml", "compute_environment: LOCAL_MACHINE\n");
-  EXPECT_THAT([&] { (void)read_job(path, {}, std::nullopt, 1); },
-              ThrowsMessage<InputError>(HasSubstr("accelerate launch --config_file")));
-}
-
 TEST_F(ReadJobTest, VerifyMeasuresTheTargetUnlessItIsToldNotTo) {
   EXPECT_FALSE(job("{}").measures_target());
   overrides_.verify = true;

@@ -116,6 +116,32 @@ std::size_t edits(std::string_view from, std::string_view to) {
   return cost[from.size()][to.size()];
 }
 
+/// Tells whether a text that no reader takes was meant as Hjson: by a comment behind '#', or by a
+/// first key without quotes.
+bool looks_like_hjson(std::string_view text) {
+  constexpr std::string_view skipped = " \t\r\n";
+  bool is_open = false;
+  while (true) {
+    text.remove_prefix(std::min(text.find_first_not_of(skipped), text.size()));
+    if (text.starts_with('#')) return true;
+    if (text.starts_with("//") || text.starts_with("/*")) {
+      const bool is_block = text[1] == '*';
+      const std::size_t end = text.find(is_block ? "*/" : "\n", 2);
+      text.remove_prefix(end == text.npos ? text.size() : end + (is_block ? 2 : 1));
+    } else if (!is_open && text.starts_with('{')) {
+      is_open = true;
+      text.remove_prefix(1);
+    } else {
+      break;
+    }
+  }
+  const std::size_t length =
+      static_cast<std::size_t>(std::ranges::find_if_not(text, is_word_char) - text.begin());
+  text = text.substr(std::min(length, text.size()));
+  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+  return length > 0 && text.starts_with(':');
+}
+
 /// The value as an integer where it is one: 5e8 is, 4.7 and what 64 bits do not hold are not. (The
 /// document's reader makes floats of integers that are too long.)
 std::optional<std::int64_t> exact_integer(const Value& value) {
@@ -165,24 +191,63 @@ Document Document::parse_cbor(std::span<const std::byte> bytes, std::string file
   return of(std::move(root), std::move(file));
 }
 
-Document Document::of(Value root, std::string file) {
+Document Document::of(Value root, std::string file, LineTree lines) {
   Document document;
   document.file_ = std::move(file);
   document.root_ = std::move(root);
+  document.lines_ = std::move(lines);
   return document;
 }
 
-Document Document::read(const std::string& path, const ReadLimits& limits) {
-  std::string text;
-  try {
-    text = read_file(path, limits.bytes);
-  } catch (const IoError& error) {
-    throw InputError({{path, "", 0, error.what()}});
-  }
-  return path.ends_with(".hjson") ? parse_hjson(text, path, limits) : parse(text, path, limits);
+Document Document::with(Value root, Places places) const {
+  Document document = of(std::move(root), file_, lines_);
+  document.places_ = std::move(places);
+  return document;
 }
 
-int Document::line(const std::string& pointer) const {
+Document Document::parse_either(std::string_view text, std::string file, const ReadLimits& limits) {
+  try {
+    return parse(text, file, limits);
+  } catch (const InputError&) {
+    try {
+      return parse_hjson(text, file, limits);
+    } catch (const InputError&) {
+      if (looks_like_hjson(text)) throw;
+    }
+    throw;
+  }
+}
+
+Document Document::read(const std::string& path, const ReadLimits& limits) {
+  const std::string text = read_input_file(path, limits.bytes);
+  return path.ends_with(".hjson") ? parse_hjson(text, path, limits)
+                                  : parse_either(text, path, limits);
+}
+
+Place Document::place(const std::string& pointer) const {
+  if (!places_.empty()) {
+    for (std::string above = pointer;; above.erase(above.rfind('/'))) {
+      if (const auto found = places_.find(above); found != places_.end()) return found->second;
+      if (above.empty()) break;
+    }
+  }
+  return {file_, pointer, own_line(pointer)};
+}
+
+Problem Document::located(Problem problem) const {
+  if (places_.empty() || problem.file != file_) return problem;
+  Place found = place(problem.pointer);
+  problem.file = std::move(found.file);
+  problem.pointer = std::move(found.pointer);
+  problem.line = found.line;
+  return problem;
+}
+
+Problem Document::problem(const std::string& pointer, std::string message) const {
+  return located({file_, pointer, line(pointer), std::move(message)});
+}
+
+int Document::own_line(std::string_view pointer) const {
   const Value* value = &root_;
   const LineTree* lines = &lines_;
   std::string_view rest = pointer;
@@ -305,13 +370,16 @@ std::string type_words(const Value& value) {
 
 std::optional<std::string> nearest(std::string_view word,
                                    const std::vector<std::string_view>& known) {
+  constexpr std::size_t short_word = 6;
   std::optional<std::string> best;
-  // A short word is within two edits of anything.
-  std::size_t best_edits = std::min<std::size_t>(3, (word.size() + 2) / 2);
+  std::size_t best_edits = 3;
   for (std::string_view candidate : known) {
-    if (candidate.size() > word.size() + 2 || word.size() > candidate.size() + 2) continue;
+    const std::size_t shorter = std::min(word.size(), candidate.size());
+    const std::size_t longer = std::max(word.size(), candidate.size());
+    const std::size_t most = shorter < short_word ? 1 : 2;
+    if (longer > shorter + most) continue;
     const std::size_t distance = edits(word, candidate);
-    if (distance >= best_edits) continue;
+    if (distance > most || distance >= best_edits || distance >= longer) continue;
     best_edits = distance;
     best = std::string(candidate);
   }

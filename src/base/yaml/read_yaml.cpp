@@ -57,7 +57,9 @@ class YamlTree : public YAML::EventHandler {
  public:
   explicit YamlTree(std::string file) : file_(std::move(file)) {}
 
-  Value take() { return std::move(root_); }
+  json::Document take() {
+    return json::Document::of(std::move(root_.value), file_, std::move(root_.lines));
+  }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (has_document_)
@@ -77,7 +79,7 @@ class YamlTree : public YAML::EventHandler {
     const Sizes sizes = found->second.sizes;
     if (open_.size() + sizes.depth > deepest_yaml) refuse_depth(mark.line);
     count(mark.line, sizes);
-    attach(found->second.value, mark.line);
+    attach({found->second.value, {mark.line + 1, {}}});
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -95,7 +97,7 @@ class YamlTree : public YAML::EventHandler {
     const Sizes sizes = sizes_of(*value);
     count(mark.line, sizes);
     if (anchor != YAML::NullAnchor) keep(anchor, *value, sizes);
-    attach(*std::move(value), mark.line);
+    attach({*std::move(value), {mark.line + 1, {}}});
   }
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -110,14 +112,21 @@ class YamlTree : public YAML::EventHandler {
   void OnMapEnd() override { close(); }
 
  private:
-  struct Container {
+  /// A value with its line and those of the values inside, as a document has them.
+  struct Tree {
     Value value;
+    json::LineTree lines;
+  };
+  struct Container {
+    Tree tree;
     YAML::anchor_t anchor;
-    int line;
     std::optional<std::string> key = {};
     bool is_merge = false;  ///< what the key `<<` has
     std::unordered_map<std::string, int> seen = {};
-    std::vector<Value> merged = {};
+    std::vector<Tree> merged = {};
+
+    /// As yaml-cpp counts, from 0.
+    [[nodiscard]] int line() const { return tree.lines.line - 1; }
   };
   struct Anchored {
     Value value;
@@ -146,7 +155,7 @@ class YamlTree : public YAML::EventHandler {
   }
 
   [[nodiscard]] bool takes_key() const {
-    return !open_.empty() && open_.back().value.is_object() && !open_.back().key;
+    return !open_.empty() && open_.back().tree.value.is_object() && !open_.back().key;
   }
 
   void set_key(const std::string& key, bool is_merge, int line) {
@@ -167,28 +176,32 @@ class YamlTree : public YAML::EventHandler {
       refuse(line, fmt::format("the tag {} is none of YAML's own: leave it out", printable(tag)));
     if (open_.size() == deepest_yaml) refuse_depth(line);
     count(line, {1, 0, 0});
-    open_.push_back({std::move(empty), anchor, line});
+    open_.push_back({{std::move(empty), {line + 1, {}}}, anchor});
   }
 
   void close() {
     Container done = std::move(open_.back());
     open_.pop_back();
-    for (const Value& source : done.merged)
-      for (const auto& item : source.items())
-        if (done.seen.emplace(item.key(), done.line).second)
-          add_member(done, item.key(), item.value());
-    if (done.anchor != YAML::NullAnchor) keep(done.anchor, done.value, sizes_of(done.value));
-    attach(std::move(done.value), done.line);
+    for (const Tree& source : done.merged)
+      for (const auto& item : source.value.items())
+        if (done.seen.emplace(item.key(), done.line()).second)
+          add_member(done, item.key(), {item.value(), {source.lines.line, {}}});
+    const Value& value = done.tree.value;
+    if (done.anchor != YAML::NullAnchor) keep(done.anchor, value, sizes_of(value));
+    attach(std::move(done.tree));
   }
 
-  void attach(Value value, int line) {
+  void attach(Tree tree) {
     if (open_.empty()) {
-      root_ = std::move(value);
+      root_ = std::move(tree);
       return;
     }
     Container& top = open_.back();
-    if (top.value.is_array()) {
-      top.value.get_ref<Value::array_t&>().push_back(std::move(value));
+    const int line = tree.lines.line - 1;
+    Value& value = tree.value;
+    if (top.tree.value.is_array()) {
+      top.tree.value.get_ref<Value::array_t&>().push_back(std::move(value));
+      top.tree.lines.inside.push_back(std::move(tree.lines));
       return;
     }
     if (!top.key) {
@@ -196,36 +209,39 @@ class YamlTree : public YAML::EventHandler {
       set_key(value.is_string() ? value.get<std::string>() : value.dump(), false, line);
       return;
     }
+    tree.lines.line = top.seen.at(*top.key) + 1;
     if (top.is_merge)
       merge(top, std::move(value), line);
     else
-      add_member(top, *top.key, std::move(value));
+      add_member(top, *top.key, std::move(tree));
     top.key.reset();
   }
 
   /// Members of the first mapping that has them count.
   void merge(Container& into, Value value, int line) const {
+    const json::LineTree lines{line + 1, {}};
     if (value.is_object()) {
-      into.merged.push_back(std::move(value));
+      into.merged.push_back({std::move(value), lines});
       return;
     }
     if (!value.is_array()) refuse(line, "<< has no mapping: give it one, as in \"<<: *name\"");
     for (Value& each : value) {
       if (!each.is_object()) refuse(line, "<< has a list with something else than mappings");
-      into.merged.push_back(std::move(each));
+      into.merged.push_back({std::move(each), lines});
     }
   }
 
   /// Straight to the end: a look-up in an ordered object is linear.
-  static void add_member(Container& into, const std::string& key, Value value) {
+  static void add_member(Container& into, const std::string& key, Tree tree) {
     auto& members = static_cast<std::vector<std::pair<const std::string, Value>>&>(
-        into.value.get_ref<Value::object_t&>());
-    members.emplace_back(key, std::move(value));
+        into.tree.value.get_ref<Value::object_t&>());
+    members.emplace_back(key, std::move(tree.value));
+    into.tree.lines.inside.push_back(std::move(tree.lines));
   }
 
   std::string file_;
   bool has_document_ = false;
-  Value root_;
+  Tree root_;
   std::vector<Container> open_;
   std::unordered_map<YAML::anchor_t, Anchored> anchors_;
   Sizes total_;
@@ -240,7 +256,7 @@ std::string words_of(std::string message) {
 
 }  // namespace
 
-json::Value parse_yaml(std::string_view text, const std::string& file) {
+json::Document parse_yaml(std::string_view text, const std::string& file) {
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   if (const auto bad = json::find_bad_byte(text))
     throw InputError({{file, "", json::TextPlaces(text).line(*bad),
@@ -250,7 +266,7 @@ json::Value parse_yaml(std::string_view text, const std::string& file) {
   try {
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);
-    if (!parser.HandleNextDocument(tree)) return nullptr;
+    if (!parser.HandleNextDocument(tree)) return tree.take();
     parser.HandleNextDocument(tree);
     return tree.take();
   } catch (const YAML::Exception& error) {
@@ -260,14 +276,8 @@ json::Value parse_yaml(std::string_view text, const std::string& file) {
   }
 }
 
-json::Value read_yaml(const std::string& path) {
-  std::string text;
-  try {
-    text = read_file(path, max_input_bytes);
-  } catch (const IoError& error) {
-    throw InputError({{path, "", 0, error.what()}});
-  }
-  return parse_yaml(text, path);
+json::Document read_yaml(const std::string& path) {
+  return parse_yaml(read_input_file(path), path);
 }
 
 }  // namespace dstune

@@ -1,9 +1,7 @@
 #pragma once
 /// The file from which `accelerate launch` takes what its command does not say. Local.
 
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "command/launch_options.hpp"
 #include "dstune/base/json.hpp"
@@ -22,11 +20,5 @@ struct AccelerateFile {
 AccelerateFile accelerate_file(const GivenOptions& options, const std::string& folder);
 /// The default one, whether or not it is there: below HF_HOME, XDG_CACHE_HOME or HOME.
 std::string default_accelerate_file();
-
-/// A value of the file, also of its `deepspeed_config`, as accelerate's options have it; nothing
-/// for null and what is not there.
-std::optional<std::string> accelerate_value(const json::Value& values, const std::string& key);
-/// The values that accelerate refuses in its file beside a DeepSpeed configuration, by their keys.
-std::vector<std::string> inline_keys(const json::Value& values);
 
 }  // namespace dstune

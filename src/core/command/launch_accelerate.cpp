@@ -6,6 +6,7 @@
 
 #include "command/launch_plan.hpp"
 #include "dstune/base/text.hpp"
+#include "dstune/core/accelerate_values.hpp"
 
 namespace dstune {
 

@@ -47,7 +47,7 @@ std::string script_line(const JobSpec& job) {
 
 InputError command_error(const JobSpec& job, const std::string& message) {
   const std::string pointer = "/dstune/training_command";
-  return InputError({{job.document->file(), pointer, job.document->line(pointer), message}});
+  return InputError({job.document->problem(pointer, message)});
 }
 
 /// The space's word on the training beside the configuration. A default of ours is no

@@ -5,6 +5,7 @@
 
 #include "dstune/base/json.hpp"
 #include "dstune/base/text.hpp"
+#include "dstune/space/config_document.hpp"
 #include "embedded/bootstrap.hpp"
 #include "embedded/modules.hpp"
 
@@ -23,7 +24,7 @@ std::optional<EngineRequest> engine_request(const std::string& space_path, bool 
     return word.is_string() && lower_case(word.value().get<std::string>()) == "deepspeed";
   };
   try {
-    const json::Document document = json::Document::read(space_path);
+    const json::Document document = read_config_document(space_path);
     const auto section = document.node().find("dstune");
     if (section && section->is_object()) {
       const auto beside = section->find("verify");

@@ -38,7 +38,7 @@ class Plugin : public Instrument {
   }
   [[nodiscard]] Problem problem(const JobSpec& job, const std::string& message) const override {
     const std::string pointer = "/dstune/workload/library";
-    return {job.document->file(), pointer, job.document->line(pointer), message};
+    return job.document->problem(pointer, message);
   }
 
   /// The file passes the check on all ranks, and is the one that rank 0 has seen, before any of it

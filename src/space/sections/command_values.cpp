@@ -226,7 +226,7 @@ CommandFiles files_of(JobSpec& job) {
   };
   const auto yaml = [&job](const std::string& path) -> std::optional<json::Value> {
     try {
-      return read_yaml(path_in_command(job.folder, path));
+      return read_yaml(path_in_command(job.folder, path)).root();
     } catch (const Error& error) {
       job.warnings.push_back(fmt::format("the training command's arguments in {} are not read: {}",
                                          path, error.what()));

@@ -116,7 +116,7 @@ void check_training_command(const JobSpec& job) {
   if (violation.empty()) violation = launch_counts_violation(*job.training_command, job.shapes);
   if (violation.empty()) return;
   const std::string pointer = "/dstune/training_command";
-  throw InputError({{job.document->file(), pointer, job.document->line(pointer), violation}});
+  throw InputError({job.document->problem(pointer, violation)});
 }
 
 }  // namespace dstune
