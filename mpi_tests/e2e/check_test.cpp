@@ -74,14 +74,20 @@ TEST_F(CheckTest, TellsItAsJson) {
   }
 }
 
-TEST_F(CheckTest, TakesNoFileAndFewOptions) {
-  job_.write_text("space.json", "{}");
-  Ended ended = check(0, {"space.json"});
-  EXPECT_EQ(ended.exit_code, usage);
-  EXPECT_EQ(count_of(ended.err, "takes no file"), 1) << ended;
+TEST_F(CheckTest, FilesAreReadWithoutMpiAndFewOptionsAreTaken) {
+  job_.write_text("ds.json", R"({"train_batch_size": 8, "steps_per_prints": 7,
+    "zero_optimization": {"stage": 1, "sub_group_size": 7}})");
+  Ended ended = check(0, {"ds.json"});
+  EXPECT_EQ(ended.exit_code, 3);
+  EXPECT_EQ(count_of(ended.out, "ds.json:1: error: /steps_per_prints"), 1) << ended;
+  EXPECT_EQ(count_of(ended.out, "ds.json:2: warning: /zero_optimization/sub_group_size"), 1)
+      << ended;
+  job_.write_text("ds.json", R"({"train_batch_size": 8, "run": 7})");
+  EXPECT_EQ(check(0, {"ds.json"}).exit_code, 0);
+  EXPECT_EQ(check(0, {"ds.json", "--strict"}).exit_code, 3);
   ended = check(0, {"--tuner", "race"});
   EXPECT_EQ(ended.exit_code, usage);
-  EXPECT_EQ(count_of(ended.err, "check has no --tuner"), 1) << ended;
+  EXPECT_EQ(count_of(ended.err, "check of a machine has no --tuner"), 1) << ended;
   EXPECT_FALSE(job_.exists("autotuning_results"));
 }
 

@@ -109,6 +109,8 @@ po::options_description visible_options() {
         "give an experiment up after so long (default: many times its prediction)");
   value("profile-out", "FILE", "write what the machine was measured to take (docs/files.md)");
   value("coordinator", "shared|dedicated", "does rank 0 train too (default shared)");
+  value("command", "LINE", "with check FILE: the training's command, compared with the config");
+  add("strict", "with check FILE: warnings end with exit code 3, too");
   add("quiet", "warnings and errors only");
   add("verbose",
       "also what was understood, found and formed; with --dry-run the memory of each category");
@@ -287,7 +289,7 @@ void fill(const GivenOptions& given, CommandLine& line) {
   }
   if (job.overrides.machine.device && job.backend == Backend::cpu)
     throw UsageError("--device names a GPU, and --backend cpu asks for none: leave one out");
-  if (!job.dry_run && job.overrides.machine.is_made()) {
+  if (!job.dry_run && !line.check && job.overrides.machine.is_made()) {
     throw UsageError(
         "--device, --profile, --gpus-per-node, --nodes, --network and --host-memory are for plans "
         "(dstune-mpi plan): a job trains where it runs");
@@ -337,16 +339,17 @@ std::vector<std::string> understood_options(const po::variables_map& map) {
 }
 
 void refuse_what_check_has_not(const po::variables_map& map) {
+  Strings taken{"backend", "format", "quiet", "verbose", "color"};
+  const bool is_of_files = map.count("space") > 0;
+  if (is_of_files)
+    taken.insert(taken.end(),
+                 {"deepspeed-version", "gpus-per-node", "nodes", "command", "strict", "space"});
   for (const auto& [name, value] : map) {
-    if (name == "space")
-      throw UsageError(
-          "check measures the machine and takes no file: dstune-mpi plan FILE says what is wrong "
-          "with a file");
-    constexpr std::array<std::string_view, 5> taken{"backend", "format", "quiet", "verbose",
-                                                    "color"};
-    if (std::ranges::find(taken, name) == taken.end())
-      throw UsageError(
-          fmt::format("check has no --{}: it takes --{}", name, fmt::join(taken, ", --")));
+    if (std::ranges::find(taken, name) != taken.end()) continue;
+    if (is_of_files) taken.pop_back();
+    throw UsageError(fmt::format("check {} has no --{}: it takes --{}",
+                                 is_of_files ? "FILE" : "of a machine", name,
+                                 fmt::join(taken, ", --")));
   }
 }
 
@@ -458,10 +461,16 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
 
   const GivenOptions given(map);
   fill(given, line);
-  if (line.check)
+  if (line.check) {
     refuse_what_check_has_not(map);
-  else
+    line.check_files = given.all("space");
+    line.training_command = given.text("command");
+    line.is_strict = given.has("strict");
+  } else if (given.has("command") || given.has("strict")) {
+    throw UsageError("--command and --strict are for dstune-mpi check FILE: leave them out");
+  } else {
     line.job.space_path = only_space(given.all("space"), line.job.dry_run);
+  }
   line.understood = understood_options(map);
   return line;
 }
@@ -475,6 +484,9 @@ std::string help_text() {
          "  dstune-mpi plan [options] space.json        as --dry-run: no MPI, no file\n"
          "  mpirun -np N dstune-mpi check               what each rank has and how fast it is: no "
          "file\n"
+         "  dstune-mpi check FILE...                    DeepSpeed configs: refused, without "
+         "effect, "
+         "misplaced\n"
          "  dstune-mpi help                             this text\n\n"
          "space.json is a DeepSpeed config in which any value may be a list of candidates; "
          "docs/space.md\ndescribes it. Progress goes to stderr, results to stdout and "

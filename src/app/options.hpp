@@ -13,7 +13,10 @@ namespace dstune {
 struct CommandLine {
   bool help = false;
   bool version = false;
-  bool check = false;  ///< of the machine; no space
+  bool check = false;                           ///< of the machine, or of files; no space
+  std::vector<std::string> check_files;         ///< what is checked; none: the machine
+  std::optional<std::string> training_command;  ///< --command
+  bool is_strict = false;                       ///< --strict
   JobOptions job;
   log::Level level = log::Level::info;
   std::vector<std::string> understood;  ///< a line for each option that was given

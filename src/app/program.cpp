@@ -18,6 +18,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "check_files.hpp"
 #include "dstune/base/crash.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
@@ -205,11 +206,12 @@ int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watc
       if (is_first_process()) output() << (line.help ? help_text() : version_text());
       return printed(ExitCode::ok);
     }
-    if (line.check)
+    const bool is_of_files = !line.check_files.empty();
+    if (line.check && !is_of_files)
       watchdog.begin_check();
-    else
+    else if (!line.check)
       early.know(line.job);
-    if (is_first_process())
+    if (is_first_process() && !is_of_files)
       watchdog.set_early_end([line](int exit_code, const std::string& reason) {
         tell_early_end(line, static_cast<ExitCode>(exit_code), reason);
       });
@@ -221,6 +223,7 @@ int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watc
     log::set_level(line.level);
     log::set_color(line.color.value_or(isatty(STDERR_FILENO) != 0));
     if (line.job.verbose && is_first_process()) describe(line);
+    if (is_of_files) return printed(is_first_process() ? check_files(line) : ExitCode::ok);
     // No MPI: it need not be able to start, and mpirun returns the first process's code.
     if (line.job.dry_run) return printed(is_first_process() ? plan(line.job) : ExitCode::ok);
     return run_with_mpi(argc, argv, line, watchdog);

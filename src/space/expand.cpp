@@ -320,7 +320,8 @@ void check_size(const JobSpec& job, const std::vector<Product>& products,
 
 }  // namespace
 
-std::vector<Product> expand(const JobSpec& job, json::Problems& problems) {
+std::vector<Product> expand(const JobSpec& job, ConfigFindings& findings) {
+  json::Problems problems;
   std::vector<Product> products;
   json::Value config = job.ds_config;
   const auto zero = json::Node(*job.document, job.ds_config, "").find("zero_optimization");
@@ -328,15 +329,22 @@ std::vector<Product> expand(const JobSpec& job, json::Problems& problems) {
     problems.add(zero->problem("write {\"stage\": \"all\"} for all stages"));
     config.erase("zero_optimization");
   }
-  if (job.tuning.fast || !problems.empty()) {
+  if (job.tuning.fast || findings.has_errors() || !problems.empty()) {
     products.push_back(Expander(job, config, problems).run());
   } else {
     for (const int stage : stages_of(job.knobs(), zero, problems))
       products.push_back(Expander(job, full_config(job, stage, problems), problems).run());
   }
   check_size(job, products, problems);
-  if (problems.empty()) check_batches(job, products.front(), problems);
-  check_candidates(job, products, problems);
+  const bool is_sound = problems.empty() && !findings.has_errors();
+  for (const Problem& problem : problems.all()) findings.add(FindingKind::refused, problem);
+  if (is_sound && !job.shapes.empty()) {
+    json::Problems of_batches;
+    check_batches(job, products.front(), of_batches);
+    for (const Problem& problem : of_batches.all())
+      findings.add(FindingKind::contradiction, problem);
+  }
+  check_candidates(job, products, findings);
   return products;
 }
 

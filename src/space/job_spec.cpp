@@ -3,17 +3,19 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "check/document_findings.hpp"
 #include "dstune/model/module_names.hpp"
 #include "dstune/space/config_document.hpp"
 #include "sections/assumptions.hpp"
 #include "sections/command_values.hpp"
 #include "sections/model.hpp"
 #include "sections/planned_machine.hpp"
-#include "sections/products.hpp"
+#include "sections/release.hpp"
 #include "sections/sections.hpp"
 
 namespace dstune {
@@ -88,53 +90,6 @@ void decide_shapes(const json::Node* resources, const Machine& usual, SectionTar
         "the nodes have different numbers of ranks: groups take {} on each, {} of {} ranks",
         ranks_a_node, used, job.machine->num_ranks()));
   }
-}
-
-/// The version of the DeepSpeed that will train, where nobody has named it, and what follows.
-void decide_deepspeed(std::optional<PythonEnvironment> python, const json::Node& place,
-                      SectionTarget& target) {
-  JobSpec& job = *target.job;
-  const WorkloadSpec* const engine = job.engine();
-  if (python && engine != nullptr) {
-    if (engine->options.contains("python"))
-      python->interpreter = std::filesystem::absolute(
-          path_from(job.folder, engine->options["python"].get<std::string>()));
-    // The job becomes this one; one that is named and missing is told when it starts.
-    if (const FoundPython job_python = find_python(*python); job_python.problem.empty())
-      python->interpreter = job_python.path;
-  }
-  Version& version = job.deepspeed_version;
-  const bool is_named = !job.deepspeed_source.empty();
-  try {
-    if (const auto found = is_named || !python ? std::nullopt : find_deepspeed(*python)) {
-      version = found->version;
-      job.deepspeed_source = fmt::format("installed in {}", found->folder);
-      if (!found->note.empty()) job.warnings.push_back("DeepSpeed " + found->note);
-    }
-  } catch (const Error& error) {
-    target.problems->add(place.problem(fmt::format(
-        "{}: write the one that will train as \"deepspeed_version\" in the section dstune, or give "
-        "--deepspeed-version",
-        error.what())));
-  }
-  if (job.deepspeed_source.empty())
-    job.deepspeed_source = python ? "the newest known here: none is installed"
-                                  : "the newest known here: none is named";
-  if (version > newest_release)
-    job.warnings.push_back(
-        fmt::format("DeepSpeed {} is newer than all that are known here: it is "
-                    "taken for {}",
-                    to_text(version), to_text(newest_release)));
-  else if (version < oldest_release)
-    job.warnings.push_back(
-        fmt::format("DeepSpeed {} is older than all that are known here: it is "
-                    "taken for {}, whose keys it may refuse",
-                    to_text(version), to_text(oldest_release)));
-  else if (version != known_release(version))
-    job.assumptions.push_back(fmt::format("DeepSpeed {} has the keys and defaults of {}",
-                                          to_text(version), to_text(known_release(version))));
-  for (std::string& note : drop_without_effect(job.knobs(), job.ds_config))
-    job.warnings.push_back(std::move(note));
 }
 
 void decide_sequence_length(SectionTarget& target) {
@@ -241,10 +196,14 @@ void check_engine(SectionTarget& target) {
 /// Throws InputError with all problems that were found so far.
 void expand_and_warn(JobSpec& job, json::Problems& problems) {
   check_automatic_precision(job, json::Node(*job.document, job.ds_config, ""), problems);
-  const auto products = expand(job, problems);
+  ConfigFindings findings;
+  for (const Problem& problem : problems.all()) findings.add(FindingKind::refused, problem);
+  const auto products = expand(job, findings);
+  add_key_findings(job, products, findings);
+  if (!job.takes_any_key()) add_cautions(job, findings);
+  problems = problems_in(job, findings);
   problems.check();
-  const auto found = find_warnings(job, products);
-  job.warnings.insert(job.warnings.end(), found.begin(), found.end());
+  std::ranges::move(warnings_in(job, findings), std::back_inserter(job.warnings));
 }
 
 }  // namespace
@@ -345,7 +304,13 @@ std::optional<std::int64_t> lowest_micro_batch(const JobSpec& job) {
 
 std::vector<Violation> violations_for(const JobSpec& job, const Settings& settings) {
   std::vector<Violation> violations = violations_of(settings);
-  if (job.takes_any_key()) std::erase_if(violations, std::mem_fn(&Violation::is_unbuilt));
+  // DeepSpeed looks at the section where it is called for it.
+  if (!job.key_use.reads_checkpointing)
+    std::erase_if(violations, [](const Violation& violation) {
+      return violation.pointer.starts_with("/activation_checkpointing/");
+    });
+  if (job.takes_any_key())
+    std::erase_if(violations, [](const Violation& violation) { return violation.is_unbuilt(); });
   return violations;
 }
 
@@ -398,11 +363,14 @@ JobSpec read_document(const std::string& path, const ConfigFile& file,
     job.deepspeed_version = *overrides.deepspeed_version;
     job.deepspeed_source = "--deepspeed-version";
   }
-  SectionTarget target{.job = &job, .problems = &problems};
+  json::Problems of_sections;
+  SectionTarget target{.job = &job, .problems = &of_sections};
   if (const auto section = given(root, "autotuning")) read_autotuning(*section, target);
   apply(overrides, job.tuning);
   const auto section = given(root, "dstune");
   if (section) read_dstune(*section, target);
+  target.problems = &problems;
+  add_section_problems(of_sections, target);
   decide_verify(overrides, target);
   decide_measuring(root, target);
   // An engine that only measures what its work costs comes before our own step.
@@ -424,10 +392,14 @@ JobSpec read_document(const std::string& path, const ConfigFile& file,
   decide_trainable(overrides, section ? &*section : nullptr, target);
   check_engine(target);
 
-  decide_deepspeed(overrides.python, section ? *section : root, target);
+  decide_release(overrides.python, section ? *section : root, target);
+  for (std::string& note : drop_without_effect(job.knobs(), job.ds_config))
+    job.warnings.push_back(std::move(note));
+  job.key_use = key_use_of(job, overrides.is_on_cpus);
   decide_precision(overrides.precision, target);
+  const bool is_size_known = is_of_trainer(job) && job.model.hidden_size > 0;
   job.auto_values = auto_values(
-      job.precision, is_of_trainer(job) ? std::optional(job.model.hidden_size) : std::nullopt);
+      job.precision, is_size_known ? std::optional(job.model.hidden_size) : std::nullopt);
   for (const auto& [pointer, number] : job.command.numbers) job.auto_values[pointer] = number;
   keep_global_batch(section ? &*section : nullptr, target);
   if (job.experiment_files.empty()) expand_and_warn(job, problems);

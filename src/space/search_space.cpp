@@ -219,9 +219,9 @@ class SearchSpace::Visit {
 };
 
 SearchSpace::SearchSpace(const JobSpec& job) : job_(&job) {
-  json::Problems problems;
-  auto products = expand(job, problems);
-  problems.check();
+  ConfigFindings findings;
+  auto products = expand(job, findings);
+  problems_in(job, findings).check();
   std::uint64_t first = 0;
   for (auto& product : products) {
     parts_.emplace_back(std::move(product), first, job.shapes.size() > 1, job.recompute.size() > 1);

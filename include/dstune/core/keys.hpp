@@ -84,6 +84,7 @@ struct Key {
   bool takes_flag = true;             ///< a converted number: from true, false and "7.0" too
   bool takes_float = true;            ///< an integer: 5e8 too
   bool takes_lone_text = false;       ///< a converted list: of one text, without brackets too
+  bool is_checked = false;            ///< DeepSpeed looks at the value in no model either
   bool is_listable = false;           ///< a list of such values is candidates
   bool candidates_are_given = false;  ///< null and "auto" are no candidates
   bool is_required = false;           ///< its section can not do without it
@@ -159,6 +160,7 @@ struct KeyReading {
   Presence presence = Presence::absent;
   std::vector<Reading> values;  ///< one; all of a list where the row is listable; not given: none
   bool is_sound = true;         ///< neither it nor anything below it is a problem
+  bool is_read = true;          ///< its own value is as the document has it, or the default
 };
 
 /// Rows in their order, sections before their members. Two rows in succession with one pointer are
@@ -202,12 +204,17 @@ class KeyTable {
   std::optional<KnobValue> read_value(const json::Node& node, const Key& key,
                                       json::Problems& problems) const;
 
+  /// Tells whether DeepSpeed takes any value here without a look, and our step does not act on it.
+  [[nodiscard]] bool is_unchecked(const Key& key) const;
+
   using Sink = std::function<void(KeyReading)>;
   /// Reads `node`, at its place in the document, and hands over what it says of its row and of all
   /// rows below, members before their section; rows that it does not hold are absent. Adds
   /// problems: wrong types, values out of range, unknown keys where a section is closed. A node
-  /// without a row is skipped; the root's own keys without rows, too.
-  void read(const json::Node& node, json::Problems& problems, const Sink& sink) const;
+  /// without a row is skipped; the root's own keys without rows, too. `unchecked`: where there is
+  /// one, it gets the wrong values that DeepSpeed takes without a look.
+  void read(const json::Node& node, json::Problems& problems, const Sink& sink,
+            json::Problems* unchecked = nullptr) const;
 
  private:
   friend class KeyReader;

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "dstune/base/json.hpp"
@@ -66,6 +67,7 @@ struct Setting {
   std::size_t row = 0;  ///< of the release's table
   KnobValue value;      ///< the default where it is not given; objects, most lists: none
   Presence presence = Presence::absent;
+  bool is_read = true;  ///< false: the document has a value that could not be read
   bool operator==(const Setting&) const = default;
 };
 
@@ -80,8 +82,14 @@ class Settings {
 
   void apply(const std::vector<Setting>& changes);
 
-  [[nodiscard]] const KnobValue& value(std::size_t row) const { return values_[row]; }
-  [[nodiscard]] bool is_given(std::size_t row) const { return presence_[row] == Presence::given; }
+  [[nodiscard]] const KnobValue& value(std::size_t row) const {
+    note_use(row);
+    return values_[row];
+  }
+  [[nodiscard]] bool is_given(std::size_t row) const {
+    note_use(row);
+    return presence_[row] == Presence::given;
+  }
 
   // Values by pointer; where a key has several names, that of the one that is written. A key that
   // only other releases know is not written, and has their default. Throws LogicError where none
@@ -107,12 +115,21 @@ class Settings {
   /// The row of a key by the name that is written; nothing where the release has none.
   [[nodiscard]] std::optional<std::size_t> row_of(std::string_view pointer) const;
 
+  /// Tells whether a value that could not be read was asked for since the last call: what follows
+  /// from it is no finding of its own.
+  [[nodiscard]] bool has_used_unread() const { return std::exchange(has_used_unread_, false); }
+
  private:
   [[nodiscard]] Presence presence(std::string_view pointer) const;
+  void note_use(std::size_t row) const {
+    if (!unread_.empty() && unread_[row]) has_used_unread_ = true;
+  }
 
   const KnobTable* table_;
   std::vector<KnobValue> values_;
   std::vector<Presence> presence_;
+  std::vector<bool> unread_;  ///< empty: every value could be read
+  mutable bool has_used_unread_ = false;
 };
 
 /// Values that the user's training writes in the place of "auto", by pointer. Other keys take their
@@ -129,15 +146,23 @@ using AutoValues = std::map<std::string, KnobValue, std::less<>>;
 /// of all rows below it. Rows that it does not hold have their defaults. No lists of candidates;
 /// null stands for the default. Adds problems: wrong types, values out of range, unknown keys
 /// inside sections that DeepSpeed closes. The sections `autotuning` and `dstune` and unknown
-/// top-level keys are skipped. `automatic`: what "auto" stands for.
+/// top-level keys are skipped. `automatic`: what "auto" stands for. `unchecked`: where there is
+/// one, it gets the wrong values that DeepSpeed takes without a look and our step does not act on.
 std::vector<Setting> read_settings(const KnobTable& table, const json::Node& node,
-                                   json::Problems& problems, const AutoValues& automatic = {});
+                                   json::Problems& problems, const AutoValues& automatic = {},
+                                   json::Problems* unchecked = nullptr);
+
+/// refused: the release refuses it. fails: it takes the config, and the training fails with it.
+/// unbuilt: DeepSpeed runs it, the step here does not.
+enum class Weight : std::uint8_t { refused, fails, unbuilt };
 
 /// Something that a config can not have, though each of its values is valid by itself.
 struct Violation {
-  std::string pointer;      ///< the key to be changed
-  std::string message;      ///< what is wrong, with a hint
-  bool is_unbuilt = false;  ///< DeepSpeed takes it, the step here does not
+  std::string pointer;  ///< the key to be changed
+  std::string message;  ///< what is wrong, with a hint
+  Weight weight = Weight::refused;
+  /// DeepSpeed's config takes it, the step here does not.
+  [[nodiscard]] bool is_unbuilt() const { return weight != Weight::refused; }
   bool operator==(const Violation&) const = default;
 };
 
@@ -145,6 +170,16 @@ struct Violation {
 /// follow. The latter are `refused` rows with another value than their default, at a stage where
 /// they act.
 [[nodiscard]] std::vector<Violation> violations_of(const Settings& settings);
+
+/// A training beside its config.
+struct KeyUse {
+  bool reads_checkpointing = false;  ///< it calls deepspeed.checkpointing
+  bool is_on_cpu = false;            ///< DeepSpeed's accelerator is the CPU
+};
+
+/// Returns the keys that are given with another value than their default and have no effect in this
+/// config, with the reason.
+[[nodiscard]] std::vector<Violation> idle_keys(const Settings& settings, const KeyUse& use);
 
 /// The configuration of a step as the release runs it. Batch sizes, sequence length and recompute
 /// are the caller's.

@@ -18,6 +18,7 @@
 #include "dstune/core/launch_line.hpp"
 #include "dstune/core/settings.hpp"
 #include "dstune/model/model_spec.hpp"
+#include "dstune/space/config_findings.hpp"
 #include "dstune/space/deepspeed_installation.hpp"
 #include "dstune/space/workload_spec.hpp"
 
@@ -119,6 +120,8 @@ struct JobSpec {
   /// file that exists. Stages without one have the built-in template.
   std::map<int, std::string> templates;
   std::vector<std::string> experiment_files;
+  bool allows_unknown = false;        ///< `dstune.allow_unknown`
+  KeyUse key_use;                     ///< what of the training decides whether keys have an effect
   std::vector<std::string> warnings;  ///< for the user, already in words
   /// Facts that the document leaves open and the program assumes, likewise.
   std::vector<std::string> assumptions;
@@ -165,6 +168,11 @@ void complete_config(const JobSpec& job, Recompute recompute, TrainingConfig& co
 /// Returns the problems of a config's keys and values, without the keys that somebody else's code
 /// may know.
 [[nodiscard]] std::vector<Problem> problems_for(const JobSpec& job, const json::Problems& found);
+
+/// The findings with which the job can not be run, and all others as warnings.
+[[nodiscard]] json::Problems problems_in(const JobSpec& job, const ConfigFindings& findings);
+[[nodiscard]] std::vector<std::string> warnings_in(const JobSpec& job,
+                                                   const ConfigFindings& findings);
 
 /// Tells whether anything is planned of the job's steps: memory, and what follows from it.
 [[nodiscard]] bool is_planned(const JobSpec& job);

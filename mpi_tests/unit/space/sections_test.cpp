@@ -82,6 +82,7 @@ TEST_F(SectionsTest, DefaultsAreThoseOfTheJobsMembers) {
   has("/autotuning/max_train_micro_batch_size_per_gpu", usual.max_train_micro_batch_size_per_gpu);
   has("/autotuning/min_train_micro_batch_size_per_gpu", usual.min_train_micro_batch_size_per_gpu);
   has("/autotuning/num_tuning_micro_batch_sizes", usual.num_tuning_micro_batch_sizes);
+  has("/dstune/allow_unknown", JobSpec().allows_unknown);
   has("/dstune/activation_recompute", to_text(TrainingConfig().recompute));
   has("/dstune/target/framework", to_text(TargetSpec().framework));
   has("/dstune/target/attention", to_text(TargetSpec().attention));

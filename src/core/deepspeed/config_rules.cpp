@@ -72,13 +72,10 @@ constexpr ConfigRule rules_of_precision[] = {
     {"/fp16/loss_scale_window", is_no_scale,
      "must be above 0 with a dynamic loss scale (loss_scale 0)"},
     {"/fp16/min_loss_scale", is_no_scale,
-     "must be above 0 with a dynamic loss scale (loss_scale 0)", false, v0_19_6},
+     "must be above 0 with a dynamic loss scale (loss_scale 0)", Weight::refused, v0_19_6},
     {"/fp16/initial_scale_power",
      [](const Settings& s, Pointer key) { return has_dynamic_loss_scale(s) && s.number(key) > 63; },
      "must be at most 63: DeepSpeed's first backward fails with a larger integer"},
-    {"/fp16/auto_cast",
-     [](const Settings& s, Pointer key) { return s.is_on(key) && precision_of(s) != "fp16"; },
-     "casts inputs of a model that is not in fp16: enable fp16 or write false"},
     {"/data_types/param_dtype", differs_from_precision,
      "must be the type of the mode: enable it in fp16 or bf16, or remove the key"},
     {"/data_types/grad_accum_dtype",
@@ -91,7 +88,7 @@ constexpr ConfigRule rules_of_precision[] = {
        return s.zero_stage() == 0 && precision_of(s) == "bf16" && element_type(s, key) == "bf16";
      },
      "DeepSpeed accumulates in fp32 at stage 0 in bf16: remove the key",
-     false,
+     Weight::refused,
      {},
      v0_17_6},
     {"/data_types/grad_accum_dtype",
@@ -100,10 +97,11 @@ constexpr ConfigRule rules_of_precision[] = {
      },
      "other types than fp32 and the mode's are not built in dstune-mpi yet: write fp32, "
      "or remove the key",
-     true},
+     Weight::unbuilt},
     {"/data_types/grad_accum_dtype",
      [](const Settings& s, Pointer) { return has_fp32_sums(s) && has_low_precision_master(s); },
-     "fp32 with 16-bit master weights is not built in dstune-mpi yet: remove the key", true},
+     "fp32 with 16-bit master weights is not built in dstune-mpi yet: remove the key",
+     Weight::unbuilt},
     {"/bf16/bf16_master_weights_and_grads", lacks_zero, "needs ZeRO stage 1, 2 or 3"},
     {"/bf16/bf16_master_weights_and_grads", lacks_bf16_states,
      "needs DeepSpeed's Adam, offloaded to the host; or without offload "
@@ -112,7 +110,7 @@ constexpr ConfigRule rules_of_precision[] = {
      [](const Settings& s, Pointer key) {
        return s.is_on(key) && s.zero_stage() > 0 && precision_of(s) != "bf16";
      },
-     "is not built in dstune-mpi yet where bf16 is not enabled: remove the key", true},
+     "is not built in dstune-mpi yet where bf16 is not enabled: remove the key", Weight::unbuilt},
     {"/bf16/bf16_optimizer_states",
      [](const Settings& s, Pointer key) {
        return s.is_on(key) &&
@@ -134,7 +132,7 @@ constexpr ConfigRule rules_of_precision[] = {
      [](const Settings& s, Pointer key) {
        return s.is_on(key) && s.zero_stage() > 0 && precision_of(s) != "fp16";
      },
-     "is not built in dstune-mpi yet where fp16 is not enabled: remove the key", true},
+     "is not built in dstune-mpi yet where fp16 is not enabled: remove the key", Weight::unbuilt},
 };
 
 bool is_one(const Settings& settings, Pointer pointer) {
@@ -147,7 +145,7 @@ constexpr ConfigRule rules_of_sections[] = {
        return s.is_on(key) && (!s.is_on("/activation_checkpointing/partition_activations") ||
                                !s.is_there("/activation_checkpointing/number_checkpoints"));
      },
-     "needs partition_activations and number_checkpoints: add them or write false"},
+     "needs partition_activations and number_checkpoints: add them or write false", Weight::fails},
     {"/steps_per_print",
      [](const Settings& s, Pointer key) { return s.is_given(key) && s.number(key) == 0; },
      "DeepSpeed divides by it: remove the key to print nothing"},

@@ -16,7 +16,7 @@ struct ConfigRule {
   Pointer pointer;  ///< the key that is to be changed
   bool (*is_broken)(const Settings&, Pointer pointer);
   std::string_view message;  ///< what is wrong, with a hint
-  bool is_unbuilt = false;   ///< DeepSpeed takes it, the step here does not
+  Weight weight = Weight::refused;
   Version since{}, until{};  ///< the releases; those that do not know the key have no such rule
 };
 

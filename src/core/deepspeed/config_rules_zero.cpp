@@ -105,24 +105,27 @@ constexpr ConfigRule rules_of_zero[] = {
     {"/zero_optimization/mics_shard_size",
      [](const Settings& s, Pointer key) { return has_mics(s) && s.number(key) == 1; },
      "1 partitions nothing and is not built in dstune-mpi: write -1 and stage 0, or 2 and more",
-     true},
+     Weight::unbuilt},
     // DeepSpeed would make the second partition and never gather from it.
     {"/zero_optimization/zero_hpz_partition_size",
      [](const Settings& s, Pointer) { return has_mics(s) && has_hpz(s); },
-     "with mics_shard_size is not built in dstune-mpi: write 1, or mics_shard_size -1", true},
+     "with mics_shard_size is not built in dstune-mpi: write 1, or mics_shard_size -1",
+     Weight::unbuilt},
     // Its gathers take shards on the device only.
     {"/zero_optimization/mics_shard_size",
      [](const Settings& s, Pointer) { return has_mics(s) && offloads_parameters(s); },
-     "fails in DeepSpeed with offload_param: write -1, or offload_param none", true},
+     "fails in DeepSpeed with offload_param: write -1, or offload_param none", Weight::fails},
     {"/zero_optimization/zero_hpz_partition_size",
      [](const Settings& s, Pointer) { return has_hpz(s) && swaps_parameters(s); },
-     "fails in DeepSpeed where offload_param.device is nvme: write 1, or cpu or none", true},
+     "fails in DeepSpeed where offload_param.device is nvme: write 1, or cpu or none",
+     Weight::fails},
     {"/zero_optimization/zero_quantized_gradients",
      [](const Settings& s, Pointer key) {
        return s.zero_stage() == 3 && !has_mics(s) && s.is_on(key) &&
               !s.is_on("/zero_optimization/reduce_scatter");
      },
-     "fails in DeepSpeed without reduce_scatter: write false, or reduce_scatter true", true},
+     "fails in DeepSpeed without reduce_scatter: write false, or reduce_scatter true",
+     Weight::fails},
     // DeepSpeed reads such a config, and its optimizers for the host then refuse the parameters on
     // the device at the first step.
     {"/zero_optimization/offload_optimizer/device",
@@ -131,7 +134,7 @@ constexpr ConfigRule rules_of_zero[] = {
      },
      "fails in DeepSpeed at stage 0, whose optimizer is not offloaded: write none, or a "
      "stage from 1 on",
-     true},
+     Weight::fails},
     {"/zero_optimization/offload_optimizer/device",
      [](const Settings& s, Pointer) {
        return swaps_optimizer(s) && !s.is_set("/zero_optimization/offload_optimizer/nvme_path");
@@ -143,18 +146,19 @@ constexpr ConfigRule rules_of_zero[] = {
      },
      "fewer fail in DeepSpeed where the device is nvme: one is needed for the master "
      "copy, one for each moment, one for the gradients, 4 do for any optimizer",
-     true},
+     Weight::fails},
     {"/zero_optimization/offload_optimizer/device",
      [](const Settings& s, Pointer) { return swaps_optimizer(s) && has_low_precision_master(s); },
-     "nvme fails in DeepSpeed with 16-bit master weights: write cpu", true},
+     "nvme fails in DeepSpeed with 16-bit master weights: write cpu", Weight::fails},
     {"/zero_optimization/offload_optimizer/ratio",
      [](const Settings& s, Pointer) { return offloads_in_part(s) && !has_adam(s); },
-     "DeepSpeed refuses below 1 with other optimizers than Adam and AdamW: write 1.0", true},
+     "DeepSpeed refuses below 1 with other optimizers than Adam and AdamW: write 1.0",
+     Weight::fails},
     {"/zero_optimization/offload_optimizer/ratio",
      [](const Settings& s, Pointer) { return offloads_in_part(s) && has_low_precision_master(s); },
      "below 1 is not built in dstune-mpi with 16-bit master weights, which PyTorch's "
      "AdamW then updates on the device, rounding after each of its operations: write 1.0",
-     true},
+     Weight::unbuilt},
     {"/zero_optimization/offload_param/device",
      [](const Settings& s, Pointer) {
        return swaps_parameters(s) && !s.is_set("/zero_optimization/offload_param/nvme_path");
@@ -166,12 +170,13 @@ constexpr ConfigRule rules_of_zero[] = {
               s.is_set("/zero_optimization/offload_optimizer/nvme_path") &&
               s.value(key) != s.value("/zero_optimization/offload_optimizer/nvme_path");
      },
-     "another folder than offload_optimizer's is not built in dstune-mpi: name the same", true},
+     "another folder than offload_optimizer's is not built in dstune-mpi: name the same",
+     Weight::unbuilt},
     {"/zero_optimization/offload_optimizer/ratio",
      [](const Settings& s, Pointer) {
        return offloads_in_part(s) && s.is_on("/optimizer/params/torch_adam");
      },
-     "below 1 fails in DeepSpeed with torch_adam: write 1.0, or torch_adam false", true},
+     "below 1 fails in DeepSpeed with torch_adam: write 1.0, or torch_adam false", Weight::fails},
     // AdamW updates there what stays on the device, whatever the optimizer.
     {"/zero_optimization/offload_optimizer/ratio",
      [](const Settings& s, Pointer) {
@@ -181,7 +186,7 @@ constexpr ConfigRule rules_of_zero[] = {
      },
      "below 1 mixes Adam with AdamW in DeepSpeed where adam_w_mode is false, which is not "
      "built in dstune-mpi: write 1.0, or adam_w_mode true",
-     true},
+     Weight::unbuilt},
     {"/zero_optimization/offload_optimizer/ratio",
      [](const Settings& s, Pointer key) { return s.zero_stage() != 3 && s.number(key) < 1; },
      "below 1 only stage 3 works: write 1.0 or stage 3"},

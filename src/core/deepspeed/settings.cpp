@@ -174,11 +174,14 @@ void Settings::apply(const std::vector<Setting>& changes) {
   for (const Setting& change : changes) {
     values_[change.row] = change.value;
     presence_[change.row] = change.presence;
+    if (unread_.empty() && change.is_read) continue;
+    unread_.resize(values_.size());
+    unread_[change.row] = !change.is_read;
   }
 }
 
 const KnobValue& Settings::value(std::string_view pointer) const {
-  if (const auto row = row_of(pointer)) return values_[*row];
+  if (const auto row = row_of(pointer)) return value(*row);
   const auto other = every_knob().find(pointer);
   require(other.has_value(), "a key without a row in the table of knobs is asked for");
   return every_knob().default_value(*other);
@@ -190,7 +193,8 @@ Presence Settings::presence(std::string_view pointer) const {
 }
 
 bool Settings::is_given(std::string_view pointer) const {
-  return presence(pointer) == Presence::given;
+  const auto row = row_of(pointer);
+  return row && is_given(*row);
 }
 
 bool Settings::is_there(std::string_view pointer) const {
@@ -202,6 +206,7 @@ bool Settings::is_set(std::string_view pointer) const {
 }
 
 bool Settings::is_set(std::size_t row) const {
+  note_use(row);
   return presence_[row] == Presence::null || presence_[row] == Presence::given;
 }
 
@@ -231,7 +236,7 @@ std::string Settings::word(std::string_view pointer) const {
 }
 
 int Settings::zero_stage() const {
-  return static_cast<int>(std::get<std::int64_t>(values_[table_->stage()]));
+  return static_cast<int>(std::get<std::int64_t>(value(table_->stage())));
 }
 
 AutoValues auto_values(std::optional<Precision> precision,
@@ -253,20 +258,22 @@ AutoValues auto_values(std::optional<Precision> precision,
 }
 
 std::vector<Setting> read_settings(const KnobTable& table, const json::Node& node,
-                                   json::Problems& problems, const AutoValues& automatic) {
+                                   json::Problems& problems, const AutoValues& automatic,
+                                   json::Problems* unchecked) {
   std::vector<Setting> settings;
-  table.read(node, problems, [&](KeyReading reading) {
+  const auto take = [&](KeyReading reading) {
     const auto filled_in = automatic.find(table.knobs()[reading.row].pointer);
     if (reading.presence == Presence::automatic && filled_in != automatic.end()) {
-      settings.push_back({reading.row, filled_in->second, Presence::given});
+      settings.push_back({reading.row, filled_in->second, Presence::given, reading.is_read});
       return;
     }
     const bool is_given = !reading.values.empty();
     settings.push_back(
         {reading.row,
          is_given ? std::move(reading.values.front().value) : table.default_value(reading.row),
-         reading.presence});
-  });
+         reading.presence, reading.is_read});
+  };
+  table.read(node, problems, take, unchecked);
   return settings;
 }
 

@@ -15,22 +15,28 @@ namespace {
 
 // Lists of words are separated by '|', as a row's choices are.
 
+bool is_optimizer_built(const Settings& settings) {
+  return from_text<OptimizerKind>(settings.word("/optimizer/type")).has_value();
+}
+
 struct Scheduler {
   std::string_view type, needed, optional;
 };
 constexpr std::array schedulers = {
-    Scheduler{"LRRangeTest", "",
-              "lr_range_test_min_lr|lr_range_test_step_size|lr_range_test_step_rate|"
-              "lr_range_test_staircase"},
+    Scheduler{
+        "LRRangeTest", "",
+        "last_batch_iteration|lr_range_test_min_lr|lr_range_test_step_size|lr_range_test_step_rate|"
+        "lr_range_test_staircase"},
     Scheduler{"OneCycle", "cycle_min_lr|cycle_max_lr",
-              "decay_lr_rate|cycle_first_step_size|cycle_second_step_size|"
+              "last_batch_iteration|decay_lr_rate|cycle_first_step_size|cycle_second_step_size|"
               "cycle_first_stair_count|cycle_second_stair_count|decay_step_size|cycle_momentum|"
               "cycle_min_mom|cycle_max_mom|decay_mom_rate"},
-    Scheduler{"WarmupLR", "", "warmup_min_lr|warmup_max_lr|warmup_num_steps|warmup_type"},
+    Scheduler{"WarmupLR", "",
+              "last_batch_iteration|warmup_min_lr|warmup_max_lr|warmup_num_steps|warmup_type"},
     Scheduler{"WarmupDecayLR", "total_num_steps",
-              "warmup_min_lr|warmup_max_lr|warmup_num_steps|warmup_type"},
+              "last_batch_iteration|warmup_min_lr|warmup_max_lr|warmup_num_steps|warmup_type"},
     Scheduler{"WarmupCosineLR", "total_num_steps",
-              "warmup_min_ratio|warmup_num_steps|cos_min_ratio|warmup_type"},
+              "last_batch_iteration|warmup_min_ratio|warmup_num_steps|cos_min_ratio|warmup_type"},
 };
 
 const Scheduler* find_scheduler(std::string_view type) {
@@ -111,6 +117,8 @@ const Optimizer& optimizer_of(const Settings& settings) {
 }
 
 void check_optimizer(const Settings& settings, std::vector<Violation>& violations) {
+  // The arguments of other types are theirs.
+  if (!is_optimizer_built(settings)) return;
   const Optimizer& optimizer = optimizer_of(settings);
   std::string arguments(optimizer.arguments);
   // DeepSpeed takes it out for those on the device since then; those on the host take it.
@@ -149,12 +157,12 @@ void add_unbuilt_optimizer(const Settings& settings, std::vector<Violation>& vio
     violations.push_back(
         {"/optimizer/type", fmt::format("{} was removed in DeepSpeed {}: take another",
                                         value_text(written), to_text(without_one_bit))});
-  } else if (!from_text<OptimizerKind>(type)) {
+  } else if (!is_optimizer_built(settings)) {
     violations.push_back({"/optimizer/type",
                           fmt::format("{} is not built in dstune-mpi yet: write Adam, AdamW, Lion, "
                                       "Adagrad or SGD",
                                       value_text(written)),
-                          true});
+                          Weight::unbuilt});
   } else if (type == "sgd" && std::get<std::string>(written) != "SGD") {
     violations.push_back({"/optimizer/type", "DeepSpeed wants PyTorch's own name: write SGD"});
   }
@@ -167,8 +175,10 @@ void add_unbuilt(const Settings& settings, std::vector<Violation>& violations) {
     if (!settings.is_given(row) || !knob.acts_at(settings.zero_stage())) continue;
     const KnobValue& value = settings.value(row);
     const bool is_scalar = !std::holds_alternative<std::monostate>(value);
+    if (settings.has_used_unread()) continue;
     if (is_scalar && value == table.default_value(row)) continue;
-    violations.push_back({std::string(knob.pointer), refusal_of(knob, value), knob.hint.empty()});
+    violations.push_back({std::string(knob.pointer), refusal_of(knob, value),
+                          knob.hint.empty() ? Weight::unbuilt : Weight::refused});
   }
   add_unbuilt_optimizer(settings, violations);
 }
@@ -240,17 +250,22 @@ bool is_deepspeed_scheduler(std::string_view type) {
 
 std::vector<Violation> violations_of(const Settings& settings) {
   std::vector<Violation> violations;
+  static_cast<void>(settings.has_used_unread());
   add_unbuilt(settings, violations);
   for (const auto& rules : {precision_rules(), zero_rules(), section_rules()})
     for (const ConfigRule& rule : rules)
-      if (applies(rule, settings) && rule.is_broken(settings, rule.pointer))
+      if (applies(rule, settings) && rule.is_broken(settings, rule.pointer) &&
+          !settings.has_used_unread())
         violations.push_back(
             {std::string(settings.table().knobs()[settings.row_of(rule.pointer).value()].pointer),
-             std::string(rule.message), rule.is_unbuilt});
-  add_lacking_keys(settings, violations);
-  check_scheduler(settings, violations);
-  check_optimizer(settings, violations);
-  add_doubled_names(settings, violations);
+             std::string(rule.message), rule.weight});
+  for (const auto& check :
+       {add_lacking_keys, check_scheduler, check_optimizer, add_doubled_names}) {
+    const std::size_t before = violations.size();
+    static_cast<void>(settings.has_used_unread());
+    check(settings, violations);
+    if (settings.has_used_unread()) violations.resize(before);
+  }
   return violations;
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -40,15 +41,16 @@ std::string alternatives(const std::vector<std::string_view>& words) {
 
 class KeyReader {
  public:
-  KeyReader(const KeyTable& table, json::Problems& problems, const KeyTable::Sink& sink)
-      : table_(&table), problems_(&problems), sink_(&sink) {}
+  KeyReader(const KeyTable& table, json::Problems& problems, const KeyTable::Sink& sink,
+            json::Problems* unchecked)
+      : table_(&table), problems_(&problems), sink_(&sink), unchecked_(unchecked) {}
 
   /// `node` is null where the document does not have the key. `section`: what it stands in, where
   /// that is known.
   void read(const json::Node* node, std::size_t first, const json::Node* section) {
     const std::size_t problems_before = problems_->all().size();
     const auto& forms = table_->forms(key(first).pointer);
-    KeyReading reading{first, Presence::absent, {}, true};
+    KeyReading reading{first, Presence::absent, {}, true, !is_above_unread_};
     if (node == nullptr) {
       for (const std::size_t form : forms) read_inside(nullptr, form, nullptr);
     } else if (key(first).is_listable && node->is_array()) {
@@ -59,8 +61,10 @@ class KeyReader {
     } else if (const auto form = form_of(*node, forms)) {
       reading.row = *form;
       read_value(*node, section, reading);
+    } else {
+      reading.is_read = false;
     }
-    reading.is_sound = problems_->all().size() == problems_before;
+    reading.is_sound = reading.is_read && problems_->all().size() == problems_before;
     (*sink_)(std::move(reading));
   }
 
@@ -109,8 +113,13 @@ class KeyReader {
       read_flag(node, reading);
       return;
     }
-    std::optional<KnobValue> value = table_->read_value(node, row, *problems_);
+    const bool is_unchecked = unchecked_ != nullptr && table_->is_unchecked(row);
+    std::optional<KnobValue> value =
+        table_->read_value(node, row, is_unchecked ? *unchecked_ : *problems_);
+    if (!value) reading.is_read = false;
+    const bool was_above_unread = std::exchange(is_above_unread_, is_above_unread_ || !value);
     read_inside(value ? &node : nullptr, reading.row, section);
+    is_above_unread_ = was_above_unread;
     reading.presence = value ? Presence::given : Presence::automatic;
     if (!value && node.is_null()) reading.presence = Presence::null;
     if (value) reading.values.push_back({node, std::move(*value)});
@@ -225,7 +234,10 @@ class KeyReader {
     if (!node || !node->is_string()) return std::nullopt;
     const auto& text = node->value().get_ref<const std::string&>();
     for (const std::size_t row : table_->forms(fmt::format("{}/{}", pointer, name)))
-      if (const auto word = find_choice(key(row).choices, text, key(row).any_case)) return word;
+      if (const auto word = find_choice(key(row).choices, text, key(row).any_case))
+        return word;
+      else if (key(row).choices.empty())
+        return text;
     return std::nullopt;
   }
 
@@ -233,8 +245,15 @@ class KeyReader {
   [[nodiscard]] bool has_word(const json::Node& section, std::string_view pointer,
                               const Prerequisite& prerequisite) const {
     if (prerequisite.key.empty()) return false;
+    if (!section.find(std::string(prerequisite.key))) {
+      // The default counts where nothing is written.
+      const auto row = table_->find(fmt::format("{}/{}", pointer, prerequisite.key));
+      const auto* const usual =
+          row ? std::get_if<std::string>(&table_->default_value(*row)) : nullptr;
+      return usual != nullptr && find_choice(prerequisite.words, *usual, true);
+    }
     const auto word = word_of(section, pointer, prerequisite.key);
-    return word && find_choice(prerequisite.words, *word, false);
+    return word && find_choice(prerequisite.words, *word, true);
   }
 
   void check_prerequisite(const json::Node& section, const json::Node& member, const Key& mine) {
@@ -272,10 +291,13 @@ class KeyReader {
   const KeyTable* table_;
   json::Problems* problems_;
   const KeyTable::Sink* sink_;
+  json::Problems* unchecked_;
+  bool is_above_unread_ = false;  ///< inside a section whose own value could not be read
 };
 
-void KeyTable::read(const json::Node& node, json::Problems& problems, const Sink& sink) const {
-  KeyReader reader(*this, problems, sink);
+void KeyTable::read(const json::Node& node, json::Problems& problems, const Sink& sink,
+                    json::Problems* unchecked) const {
+  KeyReader reader(*this, problems, sink, unchecked);
   if (node.pointer().empty()) {
     if (node.expect_object(problems)) reader.read_root(node);
   } else if (const auto row = find(node.pointer())) {

@@ -103,6 +103,16 @@ json::Value converted(const json::Value& value, const Key& key) {
   return value.is_string() ? from_text(value, key) : value;
 }
 
+/// The same by pydantic's first major release, which cuts fractions and spells numbers out.
+json::Value converted_as_by_pydantic_1(const json::Value& value, const Key& key) {
+  constexpr double largest = 9.0e18;
+  if (key.type == KnobType::integer && value.is_number_float() &&
+      std::abs(value.get<double>()) < largest)
+    return static_cast<std::int64_t>(value.get<double>());
+  if (key.type == KnobType::text && key.choices.empty() && value.is_number()) return value.dump();
+  return converted(value, key);
+}
+
 std::optional<KnobValue> read_integer(const json::Node& node, const Key& key,
                                       json::Problems& problems) {
   using Limits = std::numeric_limits<std::int64_t>;
@@ -195,7 +205,10 @@ std::optional<std::string_view> find_choice(std::string_view choices, std::strin
 std::optional<KnobValue> KeyTable::read_value(const json::Node& node, const Key& key,
                                               json::Problems& problems) const {
   if (!is_converted(key)) return read_strictly(node, key, problems);
-  const json::Value value = converted(node.value(), key);
+  constexpr Version with_pydantic_2{0, 15, 0};
+  const bool is_first = release_ != Version{} && release_ < with_pydantic_2;
+  const json::Value value =
+      is_first ? converted_as_by_pydantic_1(node.value(), key) : converted(node.value(), key);
   return read_strictly({node.document(), value, node.pointer()}, key, problems);
 }
 
@@ -267,6 +280,16 @@ std::string KeyTable::words_of_other_release(std::string_view pointer) const {
 bool KeyTable::is_converted(const Key& key) const {
   const auto section = find(parent_of(key.pointer));
   return section && keys_[*section].model;
+}
+
+bool KeyTable::is_unchecked(const Key& key) const {
+  const bool is_plain = key.type != KnobType::object && key.type != KnobType::list;
+  if (!is_plain || is_converted(key) || key.is_checked || !key.choices.empty()) return false;
+  // Releases that read a precision's section by hand take its numbers as they are.
+  const std::string_view section = parent_of(key.pointer);
+  const bool is_of_precision = section == "/fp16" || section == "/bf16" || section == "/bfloat16";
+  if (is_of_precision) return last_key(key.pointer) != "enabled";
+  return key.effect == KnobEffect::inert || key.effect == KnobEffect::not_built;
 }
 
 bool KeyTable::takes_null(const Key& key) const {

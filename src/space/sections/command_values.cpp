@@ -22,28 +22,6 @@ constexpr const char* steps_key = "gradient_accumulation_steps";
 /// A script's source, or a file of its arguments.
 constexpr std::int64_t max_named_file_bytes = 8 << 20;
 
-/// A file of arguments that can not be read is a warning of the job.
-CommandFiles files_of(JobSpec& job) {
-  const std::string folder = job.folder;
-  const auto text = [folder](const std::string& path) -> std::optional<std::string> {
-    try {
-      return read_file(path_in_command(folder, path), max_named_file_bytes);
-    } catch (const Error&) {
-      return std::nullopt;  // the command may run elsewhere
-    }
-  };
-  const auto yaml = [&job](const std::string& path) -> std::optional<json::Value> {
-    try {
-      return read_yaml(path_in_command(job.folder, path)).root();
-    } catch (const Error& error) {
-      job.warnings.push_back(fmt::format("the training command's arguments in {} are not read: {}",
-                                         path, error.what()));
-      return std::nullopt;
-    }
-  };
-  return {text, yaml};
-}
-
 /// True where the config leaves a key to the training: absent, null or "auto".
 bool is_left_open(const json::Value& config, const char* key) {
   const auto found = config.find(key);
@@ -236,6 +214,27 @@ class Taker {
 };
 
 }  // namespace
+
+CommandFiles files_of(JobSpec& job) {
+  const std::string folder = job.folder;
+  const auto text = [folder](const std::string& path) -> std::optional<std::string> {
+    try {
+      return read_file(path_in_command(folder, path), max_named_file_bytes);
+    } catch (const Error&) {
+      return std::nullopt;  // the command may run elsewhere
+    }
+  };
+  const auto yaml = [&job](const std::string& path) -> std::optional<json::Value> {
+    try {
+      return read_yaml(path_in_command(job.folder, path)).root();
+    } catch (const Error& error) {
+      job.warnings.push_back(fmt::format("the training command's arguments in {} are not read: {}",
+                                         path, error.what()));
+      return std::nullopt;
+    }
+  };
+  return {text, yaml};
+}
 
 void take_from_command(const json::Node* section, SectionTarget& target) {
   JobSpec& job = *target.job;

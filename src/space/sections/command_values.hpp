@@ -16,4 +16,8 @@ void take_from_command(const json::Node* section, SectionTarget& target);
 /// that follows from it. Adds a problem where nobody says what it is.
 void keep_global_batch(const json::Node* section, SectionTarget& target);
 
+/// The files that a command names, seen from the job's folder. One that can not be read is a
+/// warning of the job.
+[[nodiscard]] CommandFiles files_of(JobSpec& job);
+
 }  // namespace dstune

@@ -256,6 +256,7 @@ std::span<const SectionRow> dstune_rows() {
         set<&JobSpec::tuning, &TuningOptions::measure, &MeasureOptions::trial_budget_s>},
        {"/dstune/training_command", set_training_command},
        {"/dstune/global_batch", set_global_batch},
+       {"/dstune/allow_unknown", set<&JobSpec::allows_unknown>},
        {"/dstune/templates", find_templates},
        {"/dstune/templates/0", set_template},
        {"/dstune/templates/1", set_template},

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "dstune/core/settings.hpp"
+#include "dstune/space/config_findings.hpp"
 #include "dstune/space/search_space.hpp"
 
 namespace dstune {
@@ -38,13 +39,12 @@ struct Product {
 
 /// Finds the dimensions and checks every candidate by itself: a wrong type or value, or what
 /// DeepSpeed refuses in every member that has it, is the input's problem; what it refuses only in
-/// some combinations, and what the step does not do, is left to the members. Adds problems with the
+/// some combinations, and what the step does not do, is left to the members. Findings have the
 /// place of the candidate. At least one product.
-std::vector<Product> expand(const JobSpec& job, json::Problems& problems);
+std::vector<Product> expand(const JobSpec& job, ConfigFindings& findings);
 
-/// Warnings that the user gets once: unknown top-level keys, keys without an effect on the search,
-/// and candidates that are not built, whose members are pruned.
-std::vector<std::string> find_warnings(const JobSpec& job, const std::vector<Product>& products);
+/// Adds where DeepSpeed does something else than its documentation says, or than is done here.
+void add_cautions(const JobSpec& job, ConfigFindings& findings);
 
 // The three batch sizes. Each candidate is what the row of its key reads.
 
@@ -75,14 +75,12 @@ void check_batches(const JobSpec& job, const Product& product, json::Problems& p
 /// not.
 std::string batch_limit_reason(const TuningOptions& tuning, std::int64_t train_batch_size);
 
-/// Reads the base and each candidate into `settings`. Wrong types and values are problems, at the
+/// Reads the base and each candidate into `settings`. Wrong types and values are found at the
 /// candidate's place in the document.
 ///
 /// Then it tries each candidate with the first and the last of the other dimensions and each stage.
-/// A refusal of DeepSpeed every time is a problem of the candidate, or of the fixed keys. A
-/// candidate that the step does not act on is a problem only if the dimension has no other left.
-/// Adds each problem once.
-void check_candidates(const JobSpec& job, std::vector<Product>& products, json::Problems& problems);
+/// A refusal of DeepSpeed every time is one of the candidate, or of the fixed keys.
+void check_candidates(const JobSpec& job, std::vector<Product>& products, ConfigFindings& findings);
 
 /// Lists that grow from their first candidates alone to the whole of them, one candidate at a time:
 /// the step at which each candidate of each dimension joins. What decides about memory joins first,

@@ -1,0 +1,122 @@
+#include "check_files.hpp"
+
+#include <array>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "dstune/base/json.hpp"
+#include "dstune/base/output.hpp"
+#include "dstune/base/text.hpp"
+#include "dstune/space/config_check.hpp"
+#include "dstune/space/config_document.hpp"
+
+namespace dstune {
+
+namespace {
+
+using Counts = std::array<int, 3>;  ///< by Severity
+
+struct CheckedFile {
+  std::string path;
+  CheckedConfig config;
+};
+
+/// A file that can not be read is refused like what DeepSpeed refuses.
+CheckedFile check_file(const std::string& path, const ConfigCheck& known) {
+  CheckedFile file{path, {}};
+  try {
+    file.config = check_config(read_config_document(path), known);
+  } catch (const InputError& error) {
+    file.config.release = known.release.value_or(newest_release);
+    for (const Problem& problem : error.problems())
+      file.config.findings.add(FindingKind::refused, problem);
+  }
+  return file;
+}
+
+Counts counts_of(const CheckedConfig& config) {
+  Counts counts{};
+  for (const Finding& finding : config.findings.all())
+    ++counts.at(static_cast<std::size_t>(severity_of(finding)));
+  return counts;
+}
+
+/// "2 errors, 1 note"
+std::string counts_text(const Counts& counts) {
+  std::vector<std::string> parts;
+  for (const Severity severity : {Severity::error, Severity::warning, Severity::note})
+    if (const int count = counts.at(static_cast<std::size_t>(severity)); count > 0)
+      parts.push_back(format_count(count, std::string(to_text(severity))));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+bool is_refused(const Counts& counts) {
+  return counts.front() > 0;
+}
+
+/// As compilers print them, so that editors find the place.
+std::string text_of(const CheckedFile& file) {
+  std::string text;
+  for (const Finding& finding : file.config.findings.all()) {
+    const Problem& problem = finding.problem;
+    const std::string line = problem.line > 0 ? fmt::format(":{}", problem.line) : "";
+    const std::string pointer = problem.pointer.empty() ? "" : problem.pointer + ": ";
+    text += fmt::format("{}{}: {}: {}{}\n", problem.file, line, to_text(severity_of(finding)),
+                        pointer, problem.message);
+  }
+  const Counts counts = counts_of(file.config);
+  const std::string said = counts_text(counts);
+  text += fmt::format("{}: {} by DeepSpeed {}{}{}\n", file.path,
+                      is_refused(counts) ? "refused" : "taken", to_text(file.config.release),
+                      said.empty() ? "" : ": ", said);
+  return text;
+}
+
+json::Value json_of(const CheckedFile& file) {
+  json::Value findings = json::Value::array();
+  for (const Finding& finding : file.config.findings.all())
+    findings.push_back({{"kind", to_text(finding.kind)},
+                        {"severity", to_text(severity_of(finding))},
+                        {"pointer", finding.problem.pointer},
+                        {"line", finding.problem.line},
+                        {"message", finding.problem.message}});
+  const Counts counts = counts_of(file.config);
+  return {{"file", file.path},
+          {"deepspeed_version", to_text(file.config.release)},
+          {"verdict", is_refused(counts) ? "refused" : "taken"},
+          {"findings", std::move(findings)}};
+}
+
+}  // namespace
+
+ExitCode check_files(const CommandLine& line) {
+  const Overrides& overrides = line.job.overrides;
+  ConfigCheck known{.release = overrides.deepspeed_version,
+                    .python = overrides.python,
+                    .is_on_cpus = line.job.backend == Backend::cpu,
+                    .command = line.training_command};
+  if (overrides.machine.gpus_per_node || overrides.machine.num_nodes)
+    known.data_parallel_ranks =
+        overrides.machine.gpus_per_node.value_or(1) * overrides.machine.num_nodes.value_or(1);
+  Counts total{};
+  json::Value files = json::Value::array();
+  for (const std::string& path : line.check_files) {
+    const CheckedFile file = check_file(path, known);
+    const Counts counts = counts_of(file.config);
+    for (std::size_t index = 0; index < total.size(); ++index) total.at(index) += counts.at(index);
+    if (line.job.json_output)
+      files.push_back(json_of(file));
+    else
+      output() << text_of(file);
+  }
+  const bool is_bad = is_refused(total) || (line.is_strict && total.at(1) > 0);
+  const ExitCode code = is_bad ? ExitCode::bad_input : ExitCode::ok;
+  if (line.job.json_output)
+    output() << json::ascii_text(
+                    json::Value{{"files", std::move(files)}, {"exit_code", static_cast<int>(code)}})
+             << '\n';
+  return code;
+}
+
+}  // namespace dstune

@@ -1,0 +1,226 @@
+#include "dstune/space/config_check.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "document_findings.hpp"
+#include "dstune/core/command_reading.hpp"
+#include "sections/command_values.hpp"
+#include "sections/release.hpp"
+#include "sections/sections.hpp"
+
+namespace dstune {
+
+namespace {
+
+/// The default of an argument of Hugging Face's Trainer that it compares with the config's key.
+struct TrainersDefault {
+  std::string_view argument;
+  double value;
+};
+constexpr TrainersDefault trainers_defaults[] = {
+    {"per_device_train_batch_size", 8},
+    {"gradient_accumulation_steps", 1},
+    {"max_grad_norm", 1},
+    {"learning_rate", 5e-5},
+    {"adam_epsilon", 1e-8},
+    {"weight_decay", 0},
+    {"adam_beta1", 0.9},
+    {"adam_beta2", 0.999},
+};
+
+bool is_same(const json::Value& one, const json::Value& other) {
+  if (one.is_number() && other.is_number())
+    return std::abs(one.get<double>() - other.get<double>()) <=
+           1e-9 * std::abs(other.get<double>());
+  return one == other;
+}
+
+class ConfigChecker {
+ public:
+  ConfigChecker(const json::Document& document, const ConfigCheck& known)
+      : known_(&known), root_(document.node()) {
+    job_.document = std::make_shared<const json::Document>(document);
+    job_.folder = std::filesystem::path(document.file()).parent_path().string();
+  }
+
+  CheckedConfig run() {
+    json::Problems problems;
+    if (root_.expect_object(problems)) {
+      read_sections(problems);
+      for (const Problem& problem : problems.all()) findings_.add(FindingKind::refused, problem);
+      check_keys();
+      check_batch();
+      if (known_->command) check_command();
+    } else {
+      for (const Problem& problem : problems.all()) findings_.add(FindingKind::refused, problem);
+    }
+    findings_.sort();
+    return {job_.deepspeed_version, job_.deepspeed_source, std::move(findings_)};
+  }
+
+ private:
+  void read_sections(json::Problems& problems) {
+    const auto section = given(root_, "dstune");
+    const auto variables =
+        section && section->is_object() ? given(*section, "variables") : std::nullopt;
+    replaced_ = replace_variables(root_, variables ? &*variables : nullptr, problems);
+    const json::Node root(*job_.document, replaced_, "");
+    if (known_->release) {
+      job_.deepspeed_version = *known_->release;
+      job_.deepspeed_source = "--deepspeed-version";
+    }
+    json::Problems of_sections;
+    SectionTarget target{.job = &job_, .problems = &of_sections};
+    if (const auto tuning = given(root, "autotuning")) read_autotuning(*tuning, target);
+    if (const auto ours = given(root, "dstune")) read_dstune(*ours, target);
+    target.problems = &problems;
+    add_section_problems(of_sections, target);
+    decide_release(known_->python, root, target);
+    job_.ds_config = replaced_;
+    for (const char* ours : {"autotuning", "dstune"}) job_.ds_config.erase(ours);
+    job_.key_use = key_use_of(job_, known_->is_on_cpus);
+    if (known_->data_parallel_ranks) job_.shapes = {{*known_->data_parallel_ranks, 1}};
+  }
+
+  void check_keys() {
+    is_space_ = root_.find("dstune").has_value() || is_tuned();
+    // In a space all stages are tried then.
+    if (!is_space_ && !is_written("zero_optimization"))
+      job_.ds_config["zero_optimization"] = {{"stage", 0}};
+    const auto products = expand(job_, findings_);
+    add_key_findings(job_, products, findings_);
+    add_cautions(job_, findings_);
+    Settings settings(job_.knobs());
+    settings.apply(products.front().settings);
+    add_changed_defaults(job_, settings.zero_stage(), findings_);
+    is_space_ = is_space_ ||
+                std::ranges::any_of(products.front().dimensions, [](const Dimension& dimension) {
+                  return dimension.kind == Dimension::Kind::knob && dimension.candidates.size() > 1;
+                });
+  }
+
+  [[nodiscard]] bool is_tuned() const {
+    const auto tuning = given(root_, "autotuning");
+    return tuning && tuning->is_object() && tuning->value().value("enabled", json::Value()) == true;
+  }
+
+  [[nodiscard]] std::optional<std::int64_t> size_of_key(const char* key) const {
+    const auto found = job_.ds_config.find(key);
+    if (found == job_.ds_config.end() || !found->is_number_integer()) return std::nullopt;
+    return found->get<std::int64_t>();
+  }
+
+  [[nodiscard]] bool is_written(const char* key) const {
+    const auto found = job_.ds_config.find(key);
+    return found != job_.ds_config.end() && !found->is_null();
+  }
+
+  /// The batch rule for any number of ranks; with a number of them the space has checked it.
+  void check_batch() {
+    const bool has_elastic = job_.ds_config.contains("elasticity");
+    if (!is_space_ && !has_elastic && !is_written("train_batch_size") &&
+        !is_written("train_micro_batch_size_per_gpu"))
+      findings_.add(FindingKind::contradiction,
+                    root_.problem("DeepSpeed needs train_batch_size or "
+                                  "train_micro_batch_size_per_gpu: add one"));
+    if (!job_.shapes.empty()) return;
+    const auto total = size_of_key("train_batch_size");
+    const auto micro = size_of_key("train_micro_batch_size_per_gpu");
+    const auto steps = size_of_key("gradient_accumulation_steps");
+    if (!total || *total < 1) return;
+    const std::int64_t a_rank =
+        std::max<std::int64_t>(1, micro.value_or(1)) * std::max<std::int64_t>(1, steps.value_or(1));
+    if (*total % a_rank == 0) return;
+    const std::string names = micro && steps ? fmt::format(
+                                                   "train_micro_batch_size_per_gpu {} x "
+                                                   "gradient_accumulation_steps {}",
+                                                   *micro, *steps)
+                              : micro ? fmt::format("train_micro_batch_size_per_gpu {}", *micro)
+                                      : fmt::format("gradient_accumulation_steps {}", *steps);
+    const std::int64_t below = *total / a_rank * a_rank;
+    findings_.add(
+        FindingKind::contradiction,
+        job_.document->node()
+            .find("train_batch_size")
+            .value_or(root_)
+            .problem(fmt::format("{} is no multiple of {}, so no number of ranks fits: "
+                                 "write {}{}",
+                                 *total, names, below > 0 ? fmt::format("{} or ", below) : "",
+                                 below + a_rank)));
+  }
+
+  /// Hugging Face's Trainer refuses to start where its arguments and the config differ.
+  void check_command() {
+    UserCommand command{.text = *known_->command};
+    command.folder = std::filesystem::current_path().string();
+    JobSpec reader;
+    reader.folder = command.folder;
+    const CommandReading read =
+        read_command(command.text, job_.tuning.arg_mappings, files_of(reader));
+    if (!read.takes_training_arguments) return;
+    for (const TrainingArgument& argument :
+         training_arguments(command, job_.ds_config, Recompute::selective)) {
+      const std::string pointer = pointer_of(argument);
+      const CommandValue* const said = read.find(pointer.substr(1));
+      const Problem place{job_.document->file(), pointer, job_.document->line(pointer), ""};
+      if (said != nullptr)
+        compare(*said, argument, place);
+      else
+        compare_with_default(argument, place);
+    }
+  }
+
+  static std::string pointer_of(const TrainingArgument& argument) {
+    if (argument.name == "fp16" || argument.name == "bf16") return "/" + argument.name + "/enabled";
+    if (argument.name == "adam_beta1") return "/optimizer/params/betas/0";
+    if (argument.name == "adam_beta2") return "/optimizer/params/betas/1";
+    if (argument.key == "warmup_max_lr") return "/scheduler/params/warmup_max_lr";
+    for (const char* key : {"lr", "eps", "weight_decay"})
+      if (argument.key == key) return fmt::format("/optimizer/params/{}", key);
+    return "/" + argument.key;
+  }
+
+  void compare(const CommandValue& said, const TrainingArgument& argument, Problem place) {
+    const json::Value value = json::Value::parse(said.text == "True"    ? "true"
+                                                 : said.text == "False" ? "false"
+                                                                        : said.text,
+                                                 nullptr, false);
+    if (value.is_discarded() || is_same(argument.value, value)) return;
+    place.message = fmt::format(
+        "is {}, and the training command says {} {}: Hugging Face's Trainer refuses the two; write "
+        "\"auto\", or the same in both",
+        argument.value.dump(), said.source, said.text);
+    findings_.add(FindingKind::contradiction, std::move(place));
+  }
+
+  void compare_with_default(const TrainingArgument& argument, Problem place) {
+    const auto* const usual =
+        std::ranges::find(trainers_defaults, argument.name, &TrainersDefault::argument);
+    if (usual == std::end(trainers_defaults) || is_same(argument.value, usual->value)) return;
+    place.message = fmt::format(
+        "is {}, and the training command has no --{}, which is {} by default: Hugging Face's "
+        "Trainer "
+        "refuses the two unless the script sets it; write \"auto\"",
+        argument.value.dump(), argument.name, usual->value);
+    findings_.add(FindingKind::fails, std::move(place));
+  }
+
+  const ConfigCheck* known_;
+  json::Node root_;
+  JobSpec job_;
+  json::Value replaced_;
+  ConfigFindings findings_;
+  bool is_space_ = false;
+};
+
+}  // namespace
+
+CheckedConfig check_config(const json::Document& document, const ConfigCheck& known) {
+  return ConfigChecker(document, known).run();
+}
+
+}  // namespace dstune
