@@ -85,6 +85,18 @@ TEST_F(CheckTest, FilesAreReadWithoutMpiAndFewOptionsAreTaken) {
   job_.write_text("ds.json", R"({"train_batch_size": 8, "run": 7})");
   EXPECT_EQ(check(0, {"ds.json"}).exit_code, 0);
   EXPECT_EQ(check(0, {"ds.json", "--strict"}).exit_code, 3);
+  job_.write_text("accelerate.yaml",
+                  "distributed_type: DEEPSPEED\n"
+                  "deepspeed_config:\n"
+                  "  zero_stage: 3\n"
+                  "  offload_optimizer_device: nvme\n"
+                  "  gradient_clipping: -1\n");
+  ended = check(0, {"accelerate.yaml", "--gpus-per-node", "2"});
+  EXPECT_EQ(ended.exit_code, 3);
+  // The file's own keys and lines, and accelerate's ways.
+  EXPECT_EQ(count_of(ended.out, "accelerate.yaml:5: error: /deepspeed_config/gradient_clipping"), 1)
+      << ended;
+  EXPECT_EQ(count_of(ended.out, "accelerate.yaml: warning: "), 1) << ended;
   ended = check(0, {"--tuner", "race"});
   EXPECT_EQ(ended.exit_code, usage);
   EXPECT_EQ(count_of(ended.err, "check of a machine has no --tuner"), 1) << ended;

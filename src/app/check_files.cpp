@@ -26,7 +26,10 @@ struct CheckedFile {
 CheckedFile check_file(const std::string& path, const ConfigCheck& known) {
   CheckedFile file{path, {}};
   try {
-    file.config = check_config(read_config_document(path), known);
+    const ConfigFile read = read_config_file(path);
+    file.config = check_config(read.document, known);
+    for (const std::string& note : read.notes)
+      file.config.findings.add(FindingKind::caution, {path, "", 0, note});
   } catch (const InputError& error) {
     file.config.release = known.release.value_or(newest_release);
     for (const Problem& problem : error.problems())

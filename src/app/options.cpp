@@ -16,6 +16,7 @@
 #include "dstune/base/text.hpp"
 #include "dstune/core/devices.hpp"
 #include "dstune/core/keys.hpp"
+#include "option_values.hpp"
 
 namespace dstune {
 namespace {
@@ -43,8 +44,7 @@ po::options_description visible_options() {
   };
   value("model", "FILE|NAME",
         "Hugging Face config.json or its folder, or a preset (gpt2, gpt2-medium, llama-7b, ...); "
-        "overrides "
-        "dstune.model");
+        "overrides dstune.model");
   value("backend", "auto|cpu|cuda",
         "what experiments run on (default auto: cuda where every rank has a GPU that answers, else "
         "cpu)");
@@ -121,99 +121,7 @@ po::options_description visible_options() {
   return all;
 }
 
-/// The options that were given, by name; nothing where one was not. Throw UsageError naming it.
-class GivenOptions {
- public:
-  explicit GivenOptions(const po::variables_map& map) : map_(map) {}
-
-  [[nodiscard]] bool has(const char* name) const { return map_.count(name) > 0; }
-
-  [[nodiscard]] Strings all(const char* name) const {
-    return has(name) ? map_[name].as<Strings>() : Strings();
-  }
-
-  [[nodiscard]] std::optional<std::string> text(const char* name) const {
-    if (!has(name)) return std::nullopt;
-    return map_[name].as<std::string>();
-  }
-
-  /// `out` becomes what the word stands for.
-  template <class T>
-  void choose(const char* name, T& out,
-              const std::vector<std::pair<std::string, std::type_identity_t<T>>>& choices) const {
-    const std::optional<std::string> word = text(name);
-    if (!word) return;
-    std::vector<std::string_view> known;
-    for (const auto& [choice, value] : choices) {
-      if (choice == *word) {
-        out = value;
-        return;
-      }
-      known.push_back(choice);
-    }
-    refuse(name,
-           fmt::format("use one of {}{}", fmt::join(known, ", "), json::suggestion(*word, known)));
-  }
-
-  template <class Integer>
-  [[nodiscard]] std::optional<Integer> whole_number(
-      const char* name, Integer low, Integer high = std::numeric_limits<Integer>::max()) const {
-    const std::optional<std::string> digits = text(name);
-    if (!digits) return std::nullopt;
-    std::size_t used = 0;
-    std::int64_t value = 0;
-    try {
-      value = std::stoll(*digits, &used);
-    } catch (const std::exception&) {
-      used = 0;
-    }
-    if (used == 0 || used != digits->size() || value < low || value > high) {
-      refuse(name,
-             "expected a whole number from " + std::to_string(low) + " to " + std::to_string(high));
-    }
-    return static_cast<Integer>(value);
-  }
-
-  [[nodiscard]] std::optional<Version> version(const char* name) const {
-    const std::optional<std::string> words = text(name);
-    if (!words) return std::nullopt;
-    const std::optional<Version> value = parse_version(*words);
-    if (!value) refuse(name, "expected a version such as 0.19.8");
-    return value;
-  }
-
-  [[nodiscard]] std::optional<double> duration_s(const char* name) const {
-    const std::optional<std::string> words = text(name);
-    if (!words) return std::nullopt;
-    const std::optional<double> value = parse_duration_s(*words);
-    if (!value) refuse(name, "expected a duration such as 90s, 10m, 1.5h or 1:30:00");
-    return value;
-  }
-
-  [[nodiscard]] std::optional<std::int64_t> bytes(const char* name) const {
-    const std::optional<std::string> words = text(name);
-    if (!words) return std::nullopt;
-    const std::optional<std::int64_t> value = parse_bytes(*words);
-    if (!value || *value <= 0) refuse(name, "expected an amount of memory such as 1TiB");
-    return value;
-  }
-
-  /// Returns the name of a folder, if it was given.
-  [[nodiscard]] std::optional<std::string> folder(const char* name) const {
-    const std::optional<std::string> path = text(name);
-    if (path && path->empty()) refuse(name, "expected the name of a folder");
-    return path;
-  }
-
-  [[noreturn]] void refuse(const char* name, const std::string& why) const {
-    throw UsageError(fmt::format("--{} {}: {}", name, map_[name].as<std::string>(), why));
-  }
-
- private:
-  const po::variables_map& map_;
-};
-
-Overrides overrides_of(const GivenOptions& given) {
+Overrides overrides_of(const OptionValues& given) {
   Overrides overrides;
   overrides.model = given.text("model");
   std::vector<std::pair<std::string, std::optional<std::string>>> tuners;
@@ -248,7 +156,7 @@ Overrides overrides_of(const GivenOptions& given) {
   return overrides;
 }
 
-std::optional<HostFilter> host_filter_of(const GivenOptions& given) {
+std::optional<HostFilter> host_filter_of(const OptionValues& given) {
   std::optional<HostFilter> filter;
   for (const char* name : {"include", "exclude"}) {
     const std::optional<std::string> text = given.text(name);
@@ -260,7 +168,7 @@ std::optional<HostFilter> host_filter_of(const GivenOptions& given) {
   return filter;
 }
 
-void fill(const GivenOptions& given, CommandLine& line) {
+void fill(const OptionValues& given, CommandLine& line) {
   JobOptions& job = line.job;
   job.overrides = overrides_of(given);
   job.hostfile = given.text("hostfile");
@@ -322,7 +230,7 @@ std::optional<Verb> verb_of(const std::string& word) {
 
 /// "--time-limit 10m (600 s)"
 std::vector<std::string> understood_options(const po::variables_map& map) {
-  const GivenOptions given(map);
+  const OptionValues given(map);
   std::vector<std::string> lines;
   for (const auto& [name, value] : map) {
     std::string line = name == "space" ? name : "--" + name;
@@ -459,7 +367,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   line.version = map.count("version") > 0;
   if (line.help || line.version) return line;
 
-  const GivenOptions given(map);
+  const OptionValues given(map);
   fill(given, line);
   if (line.check) {
     refuse_what_check_has_not(map);
@@ -484,9 +392,8 @@ std::string help_text() {
          "  dstune-mpi plan [options] space.json        as --dry-run: no MPI, no file\n"
          "  mpirun -np N dstune-mpi check               what each rank has and how fast it is: no "
          "file\n"
-         "  dstune-mpi check FILE...                    DeepSpeed configs: refused, without "
-         "effect, "
-         "misplaced\n"
+         "  dstune-mpi check FILE...                    what DeepSpeed refuses and drops of a "
+         "config\n"
          "  dstune-mpi help                             this text\n\n"
          "space.json is a DeepSpeed config in which any value may be a list of candidates; "
          "docs/space.md\ndescribes it. Progress goes to stderr, results to stdout and "

@@ -88,11 +88,14 @@ class ExperimentFile {
     value.erase("dstune");
     for (const std::string& note : drop_without_effect(job_->knobs(), value))
       notes_.push_back(fmt::format("{}: {}", config.document().file(), note));
-    json::Problems found;
+    json::Problems found, unchecked;
     // The table's pointers start at the config's own root.
     const json::Node node(config.document(), value, "");
     Settings settings(job_->knobs());
-    settings.apply(read_settings(job_->knobs(), node, found, job_->auto_values));
+    settings.apply(read_settings(job_->knobs(), node, found, job_->auto_values, &unchecked));
+    for (const Problem& problem : unchecked.all())
+      notes_.push_back(fmt::format("{}: {}: {}; DeepSpeed does not look at it",
+                                   config.document().file(), problem.pointer, problem.message));
     for (const Violation& violation : violations_for(*job_, settings))
       found.add({node.document().file(), violation.pointer, 0, violation.message});
     check_automatic_precision(*job_, json::Node(config.document(), value, ""), found);

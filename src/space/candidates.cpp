@@ -48,8 +48,7 @@ class CandidateCheck {
 
   void add(FindingKind kind, const std::string& pointer, const std::string& message,
            bool has_alternatives = false) {
-    findings_->add(kind, {job_->document->file(), pointer, job_->document->line(pointer), message},
-                   has_alternatives);
+    findings_->add(kind, problem_at(*job_, pointer, message), has_alternatives);
   }
 
   /// A problem of reading, at its place in the document.
@@ -62,7 +61,7 @@ class CandidateCheck {
           fmt::format("; DeepSpeed {} does not look at it", to_text(job_->deepspeed_version));
     if (problem.is_unknown_key && problem.message.find("did you mean") == std::string::npos)
       if (const std::string home = home_of(job_->knobs(), pointer); !home.empty())
-        problem.message = fmt::format("unknown key: it belongs into {}", home);
+        problem.message = fmt::format("unknown key: it belongs {}", home);
     findings_->add(kind, std::move(problem));
   }
 
@@ -204,8 +203,7 @@ void check_candidates(const JobSpec& job, std::vector<Product>& products,
 void add_cautions(const JobSpec& job, ConfigFindings& findings) {
   const json::Node root(*job.document, job.ds_config, "");
   const auto add = [&](const std::string& pointer, std::string message) {
-    findings.add(FindingKind::caution,
-                 {job.document->file(), pointer, job.document->line(pointer), std::move(message)});
+    findings.add(FindingKind::caution, problem_at(job, pointer, std::move(message)));
   };
   if (has_copies(job, root))
     add("/zero_optimization/mics_shard_size",

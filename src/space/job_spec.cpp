@@ -353,9 +353,7 @@ JobSpec read_document(const std::string& path, const ConfigFile& file,
   json::Problems problems;
   const auto written = job.document->node();
   if (!written.expect_object(problems)) problems.check();
-  std::optional<json::Node> variables;
-  if (const auto section = given(written, "dstune")) variables = given(*section, "variables");
-  const auto replaced = replace_variables(written, variables ? &*variables : nullptr, problems);
+  const auto replaced = replace_own_variables(written, problems);
   const json::Node root(*job.document, replaced, "");
 
   job.tuning.tuner_type = overrides.tuner_type.value_or("");
@@ -386,7 +384,7 @@ JobSpec read_document(const std::string& path, const ConfigFile& file,
                                        format_count(job.shapes.front().size(), "rank")));
   decide_model(overrides, root, section ? &*section : nullptr, target);
   job.ds_config = replaced;
-  for (const char* ours : {"autotuning", "dstune"}) job.ds_config.erase(ours);
+  for (const char* const ours : our_sections) job.ds_config.erase(ours);
   take_from_command(section ? &*section : nullptr, target);
   decide_sequence_length(target);
   decide_trainable(overrides, section ? &*section : nullptr, target);

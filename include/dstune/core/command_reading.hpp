@@ -62,7 +62,8 @@ CommandReading read_command(const std::string& training_command, const ArgMappin
 struct TrainingArgument {
   std::string name;  ///< "per_device_train_batch_size"
   json::Value value;
-  std::string key;  ///< as `arg_mappings` may name it: "train_micro_batch_size_per_gpu", "lr"
+  std::string key;        ///< as `arg_mappings` may name it: "train_micro_batch_size_per_gpu", "lr"
+  std::string pointer{};  ///< of the config's key that it is compared with; empty: of none
 };
 /// The TrainingArguments that a configuration asks for, which the Trainer refuses where they
 /// differ: each key that the configuration states, micro-batch and accumulation among them, and

@@ -84,7 +84,6 @@ struct Key {
   bool takes_flag = true;             ///< a converted number: from true, false and "7.0" too
   bool takes_float = true;            ///< an integer: 5e8 too
   bool takes_lone_text = false;       ///< a converted list: of one text, without brackets too
-  bool is_checked = false;            ///< DeepSpeed looks at the value in no model either
   bool is_listable = false;           ///< a list of such values is candidates
   bool candidates_are_given = false;  ///< null and "auto" are no candidates
   bool is_required = false;           ///< its section can not do without it

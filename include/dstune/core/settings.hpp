@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "dstune/base/json.hpp"
@@ -115,9 +114,14 @@ class Settings {
   /// The row of a key by the name that is written; nothing where the release has none.
   [[nodiscard]] std::optional<std::size_t> row_of(std::string_view pointer) const;
 
-  /// Tells whether a value that could not be read was asked for since the last call: what follows
-  /// from it is no finding of its own.
-  [[nodiscard]] bool has_used_unread() const { return std::exchange(has_used_unread_, false); }
+  /// Calls `judge` and tells whether it asked for a value that could not be read: what follows from
+  /// such a value is no finding of its own.
+  template <class Judge>
+  bool uses_unread(const Judge& judge) const {
+    has_used_unread_ = false;
+    judge();
+    return has_used_unread_;
+  }
 
  private:
   [[nodiscard]] Presence presence(std::string_view pointer) const;

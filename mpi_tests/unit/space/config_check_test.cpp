@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "dstune/base/json.hpp"
+#include "folder_test.hpp"
 
 namespace dstune {
 namespace {
@@ -89,6 +90,9 @@ TEST(ConfigCheckTest, OneCauseIsOneFinding) {
   EXPECT_EQ(found_in(with_batch(R"("fp16": {"enabled": true,
       "fp16_master_weights_and_grads": true}, "zero_optimization": {"stage": 9})")),
             Found{"refused /zero_optimization/stage"});
+  // Others are, whatever stands before them.
+  EXPECT_EQ(found_in(with_batch(R"("steps_per_print": 0, "zero_optimization": {"stage": 9})")),
+            (Found{"refused /zero_optimization/stage", "refused /steps_per_print"}));
 }
 
 TEST(ConfigCheckTest, BatchSizesAreCheckedForTheRanksThatAreKnown) {
@@ -106,6 +110,43 @@ TEST(ConfigCheckTest, ReleasesThatRemovedASectionRefuseIt) {
   const std::string text = with_batch(R"("amp": {"enabled": false})");
   EXPECT_EQ(found_in(text, of_release({0, 19, 7})), Found{});
   EXPECT_EQ(found_in(text, of_release({0, 19, 8})), Found{"refused /amp"});
+}
+
+TEST(ConfigCheckTest, OnCpusNothingIsPageLocked) {
+  ConfigCheck on_cpus;
+  on_cpus.is_on_cpus = true;
+  const std::string text = with_batch(R"("zero_optimization":
+      {"stage": 1, "offload_optimizer": {"device": "cpu", "pin_memory": false}})");
+  const std::string pin = "/zero_optimization/offload_optimizer/pin_memory";
+  EXPECT_EQ(found_in(text, on_cpus), (Found{"no_effect " + pin, "not_followed " + pin}));
+  EXPECT_EQ(found_in(text), Found{"not_followed " + pin});
+}
+
+class CommandCheckTest : public test::FolderTest {
+ protected:
+  /// The findings on a config whose training the command starts.
+  [[nodiscard]] Found found_with(const std::string& arguments, const std::string& config) const {
+    ConfigCheck known;
+    known.command =
+        fmt::format("deepspeed {} {}",
+                    write("train.py", "from transformers import HfArgumentParser\n"), arguments);
+    return found_in(config, known);
+  }
+};
+
+TEST_F(CommandCheckTest, ArgumentsOfTheTrainerMustBeTheConfigs) {
+  const std::string config = with_batch(R"("optimizer":
+      {"type": "AdamW", "params": {"lr": 3e-4, "betas": [0.9, 0.999]}})");
+  const std::string batch = "--per_device_train_batch_size 2 ";
+  EXPECT_EQ(found_with(batch + "--learning_rate 0.0003", config), Found{});
+  EXPECT_EQ(found_with(batch + "--learning_rate 1e-3", config),
+            Found{"contradiction /optimizer/params/lr"});
+  // The Trainer's defaults are 8 and 5e-5.
+  EXPECT_EQ(found_with("", config),
+            (Found{"fails /train_micro_batch_size_per_gpu", "fails /optimizer/params/lr"}));
+  EXPECT_EQ(found_with("--bf16 True --per_device_train_batch_size 2",
+                       with_batch(R"("bf16": {"enabled": false})")),
+            Found{"contradiction /bf16/enabled"});
 }
 
 }  // namespace

@@ -48,11 +48,12 @@ std::vector<TrainingArgument> training_arguments(const UserCommand& command,
   std::vector<TrainingArgument> arguments;
   for (const auto& [pointer, argument] : compared)
     if (json::Value value = value_at(ds_config, pointer); !value.is_null())
-      arguments.push_back({argument, std::move(value), key_of(pointer)});
+      arguments.push_back({argument, std::move(value), key_of(pointer), pointer});
   // Schedulers of DeepSpeed's that warm up have the rate, too.
-  const json::Value rate = value_at(ds_config, "/scheduler/params/warmup_max_lr");
+  constexpr const char* warmed_up = "/scheduler/params/warmup_max_lr";
+  const json::Value rate = value_at(ds_config, warmed_up);
   if (!rate.is_null() && value_at(ds_config, "/optimizer/params/lr").is_null())
-    arguments.push_back({"learning_rate", rate, "warmup_max_lr"});
+    arguments.push_back({"learning_rate", rate, "warmup_max_lr", warmed_up});
   if (recompute != Recompute::selective)
     arguments.push_back(
         {"gradient_checkpointing", recompute == Recompute::block, "activation_recompute"});

@@ -15,12 +15,12 @@ namespace {
 
 constexpr Version with_schema_of_fp16{0, 17, 6};
 
-/// A key, or all keys of a section but one, with the reason.
+/// A key, or where `but` names some all other keys of a section, with the reason.
 struct IdleRule {
   Pointer pointer;
   bool (*is_idle)(const Settings&, const KeyUse&, Pointer pointer);
   std::string_view reason;
-  std::string_view but{};  ///< the key of the section that decides
+  std::string_view but{};  ///< the keys of the section that are left out, separated by '|'
 };
 
 /// The section's `enabled` says no, or nothing does.
@@ -135,7 +135,6 @@ class Idle {
   Idle(const Settings& settings, const KeyUse& use) : settings_(&settings), use_(&use) {}
 
   std::vector<Violation> find() {
-    // An older name is said by itself.
     for (std::size_t row = 0; row < table().knobs().size(); ++row) add_by_stage(row);
     for (const IdleRule& rule : rules)
       if (rule.but.empty())
@@ -161,29 +160,35 @@ class Idle {
     return std::holds_alternative<std::monostate>(value) || value != table().default_value(row);
   }
 
-  void add(std::string_view pointer, std::string reason) {
-    if (!settings_->has_used_unread() && !is_said(pointer))
-      found_.push_back({std::string(pointer), std::move(reason)});
+  /// Adds the key where it is idle, by values that could all be read.
+  template <class IsIdle>
+  void add_if(std::size_t row, const IsIdle& is_idle, const std::string& reason) {
+    bool is_found = false;
+    const bool is_unsure =
+        settings_->uses_unread([&] { is_found = says_something(row) && is_idle(); });
+    const std::string_view pointer = table().knobs()[row].pointer;
+    if (is_found && !is_unsure && !is_said(pointer))
+      found_.push_back({std::string(pointer), reason});
   }
 
   void add_by_stage(std::size_t row) {
     const Knob& knob = table().knobs()[row];
-    static_cast<void>(settings_->has_used_unread());
-    if (!says_something(row) || knob.acts_at(settings_->zero_stage())) return;
+    if (knob.stages == Knob().stages) return;  // at all of them
     // A device that is none asks for nothing.
-    const bool is_offload = knob.pointer.starts_with("/zero_optimization/offload_");
-    if (is_offload && knob.type == KnobType::object &&
-        offloads_nothing(*settings_, *use_, knob.pointer))
-      return;
-    add(knob.pointer, stage_words(knob.stages));
+    const bool is_offload =
+        knob.type == KnobType::object && knob.pointer.starts_with("/zero_optimization/offload_");
+    const auto is_idle = [&] {
+      return !knob.acts_at(settings_->zero_stage()) &&
+             !(is_offload && offloads_nothing(*settings_, *use_, knob.pointer));
+    };
+    add_if(row, is_idle, stage_words(knob.stages));
   }
 
   void add_by_rule(const IdleRule& rule, std::string_view pointer) {
-    static_cast<void>(settings_->has_used_unread());
-    const auto row = settings_->row_of(pointer);
-    if (!row || !says_something(*row)) return;
-    if (rule.is_idle(*settings_, *use_, rule.pointer))
-      add(table().knobs()[*row].pointer, std::string(rule.reason));
+    if (const auto row = settings_->row_of(pointer))
+      add_if(
+          *row, [&] { return rule.is_idle(*settings_, *use_, rule.pointer); },
+          std::string(rule.reason));
   }
 
   void add_below(const IdleRule& rule, std::size_t row) {

@@ -168,19 +168,29 @@ void add_unbuilt_optimizer(const Settings& settings, std::vector<Violation>& vio
   }
 }
 
-void add_unbuilt(const Settings& settings, std::vector<Violation>& violations) {
-  const KnobTable& table = settings.table();
-  for (const std::size_t row : table.refused()) {
-    const Knob& knob = table.knobs()[row];
-    if (!settings.is_given(row) || !knob.acts_at(settings.zero_stage())) continue;
-    const KnobValue& value = settings.value(row);
-    const bool is_scalar = !std::holds_alternative<std::monostate>(value);
-    if (settings.has_used_unread()) continue;
-    if (is_scalar && value == table.default_value(row)) continue;
-    violations.push_back({std::string(knob.pointer), refusal_of(knob, value),
-                          knob.hint.empty() ? Weight::unbuilt : Weight::refused});
-  }
-  add_unbuilt_optimizer(settings, violations);
+/// The release knows the key, and has the rule.
+bool applies(const ConfigRule& rule, const Settings& settings) {
+  const Version release = settings.table().release();
+  return settings.row_of(rule.pointer) && release >= rule.since &&
+         (rule.until == Version{} || release < rule.until);
+}
+
+/// `row`: one whose values but its default are refused.
+void add_refused(const Settings& settings, std::size_t row, std::vector<Violation>& violations) {
+  const Knob& knob = settings.table().knobs()[row];
+  if (!settings.is_given(row) || !knob.acts_at(settings.zero_stage())) return;
+  const KnobValue& value = settings.value(row);
+  const bool is_scalar = !std::holds_alternative<std::monostate>(value);
+  if (is_scalar && value == settings.table().default_value(row)) return;
+  violations.push_back({std::string(knob.pointer), refusal_of(knob, value),
+                        knob.hint.empty() ? Weight::unbuilt : Weight::refused});
+}
+
+void add_broken(const Settings& settings, const ConfigRule& rule,
+                std::vector<Violation>& violations) {
+  if (!applies(rule, settings) || !rule.is_broken(settings, rule.pointer)) return;
+  const Knob& knob = settings.table().knobs()[settings.row_of(rule.pointer).value()];
+  violations.push_back({std::string(knob.pointer), std::string(rule.message), rule.weight});
 }
 
 /// Keys that DeepSpeed takes out of a section that is there.
@@ -209,13 +219,6 @@ void add_doubled_names(const Settings& settings, std::vector<Violation>& violati
            fmt::format("is another name of {}, which is there too: keep one of them",
                        last_key(knob.alias_of))});
   }
-}
-
-/// The release knows the key, and has the rule.
-bool applies(const ConfigRule& rule, const Settings& settings) {
-  const Version release = settings.table().release();
-  return settings.row_of(rule.pointer) && release >= rule.since &&
-         (rule.until == Version{} || release < rule.until);
 }
 
 }  // namespace
@@ -250,22 +253,17 @@ bool is_deepspeed_scheduler(std::string_view type) {
 
 std::vector<Violation> violations_of(const Settings& settings) {
   std::vector<Violation> violations;
-  static_cast<void>(settings.has_used_unread());
-  add_unbuilt(settings, violations);
-  for (const auto& rules : {precision_rules(), zero_rules(), section_rules()})
-    for (const ConfigRule& rule : rules)
-      if (applies(rule, settings) && rule.is_broken(settings, rule.pointer) &&
-          !settings.has_used_unread())
-        violations.push_back(
-            {std::string(settings.table().knobs()[settings.row_of(rule.pointer).value()].pointer),
-             std::string(rule.message), rule.weight});
-  for (const auto& check :
-       {add_lacking_keys, check_scheduler, check_optimizer, add_doubled_names}) {
+  const auto judge = [&](const auto& add) {
     const std::size_t before = violations.size();
-    static_cast<void>(settings.has_used_unread());
-    check(settings, violations);
-    if (settings.has_used_unread()) violations.resize(before);
-  }
+    if (settings.uses_unread(add)) violations.resize(before);
+  };
+  for (const std::size_t row : settings.table().refused())
+    judge([&] { add_refused(settings, row, violations); });
+  judge([&] { add_unbuilt_optimizer(settings, violations); });
+  for (const auto& rules : {precision_rules(), zero_rules(), section_rules()})
+    for (const ConfigRule& rule : rules) judge([&] { add_broken(settings, rule, violations); });
+  for (const auto& check : {add_lacking_keys, check_scheduler, check_optimizer, add_doubled_names})
+    judge([&] { check(settings, violations); });
   return violations;
 }
 

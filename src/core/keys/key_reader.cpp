@@ -234,10 +234,9 @@ class KeyReader {
     if (!node || !node->is_string()) return std::nullopt;
     const auto& text = node->value().get_ref<const std::string&>();
     for (const std::size_t row : table_->forms(fmt::format("{}/{}", pointer, name)))
-      if (const auto word = find_choice(key(row).choices, text, key(row).any_case))
-        return word;
-      else if (key(row).choices.empty())
-        return text;
+      if (const auto word = find_choice(key(row).choices, text, key(row).any_case)) return word;
+    for (const std::size_t row : table_->forms(fmt::format("{}/{}", pointer, name)))
+      if (key(row).choices.empty()) return text;
     return std::nullopt;
   }
 

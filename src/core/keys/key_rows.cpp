@@ -127,7 +127,6 @@ const std::unordered_map<std::string_view, Setter>& columns() {
       {"takes_flag", set_flag<&Key::takes_flag>},
       {"takes_float", set_flag<&Key::takes_float>},
       {"takes_lone_text", set_flag<&Key::takes_lone_text>},
-      {"is_checked", set_flag<&Key::is_checked>},
       {"is_listable", set_flag<&Key::is_listable>},
       {"candidates_are_given", set_flag<&Key::candidates_are_given>},
       {"is_required", set_needed<&Key::is_required>},

@@ -284,7 +284,7 @@ bool KeyTable::is_converted(const Key& key) const {
 
 bool KeyTable::is_unchecked(const Key& key) const {
   const bool is_plain = key.type != KnobType::object && key.type != KnobType::list;
-  if (!is_plain || is_converted(key) || key.is_checked || !key.choices.empty()) return false;
+  if (!is_plain || is_converted(key) || !key.choices.empty()) return false;
   // Releases that read a precision's section by hand take its numbers as they are.
   const std::string_view section = parent_of(key.pointer);
   const bool is_of_precision = section == "/fp16" || section == "/bf16" || section == "/bfloat16";

@@ -58,16 +58,16 @@ class ConfigChecker {
     } else {
       for (const Problem& problem : problems.all()) findings_.add(FindingKind::refused, problem);
     }
-    findings_.sort();
-    return {job_.deepspeed_version, job_.deepspeed_source, std::move(findings_)};
+    ConfigFindings located;
+    for (const Finding& one : findings_.all())
+      located.add(one.kind, job_.document->located(one.problem), one.has_alternatives);
+    located.sort();
+    return {job_.deepspeed_version, job_.deepspeed_source, std::move(located)};
   }
 
  private:
   void read_sections(json::Problems& problems) {
-    const auto section = given(root_, "dstune");
-    const auto variables =
-        section && section->is_object() ? given(*section, "variables") : std::nullopt;
-    replaced_ = replace_variables(root_, variables ? &*variables : nullptr, problems);
+    replaced_ = replace_own_variables(root_, problems);
     const json::Node root(*job_.document, replaced_, "");
     if (known_->release) {
       job_.deepspeed_version = *known_->release;
@@ -81,7 +81,7 @@ class ConfigChecker {
     add_section_problems(of_sections, target);
     decide_release(known_->python, root, target);
     job_.ds_config = replaced_;
-    for (const char* ours : {"autotuning", "dstune"}) job_.ds_config.erase(ours);
+    for (const char* const ours : our_sections) job_.ds_config.erase(ours);
     job_.key_use = key_use_of(job_, known_->is_on_cpus);
     if (known_->data_parallel_ranks) job_.shapes = {{*known_->data_parallel_ranks, 1}};
   }
@@ -121,36 +121,33 @@ class ConfigChecker {
 
   /// The batch rule for any number of ranks; with a number of them the space has checked it.
   void check_batch() {
+    if (findings_.has_errors()) return;
     const bool has_elastic = job_.ds_config.contains("elasticity");
     if (!is_space_ && !has_elastic && !is_written("train_batch_size") &&
         !is_written("train_micro_batch_size_per_gpu"))
       findings_.add(FindingKind::contradiction,
                     root_.problem("DeepSpeed needs train_batch_size or "
                                   "train_micro_batch_size_per_gpu: add one"));
-    if (!job_.shapes.empty()) return;
     const auto total = size_of_key("train_batch_size");
-    const auto micro = size_of_key("train_micro_batch_size_per_gpu");
-    const auto steps = size_of_key("gradient_accumulation_steps");
-    if (!total || *total < 1) return;
-    const std::int64_t a_rank =
-        std::max<std::int64_t>(1, micro.value_or(1)) * std::max<std::int64_t>(1, steps.value_or(1));
-    if (*total % a_rank == 0) return;
-    const std::string names = micro && steps ? fmt::format(
-                                                   "train_micro_batch_size_per_gpu {} x "
-                                                   "gradient_accumulation_steps {}",
-                                                   *micro, *steps)
-                              : micro ? fmt::format("train_micro_batch_size_per_gpu {}", *micro)
-                                      : fmt::format("gradient_accumulation_steps {}", *steps);
-    const std::int64_t below = *total / a_rank * a_rank;
+    if (!job_.shapes.empty() || !total) return;
+    std::int64_t samples = 1;  // of a rank
+    std::string names;
+    for (const char* const key :
+         {"train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}) {
+      const auto size = size_of_key(key);
+      if (!size) continue;
+      samples *= *size;
+      names += fmt::format("{}{} {}", names.empty() ? "" : " x ", key, *size);
+    }
+    if (*total % samples == 0) return;
+    const std::int64_t below = *total / samples * samples;
     findings_.add(
         FindingKind::contradiction,
-        job_.document->node()
-            .find("train_batch_size")
-            .value_or(root_)
-            .problem(fmt::format("{} is no multiple of {}, so no number of ranks fits: "
-                                 "write {}{}",
-                                 *total, names, below > 0 ? fmt::format("{} or ", below) : "",
-                                 below + a_rank)));
+        problem_at(job_, "/train_batch_size",
+                   fmt::format("{} is no multiple of {}, so no number of ranks fits: "
+                               "write {}{}",
+                               *total, names, below > 0 ? fmt::format("{} or ", below) : "",
+                               below + samples)));
   }
 
   /// Hugging Face's Trainer refuses to start where its arguments and the config differ.
@@ -164,9 +161,10 @@ class ConfigChecker {
     if (!read.takes_training_arguments) return;
     for (const TrainingArgument& argument :
          training_arguments(command, job_.ds_config, Recompute::selective)) {
-      const std::string pointer = pointer_of(argument);
-      const CommandValue* const said = read.find(pointer.substr(1));
-      const Problem place{job_.document->file(), pointer, job_.document->line(pointer), ""};
+      // Lists are candidates.
+      if (argument.value.is_structured() || argument.pointer.empty()) continue;
+      const CommandValue* const said = read.find(argument.pointer.substr(1));
+      const Problem place = problem_at(job_, argument.pointer, "");
       if (said != nullptr)
         compare(*said, argument, place);
       else
@@ -174,21 +172,10 @@ class ConfigChecker {
     }
   }
 
-  static std::string pointer_of(const TrainingArgument& argument) {
-    if (argument.name == "fp16" || argument.name == "bf16") return "/" + argument.name + "/enabled";
-    if (argument.name == "adam_beta1") return "/optimizer/params/betas/0";
-    if (argument.name == "adam_beta2") return "/optimizer/params/betas/1";
-    if (argument.key == "warmup_max_lr") return "/scheduler/params/warmup_max_lr";
-    for (const char* key : {"lr", "eps", "weight_decay"})
-      if (argument.key == key) return fmt::format("/optimizer/params/{}", key);
-    return "/" + argument.key;
-  }
-
   void compare(const CommandValue& said, const TrainingArgument& argument, Problem place) {
-    const json::Value value = json::Value::parse(said.text == "True"    ? "true"
-                                                 : said.text == "False" ? "false"
-                                                                        : said.text,
-                                                 nullptr, false);
+    const bool is_flag = said.text == "True" || said.text == "False";
+    const json::Value value =
+        json::Value::parse(is_flag ? lower_case(said.text) : said.text, nullptr, false);
     if (value.is_discarded() || is_same(argument.value, value)) return;
     place.message = fmt::format(
         "is {}, and the training command says {} {}: Hugging Face's Trainer refuses the two; write "
@@ -203,8 +190,7 @@ class ConfigChecker {
     if (usual == std::end(trainers_defaults) || is_same(argument.value, usual->value)) return;
     place.message = fmt::format(
         "is {}, and the training command has no --{}, which is {} by default: Hugging Face's "
-        "Trainer "
-        "refuses the two unless the script sets it; write \"auto\"",
+        "Trainer refuses the two unless the script sets it; write \"auto\"",
         argument.value.dump(), argument.name, usual->value);
     findings_.add(FindingKind::fails, std::move(place));
   }

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "sections/sections.hpp"
+
 namespace dstune {
 
 namespace {
@@ -17,7 +19,7 @@ constexpr std::array<std::string_view, 8> common_names = {"enabled", "type",    
                                                           "dtype",   "verbose", "debug",  "seed"};
 
 std::string place_words(std::string_view section) {
-  return section.empty() ? "the top level" : dotted(section);
+  return section.empty() ? "at the top level" : "into " + dotted(section);
 }
 
 /// Walks over a config: keys without a row, and the sections that have them.
@@ -79,8 +81,7 @@ class KeyWalk {
                       "unchecked",
                       release(), to_text(other->since)));
     } else if (const std::string home = home_of(*table_, pointer); !home.empty()) {
-      add(FindingKind::misplaced, node,
-          fmt::format("belongs into {}: it has no effect here", home));
+      add(FindingKind::misplaced, node, fmt::format("belongs {}: it has no effect here", home));
     } else if (const auto meant = nearest_top_level(pointer)) {
       const bool is_allowed = job_->allows_unknown;
       add(is_allowed ? FindingKind::unknown : FindingKind::mistyped, node,
@@ -112,8 +113,7 @@ class KeyWalk {
                       "one without a word",
                       dotted(section), release(), *meant));
     } else if (const std::string home = home_of(*table_, pointer); !home.empty()) {
-      add(FindingKind::misplaced, node,
-          fmt::format("belongs into {}: it has no effect here", home));
+      add(FindingKind::misplaced, node, fmt::format("belongs {}: it has no effect here", home));
     } else {
       add(FindingKind::unknown, node,
           fmt::format("is no key of {} that DeepSpeed {} knows: it drops it without a word",
@@ -130,7 +130,7 @@ class KeyWalk {
   }
 
   [[nodiscard]] std::optional<std::string> nearest_top_level(std::string_view pointer) const {
-    std::vector<std::string_view> known{"autotuning", "dstune"};
+    std::vector<std::string_view> known(our_sections.begin(), our_sections.end());
     for (const std::size_t row : table_->below(""))
       known.push_back(last_key(table_->keys()[row].pointer));
     return json::nearest(last_key(pointer), known);
@@ -188,8 +188,7 @@ void add_idle_keys(const JobSpec& job, const std::vector<Product>& products,
         [&](const Settings& settings) { return idle_keys(settings, job.key_use); }, nullptr, 0);
     for (const Violation& one : idle)
       findings.add(FindingKind::no_effect,
-                   {job.document->file(), one.pointer, job.document->line(one.pointer),
-                    "has no effect: " + one.message});
+                   problem_at(job, one.pointer, "has no effect: " + one.message));
   }
 }
 
@@ -235,6 +234,10 @@ std::vector<Violation> Trials::common(const Dimension* dimension, std::size_t in
                 dimension, index);
 }
 
+Problem problem_at(const JobSpec& job, const std::string& pointer, std::string message) {
+  return {job.document->file(), pointer, job.document->line(pointer), std::move(message)};
+}
+
 std::string home_of(const KnobTable& table, const std::string& pointer) {
   const std::string_view name = last_key(pointer);
   if (std::ranges::find(common_names, name) != common_names.end()) return "";
@@ -271,10 +274,10 @@ void add_changed_defaults(const JobSpec& job, int zero_stage, ConfigFindings& fi
         *std::ranges::find_if(knob.former.rbegin(), knob.former.rend(),
                               [](const FormerRow& former) { return !former.fallback.empty(); });
     findings.add(FindingKind::changed_default,
-                 {job.document->file(), pointer, job.document->line(pointer),
-                  fmt::format("is not written: it is {} with DeepSpeed {} and later, and was {} "
-                              "before; write it to train alike with all",
-                              knob.fallback, to_text(last.before), last.fallback)});
+                 problem_at(job, pointer,
+                            fmt::format("is not written: it is {} with DeepSpeed {} and later, and "
+                                        "was {} before; write it to train alike with all",
+                                        knob.fallback, to_text(last.before), last.fallback)));
   }
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 /// Findings on a space's keys beside what DeepSpeed refuses. Local.
 
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "dstune/space/config_findings.hpp"
@@ -39,8 +41,12 @@ void add_key_findings(const JobSpec& job, const std::vector<Product>& products,
 /// Adds keys that are not written and that releases of DeepSpeed take for different values.
 void add_changed_defaults(const JobSpec& job, int zero_stage, ConfigFindings& findings);
 
-/// The place of a key that is unknown where it stands: "zero_optimization", "the top level"; empty:
-/// no one place has such a key.
+/// A problem of a value of the job's document, not located: its pointer is the document's.
+[[nodiscard]] Problem problem_at(const JobSpec& job, const std::string& pointer,
+                                 std::string message);
+
+/// The place of a key that is unknown where it stands: "into zero_optimization", "at the top
+/// level"; empty: no one place has such a key.
 [[nodiscard]] std::string home_of(const KnobTable& table, const std::string& pointer);
 
 }  // namespace dstune

@@ -204,4 +204,10 @@ json::Value replace_variables(const json::Node& root, const json::Node* variable
   return Replacer(variables, problems).replace(root);
 }
 
+json::Value replace_own_variables(const json::Node& root, json::Problems& problems) {
+  const auto section = given(root, "dstune");
+  const auto variables = section ? given(*section, "variables") : std::nullopt;
+  return replace_variables(root, variables ? &*variables : nullptr, problems);
+}
+
 }  // namespace dstune

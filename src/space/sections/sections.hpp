@@ -3,6 +3,7 @@
 /// keys, and what their values stand for. Each function reads what is there, leaves the rest at its
 /// default and adds a problem for everything that it can not take. Local.
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +15,9 @@
 #include "dstune/space/job_spec.hpp"
 
 namespace dstune {
+
+/// The names of the sections.
+inline constexpr std::array<const char*, 2> our_sections{"autotuning", "dstune"};
 
 /// The rows fill this. Values that are decided only beside others keep their place.
 struct SectionTarget {
@@ -86,5 +90,7 @@ void add_all(const InputError& error, json::Problems& problems);
 /// of a list of candidates that are lists are spliced in. Adds a problem for each unknown name.
 json::Value replace_variables(const json::Node& root, const json::Node* variables,
                               json::Problems& problems);
+/// The same with the document's own `dstune.variables`.
+json::Value replace_own_variables(const json::Node& root, json::Problems& problems);
 
 }  // namespace dstune

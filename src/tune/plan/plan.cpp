@@ -158,8 +158,10 @@ bool can_be_trained(const PlannedJob& ready, const Experiment& experiment) {
   if (!job.cluster && std::ranges::find(job.shapes, experiment.shape) == job.shapes.end())
     return false;
   const json::Document document = json::Document::of(changed_config(experiment), "plan");
-  json::Problems problems;
-  const Settings settings = read_config(job.knobs(), document.node(), problems, job.auto_values);
+  json::Problems problems, unchecked;
+  Settings settings(job.knobs());
+  settings.apply(
+      read_settings(job.knobs(), document.node(), problems, job.auto_values, &unchecked));
   return problems.all().empty() && violations_for(job, settings).empty();
 }
 
