@@ -59,8 +59,12 @@ class ConfigChecker {
       for (const Problem& problem : problems.all()) findings_.add(FindingKind::refused, problem);
     }
     ConfigFindings located;
-    for (const Finding& one : findings_.all())
-      located.add(one.kind, job_.document->located(one.problem), one.has_alternatives);
+    for (const Finding& one : findings_.all()) {
+      Problem problem = job_.document->located(one.problem);
+      if (one.kind == FindingKind::not_built)
+        problem.message = "DeepSpeed runs it; " + problem.message;
+      located.add(one.kind, std::move(problem), one.has_alternatives);
+    }
     located.sort();
     return {job_.deepspeed_version, job_.deepspeed_source, std::move(located)};
   }

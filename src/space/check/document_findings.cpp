@@ -58,6 +58,8 @@ class KeyWalk {
   /// read where they are refused.
   [[nodiscard]] bool is_looked_into(const std::string& pointer) const {
     if (pointer == "/optimizer/params" || pointer == "/scheduler/params") return false;
+    const Knob* const knob = table_->find_knob(pointer);
+    if (knob != nullptr && knob->is_partial) return false;
     const auto& below = table_->below(pointer);
     return !below.empty() && last_key(table_->keys()[below.front()].pointer) != "*";
   }
