@@ -14,7 +14,10 @@ import transformers
 
 MODELS = {"gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM",
           "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "phi3": "Phi3ForCausalLM",
-          "opt": "OPTForCausalLM", "gpt_neox": "GPTNeoXForCausalLM", "bert": "BertForMaskedLM"}
+          "opt": "OPTForCausalLM", "gpt_neox": "GPTNeoXForCausalLM", "bert": "BertForMaskedLM",
+          "olmo2": "Olmo2ForCausalLM", "smollm3": "SmolLM3ForCausalLM",
+          "granite": "GraniteForCausalLM", "gemma2": "Gemma2ForCausalLM",
+          "gemma3_text": "Gemma3ForCausalLM"}
 
 
 def modules_of(class_name):

@@ -148,6 +148,13 @@ ModelSpec import_family(const model::Config& config, ModelFamily family) {
       return model::import_gpt_neox(config);
     case ModelFamily::bert:
       return model::import_bert(config);
+    case ModelFamily::smollm3:
+      return model::import_smollm3(config);
+    case ModelFamily::granite:
+      return model::import_granite(config);
+    case ModelFamily::gemma2:
+    case ModelFamily::gemma3_text:
+      return model::import_gemma(config, family);
     default:
       return model::import_llama_like(config, family);
   }
@@ -197,6 +204,7 @@ ModelSpec import_huggingface(const json::Document& document) {
   problems.check();
   config.refuse_other_models();
   ModelSpec spec = import_family(config, *family);
+  model::refuse_foreign_keys(config, spec);
   model::check_shape(spec, root, problems);
   problems.check();
   spec.name = model::sized_name(spec);

@@ -117,7 +117,8 @@ TEST_P(StepPlanReplayTest, IsSoundForEveryCombination) {
 
 TEST_P(StepPlanReplayTest, IsSoundForEveryFamily) {
   using enum ModelFamily;
-  for (const ModelFamily family : {opt, gpt_neox, bert, qwen2, qwen3, phi3, mistral})
+  for (const ModelFamily family :
+       {opt, gpt_neox, bert, qwen2, qwen3, phi3, mistral, olmo2, gemma3_text})
     check(test::tiny_model(family), 3, {600});
 }
 
