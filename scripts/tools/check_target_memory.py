@@ -220,6 +220,8 @@ MODELS = {
     "phi3-mini": ("phi3", 3072, 32, 32, 32, 8192, 32064, False, 0.0),
     "qwen2-1.5b": ("qwen2", 1536, 28, 12, 2, 8960, 151936, True, 0.0),
     "qwen3-0.6b-like": ("qwen3", 1024, 28, 16, 8, 3072, 151936, True, 0.0),
+    "falcon-7b": ("falcon", 4544, 32, 71, 1, 18176, 65024, True, 0.0),
+    "falcon-40b-like": ("falcon", 4096, 16, 64, 8, 16384, 65024, True, 0.0),
 }
 
 # model, attention, precision, micro-batch, sequence, recompute, micro-steps
@@ -246,6 +248,11 @@ TRAININGS = [
     ("qwen2-1.5b", "eager", "fp32", 1, 1024, "none", 1),
     ("qwen3-0.6b-like", "sdpa", "bf16", 8, 1024, "none", 1),
     ("qwen3-0.6b-like", "eager", "bf16", 2, 2048, "none", 1),
+    ("falcon-7b", "eager", "bf16", 2, 1024, "none", 1),
+    ("falcon-7b", "sdpa", "bf16", 2, 1024, "none", 1),
+    ("falcon-7b", "sdpa", "bf16", 1, 2048, "block", 1),
+    ("falcon-40b-like", "sdpa", "bf16", 2, 2048, "none", 1),
+    ("falcon-40b-like", "eager", "bf16", 1, 1024, "none", 1),
 ]
 
 
@@ -268,6 +275,10 @@ def config_of(model, sequence):
     if family == "bert":
         return transformers.BertConfig(hidden_dropout_prob=dropout,
                                        attention_probs_dropout_prob=dropout, **common)
+    if family == "falcon":
+        del common["intermediate_size"]
+        return transformers.FalconConfig(ffn_hidden_size=width, num_kv_heads=kv_heads,
+                                         new_decoder_architecture=kv_heads > 1, **common)
     common.update(num_key_value_heads=kv_heads, tie_word_embeddings=tied,
                   attention_dropout=dropout)
     if family == "phi3":
@@ -289,8 +300,15 @@ def as_on_a_gpu():
 
     def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
                   enable_gqa=False):
+        if query.shape[1] != key.shape[1] and not enable_gqa:
+            return torch.ops.aten._scaled_dot_product_attention_math(
+                query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale)[0]
         if attn_mask is not None:
-            raise ValueError("sequences are full: there is no mask")
+            # Falcon always makes one, which takes the place of PyTorch's flash kernel.
+            bias = torch.where(attn_mask, 0.0, -torch.inf).to(query.dtype)
+            bias = bias.expand(*query.shape[:-1], key.shape[2])
+            return torch.ops.aten._scaled_dot_product_efficient_attention(
+                query, key, value, bias, True, dropout_p, is_causal, scale=scale)[0]
         return torch.ops.aten._scaled_dot_product_flash_attention(
             query, key, value, dropout_p, is_causal, False, scale=scale)[0]
 

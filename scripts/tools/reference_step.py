@@ -61,7 +61,7 @@ def masked_positions(seed, step, global_batch, length):
 GPT2 = {"norm": "layer", "block": "sequential", "positions": "learned", "objective": "next_token",
         "activation": "gelu_tanh", "gated": False, "qkv_bias": True, "projection_bias": True,
         "mlp_bias": True, "query_key_norm": False, "scaled_projections": True,
-        "position_offset": 0, "token_types": 0, "rotary_fraction": 1.0}
+        "position_offset": 0, "token_types": 0, "rotary_fraction": 1.0, "shared_norm": False}
 LLAMA = GPT2 | {"norm": "rms", "positions": "rotary", "activation": "silu", "gated": True,
                 "qkv_bias": False, "projection_bias": False, "mlp_bias": False,
                 "scaled_projections": False}
@@ -78,6 +78,9 @@ FAMILIES = {
     "phi3": LLAMA,
     "qwen2": LLAMA | {"qkv_bias": True},
     "qwen3": LLAMA | {"query_key_norm": True},
+    "falcon": GPT2 | {"block": "parallel", "positions": "rotary", "activation": "gelu",
+                      "qkv_bias": False, "projection_bias": False, "mlp_bias": False,
+                      "scaled_projections": False, "shared_norm": True},
 }
 
 
@@ -155,7 +158,8 @@ class Model:
             self.add(layer + ".query_norm", (self.head_size,), constant=1.0)
             self.add(layer + ".key_norm", (self.head_size,), constant=1.0)
         self.add_linear(layer + ".projection", width, heads, branch, parts["projection_bias"])
-        self.add_norm(layer + ".norm2")
+        if not parts["shared_norm"]:
+            self.add_norm(layer + ".norm2")
         fc = 2 * inner if parts["gated"] else inner
         self.add_linear(layer + ".fc", fc, width, sigma, parts["mlp_bias"])
         self.add_linear(layer + ".fc_projection", width, inner, branch, parts["mlp_bias"])
@@ -298,7 +302,12 @@ class Model:
             # The branch's gradient is rounded before that of the sum is added, and again after.
             x = self.norm(layer + ".norm1", self.cut(x + self.attention(layer, self.cut(x))))
             return self.norm(layer + ".norm2", self.cut(x + self.feed_forward(layer, self.cut(x))))
-        attended = self.attention(layer, self.norm(layer + ".norm1", x))
+        normed = self.norm(layer + ".norm1", x)
+        attended = self.attention(layer, normed)
+        if self.parts["shared_norm"]:
+            # The gradient of the MLP's branch is rounded before attention's is added.
+            fed = self.feed_forward(layer, self.cut(normed))
+            return self.cut(x + self.cut(attended + fed))
         if kind == "parallel":
             if self.narrow is None:
                 return x + attended + self.feed_forward(layer, self.norm(layer + ".norm2", x))

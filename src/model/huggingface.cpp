@@ -154,6 +154,8 @@ ModelSpec import_family(const model::Config& config, ModelFamily family) {
       return model::import_gpt_neox(config);
     case ModelFamily::bert:
       return model::import_bert(config);
+    case ModelFamily::falcon:
+      return model::import_falcon(config);
     default:
       return model::import_llama_like(config, family);
   }

@@ -14,7 +14,7 @@
 namespace dstune {
 
 /// Whose modules: names of parameters, and what of `Architecture` the family's config implies.
-enum class ModelFamily { gpt2, llama, mistral, qwen2, phi3, opt, gpt_neox, qwen3, bert };
+enum class ModelFamily { gpt2, llama, mistral, qwen2, phi3, opt, gpt_neox, qwen3, bert, falcon };
 
 /// layer: LayerNorm, with a bias. rms: RMSNorm, without.
 enum class NormKind { layer, rms };
@@ -47,6 +47,7 @@ struct Architecture {
   std::int64_t position_offset = 0;  ///< rows of the position table before position 0's
   std::int64_t token_types = 0;      ///< rows of a table of token types, all tokens being of type 0
   double rotary_fraction = 1.0;      ///< of a head's elements, the first ones
+  bool shared_norm = false;          ///< parallel branches read norm1's result: there is no norm2
   bool operator==(const Architecture&) const = default;
 };
 

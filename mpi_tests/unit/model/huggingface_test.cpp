@@ -94,7 +94,8 @@ TEST(PublishedConfigTest, HasThePublishedNumberOfParameters) {
         Published{"llama-3.2-1b", llama, 1'235'814'400},
         Published{"mistral-7b-v0.1", mistral, 7'241'732'096},
         Published{"phi-3-mini-4k", phi3, 3'821'079'552},
-        Published{"qwen2-0.5b", qwen2, 494'032'768}, Published{"qwen3-0.6b", qwen3, 596'049'920}}) {
+        Published{"qwen2-0.5b", qwen2, 494'032'768}, Published{"qwen3-0.6b", qwen3, 596'049'920},
+        Published{"falcon-7b", falcon, 6'921'720'704}}) {
     const ModelSpec model = import_file(file);
     EXPECT_EQ(model.family, family) << file;
     EXPECT_EQ(parameter_count(model), parameters) << file;

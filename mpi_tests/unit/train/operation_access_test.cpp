@@ -163,7 +163,7 @@ class OperationAccessTest : public testing::Test {
 
 TEST_F(OperationAccessTest, EveryKernelReadsAndWritesWhatTheCatalogueSays) {
   for (const ModelFamily family : {ModelFamily::gpt2, ModelFamily::llama, ModelFamily::gpt_neox,
-                                   ModelFamily::qwen3, ModelFamily::bert}) {
+                                   ModelFamily::qwen3, ModelFamily::bert, ModelFamily::falcon}) {
     TrainingConfig config = test::tiny_config(0);
     config.accumulation_steps = 3;
     run(test::tiny_model(family), config, 1);

@@ -9,6 +9,7 @@ Block::Block(const Context& context, int layer)
       layer_(layer),
       unit_(layer + 1),
       kind_(context.model.architecture.block),
+      shares_norm_(context.model.architecture.shared_norm),
       recompute_(context.config.recompute),
       norm1_{.unit = unit_, .weight = norm1_weight, .bias = norm1_bias},
       norm2_{.unit = unit_, .weight = norm2_weight, .bias = norm2_bias},
@@ -46,13 +47,18 @@ Running Block::branches() {
     // The second norm's input is the block's own until its backward, or made again for it.
     return {norm2_.input, mlp_.forward(norm2_.out), recompute_ == Recompute::block};
   }
-  norm2_.input = norm1_.input;
-  norm_forward(context_, norm2_, norm2_.input, no_tensor);
-  const TensorId out = mlp_.forward(norm2_.out);
+  const TensorId out = mlp_.forward(second_norm_of_parallel());
   const std::int64_t elements = context_.sizes.rows * context_.sizes.hidden;
   context_.emitter.emit(op::Add{at(out), at(attended), elements});
   context_.emitter.release(attended);
   return {norm1_.input, out, false};
+}
+
+TensorId Block::second_norm_of_parallel() {
+  if (shares_norm_) return norm1_.out;
+  norm2_.input = norm1_.input;
+  norm_forward(context_, norm2_, norm2_.input, no_tensor);
+  return norm2_.out;
 }
 
 Running Block::post_norm_forward(TensorId input) {
@@ -95,11 +101,10 @@ void Block::forward_again() {
     norm_forward_of_sum(context_, norm2_, layer_, norm1_.input, attended);
   } else {
     attention_.forward_again(norm1_.out);
-    if (kind_ == BlockKind::parallel) norm2_.input = norm1_.input;
-    norm_forward(context_, norm2_, norm2_.input, no_tensor);
+    if (kind_ == BlockKind::sequential) norm_forward(context_, norm2_, norm2_.input, no_tensor);
   }
   // The block's output itself is not needed again.
-  mlp_.forward_again(norm2_.out);
+  mlp_.forward_again(kind_ == BlockKind::parallel ? second_norm_of_parallel() : norm2_.out);
 }
 
 void Block::forward_again_of_post_norm() {
@@ -146,6 +151,13 @@ void Block::sequential_backward(TensorId d_residual) {
 
 void Block::parallel_backward(TensorId d_residual) {
   // Both branches read the gradient of the sum before either adds to it.
+  if (shares_norm_) {
+    const TensorId d_norm = mlp_.backward_keeping(d_residual, norm1_.out);
+    attention_.backward(d_residual, norm1_.out, d_norm);
+    norm_backward_into(norm1_, d_residual, d_norm);
+    context_.emitter.release(norm1_.input);
+    return;
+  }
   const TensorId d_norm2 = mlp_.backward(d_residual, norm2_.out);
   const TensorId d_norm1 = attention_.backward(d_residual, norm1_.out);
   norm_backward_into(norm2_, d_residual, d_norm2);

@@ -140,6 +140,8 @@ class Mlp {
   void release_cheap();
   /// Returns the same as Attention's.
   TensorId backward(TensorId d_out, TensorId in, TensorId d_in = no_tensor);
+  /// Likewise in a new tensor, but `in` stays.
+  TensorId backward_keeping(TensorId d_out, TensorId in);
 
  private:
   void forward_for_backward(TensorId in);
@@ -176,6 +178,8 @@ class Block {
 
  private:
   void first_norm(const Running& running);
+  /// The MLP's input.
+  TensorId second_norm_of_parallel();
   Running branches();
   Running post_norm_forward(TensorId input);
   void forward_again();
@@ -190,6 +194,7 @@ class Block {
   const Context& context_;
   int layer_, unit_;
   BlockKind kind_;
+  bool shares_norm_;
   Recompute recompute_;
 
   // Kept for backward. A whole block that is computed again keeps only its input, from forward on:

@@ -12,32 +12,56 @@ namespace {
 struct Modules {
   /// Drops out of the embeddings, of what a branch adds, of attention's probabilities. Families
   /// whose published configs have no such dropout are taken without.
-  bool embedding_dropout, branch_dropout, attention_dropout;
+  bool embedding_dropout = false, branch_dropout = false, attention_dropout = false;
   /// Eager attention takes its softmax in fp32 and rounds the result.
-  bool softmax_in_fp32;
+  bool softmax_in_fp32 = false;
   /// q, k and v are views of one product, and q and k are copied when they are rotated. So v keeps
-  /// all of the product alive. The copies' layout makes attention's result be copied, too.
-  bool copies_merged_qkv;
+  /// all of the product alive.
+  bool copies_merged_qkv = false;
+  /// The copies' layout makes attention's result be copied, too.
+  bool copies_result = false;
+  /// Keys and values are repeated for every head before any kernel.
+  bool repeats_keys = false;
+  /// One head of keys and values is given to sdpa as it is, which only PyTorch's written-out
+  /// attention takes: in 16 bits it computes in fp32.
+  bool broadcasts_keys = false;
+  /// The mask is always made. PyTorch's flash kernel takes none, and the one that does keeps it in
+  /// the model's precision.
+  bool makes_mask = false;
 };
 
-Modules modules_of(ModelFamily family) {
-  switch (family) {
+/// Falcon's new architecture, which repeats keys, is the one with some heads of them or two norms.
+Modules falcon_modules(const ModelSpec& model) {
+  const Architecture& parts = model.architecture;
+  const bool has_two_norms = parts.block == BlockKind::parallel && !parts.shared_norm;
+  const bool is_new =
+      has_two_norms || (model.num_kv_heads > 1 && model.num_kv_heads < model.num_heads);
+  return {.copies_merged_qkv = !is_new,
+          .repeats_keys = is_new,
+          .broadcasts_keys = !is_new && model.num_kv_heads < model.num_heads,
+          .makes_mask = true};
+}
+
+Modules modules_of(const ModelSpec& model) {
+  switch (model.family) {
     case ModelFamily::gpt2:
     case ModelFamily::bert:
-      return {true, true, true, false, false};
+      return {true, true, true};
     case ModelFamily::opt:
-      return {false, true, false, true, false};
+      return {false, true, false, true};
     case ModelFamily::gpt_neox:
-      return {true, true, true, true, true};
+      return {true, true, true, true, true, true};
     case ModelFamily::phi3:
-      return {false, false, true, true, true};
+      return {false, false, true, true, true, true};
+    case ModelFamily::falcon:
+      return falcon_modules(model);
     case ModelFamily::llama:
     case ModelFamily::mistral:
     case ModelFamily::qwen2:
     case ModelFamily::qwen3:
       break;
   }
-  return {false, false, true, true, false};
+  return {false, false, true, true};
 }
 
 /// Kept for the gradients of weights, which frozen ones have not: the inputs of linear layers and,
@@ -68,6 +92,7 @@ struct Shape {
   std::int64_t element_bytes, hidden, heads_width, kv_width, intermediate, heads, kv_heads,
       sequence;
   bool dropout, eager, one_sample;
+  bool sdpa;
   /// Liger's kernels: norms keep no copy in fp32, SwiGLU keeps its two inputs alone and makes their
   /// gradients in their place.
   bool liger;
@@ -83,8 +108,10 @@ std::int64_t mask(const Shape& shape, bool drops, std::int64_t count) {
 /// Both norms of a layer: inputs, outputs, statistics.
 std::int64_t norms(const Shape& shape, const Architecture& parts) {
   const std::int64_t width = shape.element_bytes * shape.hidden;
-  const std::int64_t outputs =
-      ((shape.kept.attention_input ? 1 : 0) + (shape.kept.mlp_input ? 1 : 0)) * width;
+  const bool keeps_both = shape.kept.attention_input && shape.kept.mlp_input;
+  const bool keeps_any = shape.kept.attention_input || shape.kept.mlp_input;
+  if (parts.shared_norm) return width + (keeps_any ? width : 0) + 8;
+  const std::int64_t outputs = (keeps_both ? 2 : keeps_any ? 1 : 0) * width;
   if (parts.norm == NormKind::rms && shape.liger) return 2 * (width + 4) + outputs;
   if (parts.norm == NormKind::rms) {
     // It computes in fp32: that input, the normalised value before the weight, the output.
@@ -106,6 +133,16 @@ std::int64_t probabilities(const Shape& shape) {
          (drops ? scores : 0);
 }
 
+/// sdpa's attention written out in PyTorch, in fp32.
+bool is_written_out(const Shape& shape) {
+  return shape.sdpa && shape.modules.broadcasts_keys;
+}
+
+/// One sample's keys and values are multiplied as they are, those of several once for each head.
+bool broadcasts(const Shape& shape) {
+  return shape.modules.broadcasts_keys && shape.one_sample;
+}
+
 /// q, k, v, the projection's input, and what attention keeps.
 std::int64_t attention_bytes(const Shape& shape, const Architecture& parts) {
   const std::int64_t e = shape.element_bytes;
@@ -121,11 +158,21 @@ std::int64_t attention_bytes(const Shape& shape, const Architecture& parts) {
     // The v of a single sample is multiplied as the view that it is, if it is not repeated.
     const bool holds_product =
         shape.modules.copies_merged_qkv && shape.one_sample && shape.kv_width == shape.heads_width;
-    return around + e * (holds_product ? 6 : 4) * shape.heads_width + probabilities(shape);
+    const std::int64_t width = broadcasts(shape) ? 2 * shape.heads_width + 2 * shape.kv_width
+                                                 : (holds_product ? 6 : 4) * shape.heads_width;
+    return around + e * width + probabilities(shape);
   }
-  std::int64_t width = 2 * shape.heads_width + 2 * shape.kv_width;
-  if (shape.modules.copies_merged_qkv) width += 2 * shape.heads_width + shape.kv_width;
-  return around + e * width + 4 * shape.heads;
+  if (is_written_out(shape)) {
+    const std::int64_t keys = broadcasts(shape) ? shape.kv_width : shape.heads_width;
+    return around + 4 * (shape.heads_width + 2 * keys + shape.heads * shape.sequence) +
+           e * shape.heads_width;
+  }
+  const std::int64_t keys = shape.modules.repeats_keys ? shape.heads_width : shape.kv_width;
+  std::int64_t width = 2 * shape.heads_width + 2 * keys;
+  if (shape.modules.copies_merged_qkv) width += shape.heads_width + shape.kv_width;
+  if (shape.modules.copies_result) width += shape.heads_width;
+  const std::int64_t kept_mask = shape.sdpa && shape.modules.makes_mask ? e * shape.sequence : 0;
+  return around + e * width + 4 * shape.heads + kept_mask;
 }
 
 /// Tensors of the MLP's width that stay for backward.
@@ -192,10 +239,13 @@ std::int64_t backward_bytes(const Shape& shape, const Architecture& parts) {
   // The softmax's gradient and that of its result; the MLP's and the rounded or dropped-out
   // probabilities are gone by then.
   const bool fp32 = shape.modules.softmax_in_fp32;
-  const std::int64_t in_softmax = shape.eager
-                                      ? (2 * (fp32 ? 4 : e) - e) * shape.heads * shape.sequence +
-                                            e * 2 * shape.heads_width - mlp_bytes(shape, parts)
-                                      : 0;
+  const std::int64_t scores = shape.heads * shape.sequence;
+  std::int64_t in_softmax = 0;
+  if (is_written_out(shape)) in_softmax = 2 * 4 * scores - mlp_bytes(shape, parts);
+  if (shape.eager) {
+    in_softmax =
+        (2 * (fp32 ? 4 : e) - e) * scores + e * 2 * shape.heads_width - mlp_bytes(shape, parts);
+  }
   return std::max({in_mlp, in_norm, in_softmax});
 }
 
@@ -247,8 +297,10 @@ TargetActivations target_activations(const ModelSpec& model, const TargetCounts&
   };
   const std::int64_t e = size_bytes(element_type(config.precision));
   // In fp32 no fused kernel of PyTorch takes fewer keys and values than heads: its sdpa is eager.
-  const bool falls_back =
-      target.attention == TargetAttention::sdpa && e == 4 && model.num_kv_heads != model.num_heads;
+  const Modules modules = modules_of(model);
+  const bool falls_back = target.attention == TargetAttention::sdpa && e == 4 &&
+                          model.num_kv_heads != model.num_heads && !modules.repeats_keys;
+  const bool is_eager = target.attention == TargetAttention::eager || falls_back;
   const Shape shape{.element_bytes = e,
                     .hidden = model.hidden_size,
                     .heads_width = model.num_heads * model.head_size,
@@ -258,10 +310,11 @@ TargetActivations target_activations(const ModelSpec& model, const TargetCounts&
                     .kv_heads = model.num_kv_heads,
                     .sequence = config.sequence_length,
                     .dropout = model.dropout > 0,
-                    .eager = target.attention == TargetAttention::eager || falls_back,
+                    .eager = is_eager,
                     .one_sample = config.micro_batch == 1,
+                    .sdpa = target.attention == TargetAttention::sdpa && !is_eager,
                     .liger = target.loss == TargetLoss::fused,
-                    .modules = modules_of(model.family),
+                    .modules = modules,
                     .kept = counts.parts ? kept_of(model, *counts.parts, target.trainable->rank * e)
                                          : SavedInputs{}};
   const std::int64_t layer = layer_bytes(shape, parts);

@@ -118,12 +118,19 @@ class ModuleTree {
     const int block = open(ModuleKind::block, of_units(unit, unit));
     modules_[block].is_block = true;
     const bool norm_first = model_.architecture.block != BlockKind::post_norm;
+    // Falcon calls both norms of parallel branches before either branch.
+    const bool norms_first =
+        model_.family == ModelFamily::falcon && model_.architecture.block == BlockKind::parallel;
     const auto norm1 = [&] { leaf(ModuleKind::norm1, of(unit, norm1_weight, norm1_bias)); };
-    const auto norm2 = [&] { leaf(ModuleKind::norm2, of(unit, norm2_weight, norm2_bias)); };
+    const auto norm2 = [&] {
+      if (table_.find(unit, norm2_weight) >= 0)
+        leaf(ModuleKind::norm2, of(unit, norm2_weight, norm2_bias));
+    };
     if (norm_first) norm1();
+    if (norms_first) norm2();
     attention(unit);
     if (!norm_first) norm1();
-    if (norm_first) norm2();
+    if (norm_first && !norms_first) norm2();
     mlp(unit);
     if (!norm_first) norm2();
     close(block);
@@ -231,7 +238,7 @@ void mark_leaves(const ModelSpec& model, const LeafModules& leaves, std::vector<
 std::vector<int> register_pieces(const ModelSpec& model, const ParameterTable& table,
                                  const std::vector<Piece>& pieces,
                                  const std::vector<Module>& modules) {
-  const std::vector<ModuleKind> kinds = modules_of_block(model.family);
+  const std::vector<ModuleKind> kinds = modules_of_block(model);
   const auto place_of = [&](ModuleKind kind) {
     return static_cast<int>(std::find(kinds.begin(), kinds.end(), kind) - kinds.begin());
   };
