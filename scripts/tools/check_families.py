@@ -49,6 +49,17 @@ def config_of(model):
             attention_probs_dropout_prob=0, type_vocab_size=parts["token_types"], **common)
     rope = {"rope_type": "default", "rope_theta": spec["rope_theta"],
             "partial_rotary_factor": parts["rotary_fraction"]} | spec.get("rope", {})
+    if family == "falcon":
+        del common["intermediate_size"], common["hidden_act"]
+        is_new = spec["num_kv_heads"] not in (1, spec["num_heads"]) or (
+            parts["block"] == "parallel" and not parts["shared_norm"])
+        return transformers.FalconConfig(
+            layer_norm_epsilon=spec["norm_epsilon"], rope_parameters=rope,
+            ffn_hidden_size=spec["intermediate_size"], bias=parts["qkv_bias"],
+            activation=ACTIVATIONS[parts["activation"]], num_kv_heads=spec["num_kv_heads"],
+            multi_query=spec["num_kv_heads"] == 1, new_decoder_architecture=is_new,
+            parallel_attn=parts["block"] == "parallel",
+            num_ln_in_parallel_attn=1 if parts["shared_norm"] else None, **common)
     if family == "gpt_neox":
         return transformers.GPTNeoXConfig(
             layer_norm_eps=spec["norm_epsilon"], rope_parameters=rope,
@@ -112,8 +123,12 @@ def parts_of(model, layer):
         "olmo2": ("post_attention_layernorm", "self_attn.{}_proj", "self_attn.o_proj",
                   "post_feedforward_layernorm", "mlp.{}_proj", "mlp.down_proj"),
         "gemma2": GEMMA_NAMES, "gemma3_text": GEMMA_NAMES,
+        "falcon": ("input_layernorm", "self_attention.query_key_value", "self_attention.dense",
+                   "post_attention_layernorm", "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
     }.get(family, ("input_layernorm", "self_attn.{}_proj", "self_attn.o_proj",
                    "post_attention_layernorm", "mlp.{}_proj", "mlp.down_proj"))
+    if family == "falcon" and model.parts["block"] == "parallel" and not model.parts["shared_norm"]:
+        names = ("ln_attn", *names[1:3], "ln_mlp", *names[4:])
     found = {}
     for ours, theirs in zip(("norm1", "qkv", "projection", "norm2", "fc", "fc_projection"), names):
         for suffix in (".weight", ".bias"):
@@ -125,6 +140,11 @@ def parts_of(model, layer):
             if family == "gpt_neox" and ours == "qkv":
                 # Their rows go head by head: q, k, v of each.
                 value = value.view(3, heads, d, -1).transpose(0, 1).reshape(value.shape)
+            if family == "falcon" and ours == "qkv":
+                # The heads that share keys lie before these, and behind them their values.
+                q, k, v = (part.view(kv_heads, -1, d, *value.shape[1:]) for part in
+                           value.split((heads * d, kv_heads * d, kv_heads * d)))
+                value = torch.cat((q, k, v), 1).reshape(value.shape)
             if "{}" not in theirs:
                 found[theirs + suffix] = value
                 continue
@@ -148,7 +168,7 @@ def weights_of(model):
     """All values under transformers' names."""
     family = model.spec["family"]
     blocks = {"gpt2": "transformer.h", "opt": "model.decoder.layers", "bert": "bert.encoder.layer",
-              "gpt_neox": "gpt_neox.layers"}.get(family, "model.layers")
+              "gpt_neox": "gpt_neox.layers", "falcon": "transformer.h"}.get(family, "model.layers")
     ends = {
         "gpt2": {"embedding": "transformer.wte.weight", "positions": "transformer.wpe.weight",
                  "final_norm": "transformer.ln_f", "head": "lm_head.weight"},
@@ -164,6 +184,8 @@ def weights_of(model):
                  "transform": "cls.predictions.transform.dense",
                  "transform_norm": "cls.predictions.transform.LayerNorm",
                  "head": "cls.predictions.decoder.weight", "head_bias": "cls.predictions.bias"},
+        "falcon": {"embedding": "transformer.word_embeddings.weight",
+                   "final_norm": "transformer.ln_f", "head": "lm_head.weight"},
     }.get(family, {"embedding": "model.embed_tokens.weight", "final_norm": "model.norm",
                    "head": "lm_head.weight"})
     found = {}

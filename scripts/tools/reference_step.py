@@ -64,7 +64,7 @@ GPT2 = {"norm": "layer", "block": "sequential", "positions": "learned", "objecti
         "position_offset": 0, "token_types": 0, "rotary_fraction": 1.0,
         "norm_spans_heads": False, "embedding_multiplier": 1.0, "residual_multiplier": 1.0,
         "attention_multiplier": 0.0, "logits_scaling": 1.0, "unit_offset_norm": False,
-        "scaled_embeddings": False, "attention_softcap": 0.0, "logits_softcap": 0.0}
+        "scaled_embeddings": False, "attention_softcap": 0.0, "logits_softcap": 0.0, "shared_norm": False}
 LLAMA = GPT2 | {"norm": "rms", "positions": "rotary", "activation": "silu", "gated": True,
                 "qkv_bias": False, "projection_bias": False, "mlp_bias": False,
                 "scaled_projections": False}
@@ -88,6 +88,9 @@ FAMILIES = {
     "granite": LLAMA | {"attention_multiplier": 1.0},
     "gemma2": GEMMA | {"attention_softcap": 50.0, "logits_softcap": 30.0},
     "gemma3_text": GEMMA | {"query_key_norm": True},
+    "falcon": GPT2 | {"block": "parallel", "positions": "rotary", "activation": "gelu",
+                      "qkv_bias": False, "projection_bias": False, "mlp_bias": False,
+                      "scaled_projections": False, "shared_norm": True},
 }
 
 
@@ -168,7 +171,8 @@ class Model:
         self.add_linear(layer + ".projection", width, heads, branch, parts["projection_bias"])
         if parts["block"] == "double_norm":
             self.add_norm(layer + ".branch_norm1")
-        self.add_norm(layer + ".norm2")
+        if not parts["shared_norm"]:
+            self.add_norm(layer + ".norm2")
         fc = 2 * inner if parts["gated"] else inner
         self.add_linear(layer + ".fc", fc, width, sigma, parts["mlp_bias"])
         self.add_linear(layer + ".fc_projection", width, inner, branch, parts["mlp_bias"])
@@ -350,7 +354,12 @@ class Model:
             x = self.cut(x + self.norm(layer + ".norm1", self.attention(layer, self.cut(x))))
             fed = self.norm(layer + ".norm2", self.feed_forward(layer, self.cut(x)))
             return self.cut(x + fed)
-        attended = self.attention(layer, self.norm(layer + ".norm1", x))
+        normed = self.norm(layer + ".norm1", x)
+        attended = self.attention(layer, normed)
+        if self.parts["shared_norm"]:
+            # The gradient of the MLP's branch is rounded before attention's is added.
+            fed = self.feed_forward(layer, self.cut(normed))
+            return self.cut(x + self.cut(attended + fed))
         if kind == "parallel":
             if self.narrow is None:
                 return x + attended + self.feed_forward(layer, self.norm(layer + ".norm2", x))

@@ -155,6 +155,8 @@ ModelSpec import_family(const model::Config& config, ModelFamily family) {
     case ModelFamily::gemma2:
     case ModelFamily::gemma3_text:
       return model::import_gemma(config, family);
+    case ModelFamily::falcon:
+      return model::import_falcon(config);
     default:
       return model::import_llama_like(config, family);
   }

@@ -1,5 +1,5 @@
-/// Reads the config of each family: those with LayerNorm (gpt2, opt, gpt_neox, bert), and those
-/// with RMSNorm, rotary positions and SwiGLU (llama, mistral, phi3, qwen2, qwen3, and what
+/// Reads the config of each family: those with LayerNorm (gpt2, opt, gpt_neox, bert, falcon), and
+/// those with RMSNorm, rotary positions and SwiGLU (llama, mistral, phi3, qwen2, qwen3, and what
 /// huggingface_decoders.cpp reads on).
 
 #include <algorithm>
@@ -121,6 +121,57 @@ ModelSpec import_bert(const Config& config) {
   }
   config.only("is_decoder", false);
   config.only("add_cross_attention", false);
+  return spec;
+}
+
+namespace {
+
+/// The norms of Falcon's parallel branches. What transformers' FalconDecoderLayer registers and
+/// what its forward reads agree in these cases alone.
+void read_falcon_norms(const Config& config, bool is_new, Architecture& parts) {
+  const std::int64_t norms = config.size({"num_ln_in_parallel_attn"}, is_new ? 2 : 1);
+  if (!config.boolean("parallel_attn", true)) {
+    parts.block = BlockKind::sequential;
+    parts.shared_norm = false;
+    if (is_new) {
+      config.refuse(*config.find({"parallel_attn"}),
+                    "parallel_attn false fails in transformers with new_decoder_architecture; "
+                    "leave one of the two out");
+    }
+    return;
+  }
+  parts.shared_norm = norms == 1;
+  if (norms == 1 || (norms == 2 && is_new)) return;
+  config.refuse(*config.find({"num_ln_in_parallel_attn"}),
+                fmt::format("num_ln_in_parallel_attn {} is not built; what is: 1{}", norms,
+                            is_new ? ", 2" : ", and 2 with new_decoder_architecture"));
+}
+
+}  // namespace
+
+ModelSpec import_falcon(const Config& config) {
+  ModelSpec spec = of_family(ModelFamily::falcon);
+  spec.hidden_size = config.size({"n_embed", "hidden_size"}, 4544);
+  spec.num_layers = config.size({"num_hidden_layers"}, 32);
+  spec.num_heads = config.size({"num_attention_heads"}, 71);
+  spec.head_size = head_size_of(spec.hidden_size, spec.num_heads, config.node(), config.problems());
+  // Key heads are counted in the new architecture alone.
+  const bool is_new = config.boolean("new_decoder_architecture", false);
+  const std::int64_t counted = config.size({"num_kv_heads"}, spec.num_heads);
+  spec.num_kv_heads = is_new ? counted : config.boolean("multi_query", true) ? 1 : spec.num_heads;
+  spec.intermediate_size = config.size({"ffn_hidden_size"}, 4 * spec.hidden_size);
+  spec.vocab_size = config.size({"vocab_size"}, 65024);
+  spec.max_positions = config.size({"max_position_embeddings"}, 2048);
+  spec.tie_embeddings = config.boolean("tie_word_embeddings", true);
+  spec.norm_epsilon = config.number({"layer_norm_epsilon"}, 1e-5, 0.0, 1.0);
+  spec.initializer_range = config.number({"initializer_range"}, 0.02, 0.0, 1e3);
+  spec.dropout = config.dropout({{"hidden_dropout", 0.0}, {"attention_dropout", 0.0}});
+  Architecture& parts = spec.architecture;
+  parts.activation = config.activation("activation", Activation::gelu);
+  parts.qkv_bias = parts.projection_bias = parts.mlp_bias = config.boolean("bias", false);
+  read_falcon_norms(config, is_new, parts);
+  config.only("alibi", false);
+  config.read_rope(spec);
   return spec;
 }
 

@@ -21,7 +21,7 @@ using json::Of;
 
 constexpr auto family_texts =
     numbered({"gpt2", "llama", "mistral", "qwen2", "phi3", "opt", "gpt_neox", "qwen3", "bert",
-              "olmo2", "smollm3", "granite", "gemma2", "gemma3_text"});
+              "olmo2", "smollm3", "granite", "gemma2", "gemma3_text", "falcon"});
 constexpr auto norm_texts = numbered({"layer", "rms"});
 constexpr auto block_texts =
     numbered({"sequential", "parallel", "post_norm", "branch_norm", "double_norm"});
@@ -51,6 +51,15 @@ constexpr Architecture bert_architecture{.block = BlockKind::post_norm,
                                          .activation = Activation::gelu,
                                          .scaled_projections = false,
                                          .token_types = 2};
+// Falcon-7B's; larger ones have a norm for each branch.
+constexpr Architecture falcon_architecture{.block = BlockKind::parallel,
+                                           .positions = PositionKind::rotary,
+                                           .activation = Activation::gelu,
+                                           .qkv_bias = false,
+                                           .projection_bias = false,
+                                           .mlp_bias = false,
+                                           .scaled_projections = false,
+                                           .shared_norm = true};
 
 }  // namespace
 
@@ -109,6 +118,8 @@ Architecture architecture_of(ModelFamily family) {
       return gpt_neox_architecture;
     case ModelFamily::bert:
       return bert_architecture;
+    case ModelFamily::falcon:
+      return falcon_architecture;
   }
   throw LogicError("a model is of a known family");
 }
@@ -164,6 +175,7 @@ void members(Archive& archive, Of<Archive, Architecture>& architecture) {
   archive("scaled_embeddings", architecture.scaled_embeddings);
   archive("attention_softcap", architecture.attention_softcap);
   archive("logits_softcap", architecture.logits_softcap);
+  archive("shared_norm", architecture.shared_norm);
 }
 
 /// Keys are transformers'.
@@ -262,7 +274,8 @@ void check_shape(const ModelSpec& spec, const json::Node& node, json::Problems& 
         "{} key and value heads do not divide {} heads; give a divisor of the number of heads",
         spec.num_kv_heads, spec.num_heads)));
   }
-  const bool has_key_heads = architecture_of(spec.family).norm == NormKind::rms;
+  const bool has_key_heads =
+      architecture_of(spec.family).norm == NormKind::rms || spec.family == ModelFamily::falcon;
   if (!has_key_heads && spec.num_kv_heads != spec.num_heads) {
     problems.add(
         node.problem(fmt::format("{} has as many key and value heads as heads; use family "

@@ -53,7 +53,7 @@ class Units {
            parts_.projection_bias, parts_.scaled_projections);
     const bool has_branch_norms = parts_.block == BlockKind::double_norm;
     if (has_branch_norms) norm_weight(unit, branch_norm1_weight, branch_norm1, hidden);
-    norm(unit, norm2_weight, norm2_bias, norm2);
+    if (!parts_.shared_norm) norm(unit, norm2_weight, norm2_bias, norm2);
     linear(unit, fc_weight, fc_bias, one_or({fc}, {gate, up}), fc_width, hidden, parts_.mlp_bias);
     linear(unit, fc_projection_weight, fc_projection_bias, {fc_projection}, hidden,
            model_.intermediate_size, parts_.mlp_bias, parts_.scaled_projections);
@@ -82,14 +82,14 @@ class Units {
 
   /// The first where the family has that module.
   [[nodiscard]] Modules one_or(Modules one, Modules several) const {
-    return parameter_path(model_.family, one.front()).empty() ? several : one;
+    return parameter_path(model_, one.front()).empty() ? several : one;
   }
   /// "first.weight+second.weight": the parts of one matrix of ours.
   [[nodiscard]] std::string name_of(int unit, const Modules& modules, const char* suffix) const {
     std::string result;
     for (const ModuleKind module : modules) {
       if (!result.empty()) result += '+';
-      result.append(parameter_path(model_.family, module, unit - 1)).append(suffix);
+      result.append(parameter_path(model_, module, unit - 1)).append(suffix);
     }
     return result;
   }

@@ -81,6 +81,7 @@ ModelSpec import_gpt2(const Config& config);
 ModelSpec import_opt(const Config& config);
 ModelSpec import_gpt_neox(const Config& config);
 ModelSpec import_bert(const Config& config);
+ModelSpec import_falcon(const Config& config);
 /// llama, mistral, phi3, qwen2, qwen3, olmo2.
 ModelSpec import_llama_like(const Config& config, ModelFamily family);
 ModelSpec import_smollm3(const Config& config);

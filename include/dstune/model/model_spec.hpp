@@ -28,7 +28,8 @@ enum class ModelFamily {
   smollm3,
   granite,
   gemma2,
-  gemma3_text
+  gemma3_text,
+  falcon
 };
 
 /// layer: LayerNorm, with a bias. rms: RMSNorm, without.
@@ -73,6 +74,7 @@ struct Architecture {
   bool scaled_embeddings = false;    ///< by sqrt(hidden_size), rounded to the parameters' type
   double attention_softcap = 0;      ///< scores s become c·tanh(s/c); 0: they stay
   double logits_softcap = 0;         ///< likewise
+  bool shared_norm = false;          ///< parallel branches read norm1's result: there is no norm2
   bool operator==(const Architecture&) const = default;
 };
 

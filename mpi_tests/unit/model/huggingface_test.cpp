@@ -99,7 +99,8 @@ TEST(PublishedConfigTest, HasThePublishedNumberOfParameters) {
         Published{"smollm3-3b", smollm3, 3'075'098'624},
         Published{"granite-3.0-2b", granite, 2'533'531'648},
         Published{"gemma-2-2b", gemma2, 2'614'341'888},
-        Published{"gemma-3-1b", gemma3_text, 999'885'952}}) {
+        Published{"gemma-3-1b", gemma3_text, 999'885'952},
+        Published{"falcon-7b", falcon, 6'921'720'704}}) {
     const ModelSpec model = import_file(file);
     EXPECT_EQ(model.family, family) << file;
     EXPECT_EQ(parameter_count(model), parameters) << file;

@@ -48,6 +48,7 @@ TEST(ActivationsTest, ALayerKeepsThePublishedBytes) {
         Kept{opt, 32 * h + 4 * a + 16, 20 * h + 4 * a},
         Kept{bert, 32 * h + 4 * a + 16, 22 * h + 4 * a + 8},
         Kept{gpt_neox, 30 * h + 4 * a + 16, 18 * h + 4 * a},
+        Kept{falcon, 28 * h + 4 * a + 8, 18 * h + 4 * a},
         Kept{llama, 14 * h + 6 * f + 4 * a + 8, 10 * h + 4 * f + 4 * a},
         Kept{qwen3, 17 * h + 6 * f + 10 * a + 8, 10 * h + 4 * f + 4 * a},
         // The input, both branches' results, their sums' first, and the norms' statistics.

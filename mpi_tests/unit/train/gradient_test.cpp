@@ -43,6 +43,14 @@ ModelSpec sequential_gpt_neox() {
   return model;
 }
 
+/// One key head for all; `shared`: one norm for both branches.
+ModelSpec small_falcon(bool shared) {
+  ModelSpec model = small_model(ModelFamily::falcon, true);
+  model.num_kv_heads = shared ? 1 : 2;
+  model.architecture.shared_norm = shared;
+  return model;
+}
+
 /// A llama with every bias, and rotations of half a head.
 ModelSpec biased_llama() {
   ModelSpec model = small_model(ModelFamily::llama, false);
@@ -239,6 +247,8 @@ std::vector<Case> cases() {
     add("granite", granite_with_multipliers());
     add("gemma2", small_gemma(gemma2));
     add("gemma3_text", small_gemma(gemma3_text));
+    add("falcon", small_falcon(true));
+    add("falcon_two_norms", small_falcon(false));
   }
   return result;
 }

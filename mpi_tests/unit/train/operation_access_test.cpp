@@ -164,7 +164,8 @@ class OperationAccessTest : public testing::Test {
 TEST_F(OperationAccessTest, EveryKernelReadsAndWritesWhatTheCatalogueSays) {
   for (const ModelFamily family :
        {ModelFamily::gpt2, ModelFamily::llama, ModelFamily::gpt_neox, ModelFamily::qwen3,
-        ModelFamily::bert, ModelFamily::olmo2, ModelFamily::granite, ModelFamily::gemma3_text}) {
+        ModelFamily::bert, ModelFamily::olmo2, ModelFamily::granite, ModelFamily::gemma3_text,
+        ModelFamily::falcon}) {
     TrainingConfig config = test::tiny_config(0);
     config.accumulation_steps = 3;
     ModelSpec model = test::tiny_model(family);

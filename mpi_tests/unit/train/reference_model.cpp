@@ -118,7 +118,8 @@ void ReferenceModel::block(const Weights& weights, int unit, Rows& x) const {
       return;
     case BlockKind::parallel: {
       const Rows attended = attention_branch(weights, unit, norm1(x));
-      add_to(x, mlp_branch(weights, unit, norm2(x)));
+      const bool shared = model_.architecture.shared_norm;
+      add_to(x, mlp_branch(weights, unit, shared ? norm1(x) : norm2(x)));
       add_to(x, attended);
       return;
     }

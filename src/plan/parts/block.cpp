@@ -18,6 +18,7 @@ Block::Block(const Context& context, int layer)
       kind_(context.model.architecture.block),
       norms_last_(kind_ == BlockKind::post_norm || kind_ == BlockKind::branch_norm),
       multiplier_(context.model.architecture.residual_multiplier),
+      shares_norm_(context.model.architecture.shared_norm),
       recompute_(context.config.recompute),
       norm1_{.unit = unit_, .weight = norm1_weight, .bias = norm1_bias},
       norm2_{.unit = unit_, .weight = norm2_weight, .bias = norm2_bias},
@@ -79,12 +80,17 @@ Running Block::branches() {
     // The second norm's input is the block's own until its backward, or made again for it.
     return {norm2_.input, fed(norm2_.out), recompute_ == Recompute::block};
   }
-  norm2_.input = norm1_.input;
-  norm_forward(context_, norm2_, norm2_.input, no_tensor);
-  const TensorId out = fed(norm2_.out);
+  const TensorId out = fed(second_norm_of_parallel());
   add_into(out, first);
   context_.emitter.release(first);
   return {norm1_.input, out, false};
+}
+
+TensorId Block::second_norm_of_parallel() {
+  if (shares_norm_) return norm1_.out;
+  norm2_.input = norm1_.input;
+  norm_forward(context_, norm2_, norm2_.input, no_tensor);
+  return norm2_.out;
 }
 
 void Block::add_into(TensorId sum, TensorId x) {
@@ -144,15 +150,14 @@ void Block::forward_again() {
   } else {
     attention_.forward_again(norm1_.out);
     if (kind_ == BlockKind::double_norm) pass(context_, branch_norm1_);
-    if (kind_ == BlockKind::parallel) norm2_.input = norm1_.input;
-    norm_forward(context_, norm2_, norm2_.input, no_tensor);
+    if (kind_ != BlockKind::parallel) norm_forward(context_, norm2_, norm2_.input, no_tensor);
   }
   if (kind_ == BlockKind::double_norm && recompute_ == Recompute::block) {
     context_.emitter.release(fed(norm2_.out));
     return;
   }
   // The block's output itself is not needed again.
-  mlp_.forward_again(norm2_.out);
+  mlp_.forward_again(kind_ == BlockKind::parallel ? second_norm_of_parallel() : norm2_.out);
   if (kind_ == BlockKind::double_norm) pass(context_, branch_norm2_);
 }
 
@@ -241,6 +246,13 @@ void Block::branch_norm_backward(TensorId d_residual) {
 
 void Block::parallel_backward(TensorId d_residual) {
   // Both branches read the gradient of the sum before either adds to it.
+  if (shares_norm_) {
+    const TensorId d_norm = mlp_.backward_keeping(d_residual, norm1_.out);
+    attention_.backward(d_residual, norm1_.out, d_norm);
+    norm_backward_into(norm1_, d_residual, d_norm);
+    context_.emitter.release(norm1_.input);
+    return;
+  }
   const TensorId d_norm2 = mlp_.backward(d_residual, norm2_.out);
   const TensorId d_norm1 = attention_.backward(d_residual, norm1_.out);
   norm_backward_into(norm2_, d_residual, d_norm2);

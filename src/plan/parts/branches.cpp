@@ -179,6 +179,15 @@ TensorId Mlp::projection_backward(TensorId d_out) {
   return d_fc;
 }
 
+TensorId Mlp::backward_keeping(TensorId d_out, TensorId in) {
+  const TensorId d_fc = projection_backward(d_out);
+  linear_backward_weights(context_, fc_layer_, d_fc, in);
+  const TensorId d_in = context_.activation("d norm", layer_, context_.sizes.hidden);
+  linear_backward_input(context_, fc_layer_, d_in, d_fc);
+  context_.emitter.release(d_fc);
+  return d_in;
+}
+
 TensorId Mlp::backward(TensorId d_out, TensorId in, TensorId d_in) {
   return linear_backward(context_, fc_layer_, projection_backward(d_out), in, d_in);
 }

@@ -141,6 +141,8 @@ class Mlp {
   void release_cheap();
   /// Returns the same as Attention's.
   TensorId backward(TensorId d_out, TensorId in, TensorId d_in = no_tensor);
+  /// Likewise in a new tensor, but `in` stays.
+  TensorId backward_keeping(TensorId d_out, TensorId in);
 
  private:
   void forward_for_backward(TensorId in);
@@ -180,6 +182,8 @@ class Block {
 
  private:
   void first_norm(const Running& running);
+  /// The MLP's input.
+  TensorId second_norm_of_parallel();
   Running branches();
   /// The results of branches, by what they are added with.
   TensorId attended(TensorId in);
@@ -210,6 +214,7 @@ class Block {
   BlockKind kind_;
   bool norms_last_;  ///< of a branch: post_norm, branch_norm
   double multiplier_;
+  bool shares_norm_;
   Recompute recompute_;
 
   // Kept for backward. A whole block that is computed again keeps only its input, from forward on:

@@ -12,29 +12,53 @@ namespace {
 struct Modules {
   /// Drops out of the embeddings, of what a branch adds, of attention's probabilities. Families
   /// whose published configs have no such dropout are taken without.
-  bool embedding_dropout, branch_dropout, attention_dropout;
+  bool embedding_dropout = false, branch_dropout = false, attention_dropout = false;
   /// Eager attention takes its softmax in fp32 and rounds the result.
-  bool softmax_in_fp32;
+  bool softmax_in_fp32 = false;
   /// q, k and v are views of one product, and q and k are copied when they are rotated. So v keeps
-  /// all of the product alive. The copies' layout makes attention's result be copied, too.
-  bool copies_merged_qkv;
+  /// all of the product alive.
+  bool copies_merged_qkv = false;
+  /// The copies' layout makes attention's result be copied, too.
+  bool copies_result = false;
+  /// Keys and values are repeated for every head before any kernel.
+  bool repeats_keys = false;
+  /// One head of keys and values is given to sdpa as it is, which only PyTorch's written-out
+  /// attention takes: in 16 bits it computes in fp32.
+  bool broadcasts_keys = false;
+  /// The mask is always made. PyTorch's flash kernel takes none, and the one that does keeps it in
+  /// the model's precision.
+  bool makes_mask = false;
   /// RMSNorm multiplies by its weight in fp32, and rounds what comes out: the value before the
   /// weight is kept in fp32.
   bool weights_norms_in_fp32 = false;
   bool lacks_sdpa = false;  ///< transformers computes its attention eagerly in the place of sdpa
 };
 
-Modules modules_of(ModelFamily family) {
-  switch (family) {
+/// Falcon's new architecture, which repeats keys, is the one with some heads of them or two norms.
+Modules falcon_modules(const ModelSpec& model) {
+  const Architecture& parts = model.architecture;
+  const bool has_two_norms = parts.block == BlockKind::parallel && !parts.shared_norm;
+  const bool is_new =
+      has_two_norms || (model.num_kv_heads > 1 && model.num_kv_heads < model.num_heads);
+  return {.copies_merged_qkv = !is_new,
+          .repeats_keys = is_new,
+          .broadcasts_keys = !is_new && model.num_kv_heads < model.num_heads,
+          .makes_mask = true};
+}
+
+Modules modules_of(const ModelSpec& model) {
+  switch (model.family) {
     case ModelFamily::gpt2:
     case ModelFamily::bert:
-      return {true, true, true, false, false};
+      return {true, true, true};
     case ModelFamily::opt:
-      return {false, true, false, true, false};
+      return {false, true, false, true};
     case ModelFamily::gpt_neox:
-      return {true, true, true, true, true};
+      return {true, true, true, true, true, true};
     case ModelFamily::phi3:
-      return {false, false, true, true, true};
+      return {false, false, true, true, true, true};
+    case ModelFamily::falcon:
+      return falcon_modules(model);
     case ModelFamily::llama:
     case ModelFamily::mistral:
     case ModelFamily::qwen2:
@@ -44,11 +68,14 @@ Modules modules_of(ModelFamily family) {
       break;
     case ModelFamily::olmo2:
     case ModelFamily::gemma3_text:
-      return {false, false, true, true, false, true};
+      return {.attention_dropout = true, .softmax_in_fp32 = true, .weights_norms_in_fp32 = true};
     case ModelFamily::gemma2:
-      return {false, false, true, true, false, true, true};
+      return {.attention_dropout = true,
+              .softmax_in_fp32 = true,
+              .weights_norms_in_fp32 = true,
+              .lacks_sdpa = true};
   }
-  return {false, false, true, true, false};
+  return {false, false, true, true};
 }
 
 /// Kept for the gradients of weights, which frozen ones have not: the inputs of linear layers and,
@@ -81,6 +108,7 @@ struct Shape {
   std::int64_t element_bytes, hidden, heads_width, kv_width, intermediate, heads, kv_heads,
       sequence;
   bool dropout, eager, one_sample;
+  bool sdpa;
   /// Liger's kernels: norms keep no copy in fp32, SwiGLU keeps its two inputs alone and makes their
   /// gradients in their place.
   bool liger;
@@ -106,8 +134,9 @@ std::int64_t num_norms(const Architecture& parts) {
 /// The norms of a layer: inputs, outputs that stay, statistics.
 std::int64_t norms(const Shape& shape, const Architecture& parts) {
   const std::int64_t width = shape.element_bytes * shape.hidden;
-  const std::int64_t outputs =
-      ((shape.kept.attention_input ? 1 : 0) + (shape.kept.mlp_input ? 1 : 0)) * width;
+  const int outputs_kept = (shape.kept.attention_input ? 1 : 0) + (shape.kept.mlp_input ? 1 : 0);
+  if (parts.shared_norm) return width + std::min(outputs_kept, 1) * width + 8;
+  const std::int64_t outputs = outputs_kept * width;
   if (parts.norm == NormKind::rms && shape.liger) return num_norms(parts) * (width + 4) + outputs;
   if (parts.norm == NormKind::rms) {
     // It computes in fp32: that input, the normalised value before the weight, the output.
@@ -131,6 +160,16 @@ std::int64_t probabilities(const Shape& shape, const Architecture& parts) {
          (rounds || drops ? e * scores : 0) + (drops ? scores : 0);
 }
 
+/// sdpa's attention written out in PyTorch, in fp32.
+bool is_written_out(const Shape& shape) {
+  return shape.sdpa && shape.modules.broadcasts_keys;
+}
+
+/// One sample's keys and values are multiplied as they are, those of several once for each head.
+bool broadcasts(const Shape& shape) {
+  return shape.modules.broadcasts_keys && shape.one_sample;
+}
+
 /// q, k, v, the projection's input, and what attention keeps.
 std::int64_t attention_bytes(const Shape& shape, const Architecture& parts) {
   const std::int64_t e = shape.element_bytes;
@@ -146,11 +185,21 @@ std::int64_t attention_bytes(const Shape& shape, const Architecture& parts) {
     // The v of a single sample is multiplied as the view that it is, if it is not repeated.
     const bool holds_product =
         shape.modules.copies_merged_qkv && shape.one_sample && shape.kv_width == shape.heads_width;
-    return around + e * (holds_product ? 6 : 4) * shape.heads_width + probabilities(shape, parts);
+    const std::int64_t width = broadcasts(shape) ? 2 * shape.heads_width + 2 * shape.kv_width
+                                                 : (holds_product ? 6 : 4) * shape.heads_width;
+    return around + e * width + probabilities(shape, parts);
   }
-  std::int64_t width = 2 * shape.heads_width + 2 * shape.kv_width;
-  if (shape.modules.copies_merged_qkv) width += 2 * shape.heads_width + shape.kv_width;
-  return around + e * width + 4 * shape.heads;
+  if (is_written_out(shape)) {
+    const std::int64_t keys = broadcasts(shape) ? shape.kv_width : shape.heads_width;
+    return around + 4 * (shape.heads_width + 2 * keys + shape.heads * shape.sequence) +
+           e * shape.heads_width;
+  }
+  const std::int64_t keys = shape.modules.repeats_keys ? shape.heads_width : shape.kv_width;
+  std::int64_t width = 2 * shape.heads_width + 2 * keys;
+  if (shape.modules.copies_merged_qkv) width += shape.heads_width + shape.kv_width;
+  if (shape.modules.copies_result) width += shape.heads_width;
+  const std::int64_t kept_mask = shape.sdpa && shape.modules.makes_mask ? e * shape.sequence : 0;
+  return around + e * width + 4 * shape.heads + kept_mask;
 }
 
 /// Tensors of the MLP's width that stay for backward.
@@ -217,10 +266,13 @@ std::int64_t backward_bytes(const Shape& shape, const Architecture& parts) {
   // The softmax's gradient and that of its result; the MLP's and the rounded or dropped-out
   // probabilities are gone by then.
   const bool fp32 = shape.modules.softmax_in_fp32;
-  const std::int64_t in_softmax = shape.eager
-                                      ? (2 * (fp32 ? 4 : e) - e) * shape.heads * shape.sequence +
-                                            e * 2 * shape.heads_width - mlp_bytes(shape, parts)
-                                      : 0;
+  const std::int64_t scores = shape.heads * shape.sequence;
+  std::int64_t in_softmax = 0;
+  if (is_written_out(shape)) in_softmax = 2 * 4 * scores - mlp_bytes(shape, parts);
+  if (shape.eager) {
+    in_softmax =
+        (2 * (fp32 ? 4 : e) - e) * scores + e * 2 * shape.heads_width - mlp_bytes(shape, parts);
+  }
   return std::max({in_mlp, in_norm, in_softmax});
 }
 
@@ -275,8 +327,11 @@ TargetActivations target_activations(const ModelSpec& model, const TargetCounts&
   const std::int64_t e = size_bytes(element_type(config.precision));
   const bool is_sdpa = target.attention == TargetAttention::sdpa;
   // In fp32 no fused kernel of PyTorch takes fewer keys and values than heads: its sdpa is eager.
-  const bool falls_back = is_sdpa && e == 4 && model.num_kv_heads != model.num_heads;
-  const Modules modules = modules_of(model.family);
+  const Modules modules = modules_of(model);
+  const bool falls_back =
+      is_sdpa && e == 4 && model.num_kv_heads != model.num_heads && !modules.repeats_keys;
+  const bool is_eager =
+      target.attention == TargetAttention::eager || falls_back || (is_sdpa && modules.lacks_sdpa);
   SavedInputs all_saved;
   all_saved.values_of_norms = static_cast<int>(num_norms(parts));
   const Shape shape{
@@ -289,9 +344,9 @@ TargetActivations target_activations(const ModelSpec& model, const TargetCounts&
       .kv_heads = model.num_kv_heads,
       .sequence = config.sequence_length,
       .dropout = model.dropout > 0,
-      .eager = target.attention == TargetAttention::eager || falls_back ||
-               (is_sdpa && modules.lacks_sdpa),
+      .eager = is_eager,
       .one_sample = config.micro_batch == 1,
+      .sdpa = is_sdpa && !is_eager,
       .liger = target.loss == TargetLoss::fused,
       .modules = modules,
       .kept = counts.parts ? kept_of(model, *counts.parts, target.trainable->rank * e) : all_saved};

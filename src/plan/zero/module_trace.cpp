@@ -119,13 +119,19 @@ class ModuleTree {
     modules_[block].is_block = true;
     const BlockKind kind = model_.architecture.block;
     const bool norm_first = kind != BlockKind::post_norm && kind != BlockKind::branch_norm;
+    // Falcon calls both norms of parallel branches before either branch.
+    const bool norms_first = model_.family == ModelFamily::falcon && kind == BlockKind::parallel;
     const auto norm1 = [&] { leaf(ModuleKind::norm1, of(unit, norm1_weight, norm1_bias)); };
-    const auto norm2 = [&] { leaf(ModuleKind::norm2, of(unit, norm2_weight, norm2_bias)); };
+    const auto norm2 = [&] {
+      if (table_.find(unit, norm2_weight) >= 0)
+        leaf(ModuleKind::norm2, of(unit, norm2_weight, norm2_bias));
+    };
     if (norm_first) norm1();
+    if (norms_first) norm2();
     attention(unit);
     if (!norm_first) norm1();
     branch_norm(unit, ModuleKind::branch_norm1, branch_norm1_weight);
-    if (norm_first) norm2();
+    if (norm_first && !norms_first) norm2();
     mlp(unit);
     if (!norm_first) norm2();
     branch_norm(unit, ModuleKind::branch_norm2, branch_norm2_weight);
@@ -249,7 +255,7 @@ void mark_leaves(const ModelSpec& model, const LeafModules& leaves, std::vector<
 std::vector<int> register_pieces(const ModelSpec& model, const ParameterTable& table,
                                  const std::vector<Piece>& pieces,
                                  const std::vector<Module>& modules) {
-  const std::vector<ModuleKind> kinds = modules_of_block(model.family);
+  const std::vector<ModuleKind> kinds = modules_of_block(model);
   const auto place_of = [&](ModuleKind kind) {
     return static_cast<int>(std::find(kinds.begin(), kinds.end(), kind) - kinds.begin());
   };
