@@ -180,8 +180,11 @@ class AccelerateConfig {
       put("/zero_optimization/stage3_gather_16bit_weights_on_model_save", flag_in(saves->value()),
           *saves);
     config_["gradient_clipping"] = "auto";
-    for (const auto& item : config_.items())
-      places_.emplace(fmt::format("/{}", item.key()), written_->place(section_pointer()));
+    for (const auto& item : config_.items()) {
+      const std::string key = fmt::format("/{}", item.key());
+      const json::Place section = written_->place(section_pointer());
+      places_.emplace(key, json::Place{section.file, section.pointer + key, section.line});
+    }
     const auto clipping = said("gradient_clipping");
     if (clipping && (clipping->value() == 0 || clipping->value() == false))
       config_.erase("gradient_clipping");  // there accelerate writes none
