@@ -218,6 +218,10 @@ class AccelerateConfig {
     if (!config_.contains("gradient_accumulation_steps")) {
       config_["gradient_accumulation_steps"] = 1;
       places_["/gradient_accumulation_steps"] = base_->place("");
+      const auto batch = config_.find("train_batch_size");
+      if (batch != config_.end() && batch->is_number())
+        notes_.push_back(fmt::format(
+            "{} has no gradient_accumulation_steps: accelerate writes 1 there", base_->file()));
     }
     if (!config_.contains("zero_optimization")) {
       problems_->add(base_->problem(

@@ -110,6 +110,9 @@ TEST_F(ConfigDocumentTest, ABatchIsNamedAtItsOwnPlace) {
                            "deepspeed_config:\n"
                            "  deepspeed_config_file: batch.json\n"),
               ElementsAre(HasSubstr("batch.json:3: /train_batch_size: 256 is not ")));
+  EXPECT_THAT(read_config_file((folder_ / "a.yaml").string()).notes,
+              ElementsAre(HasSubstr("batch.json has no gradient_accumulation_steps: accelerate "
+                                    "writes 1 there")));
   EXPECT_THAT(job_problems("b.yaml",
                            "distributed_type: DEEPSPEED\n"
                            "num_processes: 7\n"
