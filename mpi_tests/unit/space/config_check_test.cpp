@@ -91,6 +91,15 @@ TEST(ConfigCheckTest, MistypedKeysAreErrorsAtTheTopLevelAlone) {
   EXPECT_EQ(found_in(with_batch(R"("run_name": "tuesday")")), Found{"unknown /run_name"});
 }
 
+// The degree of tensor parallelism is taken by DeepSpeed's autotuner, and not built here.
+TEST(ConfigCheckTest, KeysOfTheAutotunerThatNothingReadsAreTold) {
+  EXPECT_EQ(found_in(with_batch(R"("autotuning": {"enabled": true, "mp_size": 1,
+      "model_info": {"profile": true}, "metric_path": null})")),
+            (Found{"no_effect /autotuning/mp_size", "no_effect /autotuning/model_info"}));
+  EXPECT_EQ(found_in(with_batch(R"("autotuning": {"mp_size": 2})")),
+            Found{"not_built /autotuning/mp_size"});
+}
+
 TEST(ConfigCheckTest, OneCauseIsOneFinding) {
   EXPECT_EQ(found_in(with_batch(R"("optimizer": {"type": "Lamb",
       "params": {"lr": 0.1, "max_coeff": 0.3}})")),
