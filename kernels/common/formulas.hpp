@@ -203,21 +203,18 @@ DSTUNE_FUNCTION SwigluSlopes swiglu_slopes(Vector gate, Vector up, Vector d_out)
   return {d_out * up * multiply_add(silu, 1.0F - opening, opening), d_out * silu};
 }
 
-/// An activation's product with what it gates.
-template <class Arithmetic>
-DSTUNE_FUNCTION Vector gated(Activation activation, Vector gate, Vector up) {
-  if (activation == Activation::silu) return swiglu<Arithmetic>(gate, up);
-  return up *
-         with_function<Arithmetic>(activation, [&](auto function) { return function.value(gate); });
+/// The product of an activation, silu or gelu_tanh, with what it gates.
+template <Activation activation, class Arithmetic>
+DSTUNE_FUNCTION Vector gated(Vector gate, Vector up) {
+  if constexpr (activation == Activation::silu) return swiglu<Arithmetic>(gate, up);
+  return GeluTanh<Arithmetic>::value(gate) * up;
 }
 
-template <class Arithmetic>
-DSTUNE_FUNCTION SwigluSlopes gated_slopes(Activation activation, Vector gate, Vector up,
-                                          Vector d_out) {
-  if (activation == Activation::silu) return swiglu_slopes<Arithmetic>(gate, up, d_out);
-  return with_function<Arithmetic>(activation, [&](auto function) {
-    return SwigluSlopes{d_out * up * function.slope(gate), d_out * function.value(gate)};
-  });
+template <Activation activation, class Arithmetic>
+DSTUNE_FUNCTION SwigluSlopes gated_slopes(Vector gate, Vector up, Vector d_out) {
+  if constexpr (activation == Activation::silu) return swiglu_slopes<Arithmetic>(gate, up, d_out);
+  return {d_out * up * GeluTanh<Arithmetic>::slope(gate),
+          d_out * GeluTanh<Arithmetic>::value(gate)};
 }
 
 /// The heads of q, or of k, in rows of qkv, for a norm of each or one that spans them. The norms of

@@ -80,6 +80,12 @@ void with_either(bool is_one, Call call) {
   }
 }
 
+/// call(the activation that gates), as a constant: silu or gelu_tanh.
+template <class Call>
+void with_gate(Activation activation, Call call) {
+  with_either<Activation::silu, Activation::gelu_tanh>(activation == Activation::silu, call);
+}
+
 }  // namespace
 
 }  // namespace dstune::kernels::DSTUNE_ISA

@@ -149,6 +149,12 @@ ModelSpec import_gemma(const Config& config, ModelFamily family) {
   spec.dropout = config.dropout({{"attention_dropout", 0.0}});
   Architecture& parts = spec.architecture;
   parts.activation = config.activation("hidden_activation", parts.activation);
+  if (parts.activation == Activation::gelu || parts.activation == Activation::relu) {
+    const json::Node given = *config.find({"hidden_activation"});
+    config.refuse(given, fmt::format("hidden_activation {} is not built in a gated MLP; what is: "
+                                     "gelu_pytorch_tanh, silu",
+                                     given.value().dump()));
+  }
   parts.qkv_bias = parts.projection_bias = config.boolean("attention_bias", false);
   parts.attention_multiplier =
       1 / std::sqrt(config.number({"query_pre_attn_scalar"}, 256, 1e-3, 1e9));

@@ -198,8 +198,8 @@ struct Table {
   void (*activation_forward)(DType, Activation, void* out, const void* x, std::int64_t count);
   void (*activation_backward)(DType, Activation, void* d_x, const void* d_out, const void* x,
                               std::int64_t count);
-  /// gate_up[rows, 2·width]: gate first; out[rows, width] = activation(gate)·up. d_gate_up may be
-  /// gate_up.
+  /// gate_up[rows, 2·width]: gate first; out[rows, width] = activation(gate)·up, which is silu or
+  /// gelu_tanh. d_gate_up may be gate_up.
   void (*gated_forward)(DType, Activation, void* out, const void* gate_up, std::int64_t rows,
                         std::int64_t width);
   void (*gated_backward)(DType, Activation, void* d_gate_up, const void* d_out, const void* gate_up,

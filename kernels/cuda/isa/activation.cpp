@@ -50,8 +50,8 @@ struct ActivationBackward {
   }
 };
 
+template <Activation activation>
 struct GatedForward {
-  Activation activation;
   Output out;
   Input gate_up;
   std::int64_t width;
@@ -66,15 +66,15 @@ struct GatedForward {
       const Values<N> up = gate_up.load<N>(2 * row * width + width + i);
       with_arithmetic(gate_up.type, [&]<class Arithmetic>(Arithmetic) {
         for (int k = 0; k < N; ++k)
-          gate.of[k] = gated<Arithmetic>(activation, gate.of[k], up.of[k]);
+          gate.of[k] = gated<activation, Arithmetic>(gate.of[k], up.of[k]);
       });
       out.store(row * width + i, gate);
     });
   }
 };
 
+template <Activation activation>
 struct GatedBackward {
-  Activation activation;
   Output d_gate_up;
   Input d_out, gate_up;
   std::int64_t width;
@@ -92,7 +92,7 @@ struct GatedBackward {
       with_arithmetic(gate_up.type, [&]<class Arithmetic>(Arithmetic) {
         for (int k = 0; k < N; ++k) {
           const SwigluSlopes slopes =
-              gated_slopes<Arithmetic>(activation, gate.of[k], up.of[k], d.of[k]);
+              gated_slopes<activation, Arithmetic>(gate.of[k], up.of[k], d.of[k]);
           gate.of[k] = slopes.gate;
           up.of[k] = slopes.up;
         }
@@ -118,15 +118,19 @@ void activation_backward(DType type, Activation activation, void* d_x, const voi
 
 void gated_forward(DType type, Activation activation, void* out, const void* gate_up,
                    std::int64_t rows, std::int64_t width) {
-  for_rows(rows, width, GatedForward{activation, {out, type}, {gate_up, type}, width},
-           are_rows_packed(width, width, out, gate_up));
+  with_gate(activation, [&](auto gating) {
+    for_rows(rows, width, GatedForward<gating>{{out, type}, {gate_up, type}, width},
+             are_rows_packed(width, width, out, gate_up));
+  });
 }
 
 void gated_backward(DType type, Activation activation, void* d_gate_up, const void* d_out,
                     const void* gate_up, std::int64_t rows, std::int64_t width) {
-  for_rows(rows, width,
-           GatedBackward{activation, {d_gate_up, type}, {d_out, type}, {gate_up, type}, width},
-           are_rows_packed(width, width, d_gate_up, d_out, gate_up));
+  with_gate(activation, [&](auto gating) {
+    for_rows(rows, width,
+             GatedBackward<gating>{{d_gate_up, type}, {d_out, type}, {gate_up, type}, width},
+             are_rows_packed(width, width, d_gate_up, d_out, gate_up));
+  });
 }
 
 }  // namespace dstune::kernels::DSTUNE_ISA

@@ -47,12 +47,12 @@ struct CrossEntropy {
     });
     const float shift = block_largest(block, largest);
     // The sum's barriers also stand between reading the target's logit and overwriting it.
-    const float of_target = form.value(logits[begin + target]);
-    const float from_target = of_target - shift;
+    const float target_logit = form.value(logits[begin + target]);
+    const float from_target = target_logit - shift;
     sum = block_sum(block, sum * quick_exponential(largest - shift));
     const float factor = scale / sum;
     const float at_target =
-        (quick_exponential(from_target) / sum - 1.0F) * scale * form.slope(of_target);
+        (quick_exponential(from_target) / sum - 1.0F) * scale * form.slope(target_logit);
     for_logits<N, true>(block, begin, [&]<int M>(int i, Values<M> values) {
       const int of_target = target - i;
       for (int k = 0; k < M; ++k) {
