@@ -15,11 +15,13 @@ import transformers
 MODELS = {"gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM",
           "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "phi3": "Phi3ForCausalLM",
           "opt": "OPTForCausalLM", "gpt_neox": "GPTNeoXForCausalLM", "bert": "BertForMaskedLM",
-          "falcon": "FalconForCausalLM"}
+          "falcon": "FalconForCausalLM", "distilbert": "DistilBertForMaskedLM"}
 # Models of two layers whose modules are not those of the family's config without keys.
 CONFIGS = [
     {"model_type": "falcon", "num_hidden_layers": 2, "new_decoder_architecture": True},
     {"model_type": "falcon", "num_hidden_layers": 2, "parallel_attn": False},
+    *({"model_type": kind.lower(), "num_hidden_layers": 2, "architectures": [f"{kind}For{head}"]}
+      for kind in ("Bert", "DistilBert") for head in ("SequenceClassification", "TokenClassification", "QuestionAnswering")),
 ]
 
 

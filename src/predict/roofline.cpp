@@ -100,13 +100,18 @@ std::string roofline_lacks(const Cluster& cluster, GroupShape shape) {
 TargetKernels target_kernels(const ModelSpec& model, const TrainingConfig& config,
                              const TargetSpec& target) {
   const bool is_of_config = target.optimizer == TargetOptimizer::of_config;
-  const bool old = model.family == ModelFamily::gpt2 || model.family == ModelFamily::bert;
-  return {.attention = target.attention,
+  const ModelFamily family = model.family;
+  const bool old = family == ModelFamily::gpt2 || family == ModelFamily::bert ||
+                   family == ModelFamily::distilbert || family == ModelFamily::falcon;
+  // PyTorch writes sdpa of one head of keys out.
+  const bool is_written_out = family == ModelFamily::falcon && model.num_kv_heads == 1 &&
+                              target.attention == TargetAttention::sdpa;
+  return {.attention = is_written_out ? TargetAttention::eager : target.attention,
           .loss = target.loss,
           .fp32_logits = target.fp32_logits,
           .list_wise_optimizer = is_of_config ? config.optimizer.torch_adam
                                               : target.optimizer == TargetOptimizer::adamw_torch,
-          .softmax_in_fp32 = !old,
+          .softmax_in_fp32 = !old || is_written_out,
           .drops_out = model.dropout > 0,
           .num_heads = model.num_heads,
           .trained_share = trained_part(model, target).share,

@@ -14,7 +14,19 @@
 namespace dstune {
 
 /// Whose modules: names of parameters, and what of `Architecture` the family's config implies.
-enum class ModelFamily { gpt2, llama, mistral, qwen2, phi3, opt, gpt_neox, qwen3, bert, falcon };
+enum class ModelFamily {
+  gpt2,
+  llama,
+  mistral,
+  qwen2,
+  phi3,
+  opt,
+  gpt_neox,
+  qwen3,
+  bert,
+  falcon,
+  distilbert
+};
 
 /// layer: LayerNorm, with a bias. rms: RMSNorm, without.
 enum class NormKind { layer, rms };
@@ -25,11 +37,13 @@ enum class NormKind { layer, rms };
 /// too, and there is no final norm.
 enum class BlockKind { sequential, parallel, post_norm };
 enum class PositionKind { learned, rotary };
-/// gelu_tanh: GELU by its tanh approximation; gelu: exact; silu: x·logistic(x).
-enum class Activation { gelu_tanh, gelu, relu, silu };
-/// masked_token: attention in both directions, a head of its own (transform, norm, tied or untied
-/// decoder with bias), and a loss at masked positions only.
-enum class Objective { next_token, masked_token };
+/// gelu_tanh: GELU by its tanh approximation; gelu: exact; silu: x·logistic(x); tanh: in heads.
+enum class Activation { gelu_tanh, gelu, relu, silu, tanh };
+/// All but next_token have attention in both directions and a head of their own with a bias.
+/// masked_token: transform, norm, tied or untied decoder; a loss at masked positions only.
+/// sequence_class: transform of position 0 (a pooler), classifier. token_class: a classifier of
+/// every position. spans: two scores of every position, of a span's beginning and of its end.
+enum class Objective { next_token, masked_token, sequence_class, token_class, spans };
 
 /// The parts of the blocks and of their ends; docs/reference-step.md, section 4. The default is
 /// GPT-2's.
@@ -93,11 +107,15 @@ struct ModelSpec {
   /// Positions back that a token attends to, its own included; 0: all.
   std::int64_t attention_window = 0;
   std::vector<std::int64_t> full_layers{};  ///< those without the window, ascending
+  /// Classes of a sequence or of a token; 2 of spans; 0: the head is of the vocabulary.
+  std::int64_t labels = 0;
   Architecture architecture{};
   bool operator==(const ModelSpec&) const = default;
 
   /// The window of a layer on sequences of that length; 0: all positions.
   [[nodiscard]] std::int64_t window_of(std::int64_t layer, std::int64_t sequence_length) const;
+  /// Rows of the head's matrix.
+  [[nodiscard]] std::int64_t head_rows() const { return labels > 0 ? labels : vocab_size; }
   /// Elements of a head that the rotation turns; even.
   [[nodiscard]] std::int64_t rotary_size() const {
     return static_cast<std::int64_t>(static_cast<double>(head_size) * architecture.rotary_fraction);

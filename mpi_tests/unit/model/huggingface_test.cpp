@@ -95,7 +95,8 @@ TEST(PublishedConfigTest, HasThePublishedNumberOfParameters) {
         Published{"mistral-7b-v0.1", mistral, 7'241'732'096},
         Published{"phi-3-mini-4k", phi3, 3'821'079'552},
         Published{"qwen2-0.5b", qwen2, 494'032'768}, Published{"qwen3-0.6b", qwen3, 596'049'920},
-        Published{"falcon-7b", falcon, 6'921'720'704}}) {
+        Published{"falcon-7b", falcon, 6'921'720'704},
+        Published{"distilbert-base-uncased", distilbert, 66'985'530}}) {
     const ModelSpec model = import_file(file);
     EXPECT_EQ(model.family, family) << file;
     EXPECT_EQ(parameter_count(model), parameters) << file;
@@ -117,6 +118,27 @@ TEST(PublishedConfigTest, KeepsWhatTellsTheFamiliesApart) {
   EXPECT_EQ(import_file("bert-base-uncased").norm_epsilon, 1e-12);
   EXPECT_EQ(import_file("bert-base-uncased").dropout, 0.1);
   EXPECT_EQ(import_file("opt-125m").max_positions, 2048);
+}
+
+// Counted by transformers 5.24 on its device "meta".
+TEST(PublishedConfigTest, HasTransformersNumberOfParameters) {
+  const ModelSpec model = import_file("bert-base-sequence-class");
+  EXPECT_EQ(parameter_count(model), 109'483'778);
+  EXPECT_EQ(model.architecture.objective, Objective::sequence_class);
+  const std::pair<const char*, std::int64_t> counted[] = {
+      {R"({"model_type": "falcon", "hidden_size": 8192, "num_hidden_layers": 60,
+           "num_attention_heads": 128, "num_kv_heads": 8, "new_decoder_architecture": true})",
+       41'303'293'952},
+      {R"({"model_type": "bert", "architectures": ["BertForTokenClassification"],
+           "num_labels": 9})",
+       108'898'569},
+      {R"({"model_type": "bert", "architectures": ["BertForQuestionAnswering"]})", 108'893'186},
+      {R"({"model_type": "distilbert", "architectures": ["DistilBertForSequenceClassification"]})",
+       66'955'010},
+      {R"({"model_type": "distilbert", "architectures": ["DistilBertForQuestionAnswering"]})",
+       66'364'418}};
+  for (const auto& [text, parameters] : counted)
+    EXPECT_EQ(parameter_count(import_text(text)), parameters) << text;
 }
 
 TEST(PublishedConfigTest, RefusesGemma2WithWhatIsMissing) {
