@@ -220,6 +220,11 @@ MODELS = {
     "phi3-mini": ("phi3", 3072, 32, 32, 32, 8192, 32064, False, 0.0),
     "qwen2-1.5b": ("qwen2", 1536, 28, 12, 2, 8960, 151936, True, 0.0),
     "qwen3-0.6b-like": ("qwen3", 1024, 28, 16, 8, 3072, 151936, True, 0.0),
+    "olmo2-7b": ("olmo2", 4096, 32, 32, 32, 11008, 100352, False, 0.0),
+    "smollm3-3b": ("smollm3", 2048, 36, 16, 4, 11008, 128256, True, 0.0),
+    "granite-2b": ("granite", 2048, 40, 32, 8, 8192, 49155, True, 0.0),
+    "gemma2-2b-like": ("gemma2", 2304, 26, 8, 4, 9216, 256000, True, 0.0),
+    "gemma3-1b-like": ("gemma3_text", 1152, 26, 4, 1, 6912, 262144, True, 0.0),
     "falcon-7b": ("falcon", 4544, 32, 71, 1, 18176, 65024, True, 0.0),
     "falcon-40b-like": ("falcon", 4096, 16, 64, 8, 16384, 65024, True, 0.0),
     "distilbert": ("distilbert", 768, 6, 12, 12, 3072, 30522, True, 0.1),
@@ -257,6 +262,14 @@ TRAININGS = [
     ("qwen2-1.5b", "eager", "fp32", 1, 1024, "none", 1),
     ("qwen3-0.6b-like", "sdpa", "bf16", 8, 1024, "none", 1),
     ("qwen3-0.6b-like", "eager", "bf16", 2, 2048, "none", 1),
+    ("olmo2-7b", "sdpa", "bf16", 1, 4096, "none", 1),
+    ("olmo2-7b", "eager", "bf16", 1, 2048, "block", 1),
+    ("smollm3-3b", "sdpa", "bf16", 2, 4096, "none", 1),
+    ("granite-2b", "sdpa", "bf16", 4, 2048, "none", 1),
+    ("gemma2-2b-like", "eager", "bf16", 2, 2048, "none", 1),
+    ("gemma2-2b-like", "eager", "bf16", 2, 2048, "block", 1),
+    ("gemma3-1b-like", "flash", "bf16", 4, 1024, "none", 1),
+    ("gemma3-1b-like", "eager", "bf16", 1, 1024, "none", 1),
     ("falcon-7b", "eager", "bf16", 2, 1024, "none", 1),
     ("falcon-7b", "sdpa", "bf16", 2, 1024, "none", 1),
     ("falcon-7b", "sdpa", "bf16", 1, 2048, "block", 1),
@@ -304,12 +317,18 @@ def config_of(model, sequence):
                   attention_dropout=dropout)
     if family == "phi3":
         return transformers.Phi3Config(pad_token_id=0, **common)
-    if family in ("mistral", "qwen3"):
+    if family in ("mistral", "qwen3", "gemma2", "gemma3_text"):
         common["head_dim"] = hidden // heads
+    if family in ("gemma2", "gemma3_text"):
+        # No window hides anything.
+        common["sliding_window"] = 2 * sequence
     if family == "mistral":
         return transformers.MistralConfig(sliding_window=None, **common)
     return {"llama": transformers.LlamaConfig, "qwen2": transformers.Qwen2Config,
-            "qwen3": transformers.Qwen3Config}[family](**common)
+            "qwen3": transformers.Qwen3Config, "olmo2": transformers.Olmo2Config,
+            "smollm3": transformers.SmolLM3Config,
+            "granite": transformers.GraniteConfig, "gemma2": transformers.Gemma2Config,
+            "gemma3_text": transformers.Gemma3TextConfig}[family](**common)
 
 
 def as_on_a_gpu():

@@ -15,7 +15,10 @@ import transformers
 MODELS = {"gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM",
           "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "phi3": "Phi3ForCausalLM",
           "opt": "OPTForCausalLM", "gpt_neox": "GPTNeoXForCausalLM", "bert": "BertForMaskedLM",
-          "falcon": "FalconForCausalLM", "distilbert": "DistilBertForMaskedLM"}
+          "olmo2": "Olmo2ForCausalLM", "smollm3": "SmolLM3ForCausalLM",
+          "granite": "GraniteForCausalLM", "gemma2": "Gemma2ForCausalLM",
+          "gemma3_text": "Gemma3ForCausalLM", "falcon": "FalconForCausalLM",
+          "distilbert": "DistilBertForMaskedLM"}
 # Models of two layers whose modules are not those of the family's config without keys.
 CONFIGS = [
     {"model_type": "falcon", "num_hidden_layers": 2, "new_decoder_architecture": True},

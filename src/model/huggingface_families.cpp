@@ -1,6 +1,6 @@
 /// Reads the config of each family: those with LayerNorm (gpt2, opt, gpt_neox, bert, distilbert,
 /// falcon), and those with RMSNorm, rotary positions and SwiGLU (llama, mistral, phi3, qwen2,
-/// qwen3).
+/// qwen3, and what huggingface_decoders.cpp reads on).
 
 #include <algorithm>
 
@@ -202,6 +202,9 @@ namespace {
 struct Defaults {
   std::int64_t hidden, intermediate, kv_heads, vocab, positions;
   double epsilon;
+  std::int64_t layers = 32, heads = 32;
+  double theta = 10000.0;
+  bool tied = false;
 };
 
 Defaults defaults_of(ModelFamily family) {
@@ -213,6 +216,10 @@ Defaults defaults_of(ModelFamily family) {
     case ModelFamily::qwen2:
     case ModelFamily::qwen3:
       return {4096, 22016, 32, 151936, 32768, 1e-6};
+    case ModelFamily::olmo2:
+      return {4096, 11008, 32, 50304, 2048, 1e-5};
+    case ModelFamily::smollm3:
+      return {2048, 11008, 4, 128256, 32768, 1e-6, 36, 16, 2e6, true};
     default:
       return {4096, 11008, 32, 32000, 2048, 1e-6};
   }
@@ -254,9 +261,11 @@ void read_windows(const Config& config, ModelSpec& spec) {
 }
 
 void read_biases(const Config& config, ModelFamily family, Architecture& parts) {
-  if (family == ModelFamily::llama || family == ModelFamily::qwen3)
+  using enum ModelFamily;
+  const bool has_mlp_bias = family == llama || family == smollm3 || family == granite;
+  if (has_mlp_bias || family == qwen3 || family == olmo2)
     parts.qkv_bias = parts.projection_bias = config.boolean("attention_bias", false);
-  if (family == ModelFamily::llama) parts.mlp_bias = config.boolean("mlp_bias", false);
+  if (has_mlp_bias) parts.mlp_bias = config.boolean("mlp_bias", false);
 }
 
 }  // namespace
@@ -265,11 +274,12 @@ ModelSpec import_llama_like(const Config& config, ModelFamily family) {
   const Defaults defaults = defaults_of(family);
   ModelSpec spec = of_family(family);
   spec.hidden_size = config.size({"hidden_size"}, defaults.hidden);
-  spec.num_layers = config.size({"num_hidden_layers"}, 32);
-  spec.num_heads = config.size({"num_attention_heads"}, 32);
-  // Mistral and Qwen have a number of their own; LLaMA and Phi take the heads'.
-  const bool as_heads = family == ModelFamily::llama || family == ModelFamily::phi3 ||
-                        config.node().find("num_key_value_heads");
+  spec.num_layers = config.size({"num_hidden_layers"}, defaults.layers);
+  spec.num_heads = config.size({"num_attention_heads"}, defaults.heads);
+  // Mistral, Qwen and SmolLM have a number of their own; the others take the heads'.
+  using enum ModelFamily;
+  const bool has_own = family == mistral || family == qwen2 || family == qwen3 || family == smollm3;
+  const bool as_heads = !has_own || config.node().find("num_key_value_heads");
   spec.num_kv_heads =
       config.size({"num_key_value_heads"}, as_heads ? spec.num_heads : defaults.kv_heads);
   const bool own_head_size = family == ModelFamily::qwen3 && !config.node().find("head_dim");
@@ -277,7 +287,7 @@ ModelSpec import_llama_like(const Config& config, ModelFamily family) {
   spec.intermediate_size = config.size({"intermediate_size"}, defaults.intermediate);
   spec.vocab_size = config.size({"vocab_size"}, defaults.vocab);
   spec.max_positions = config.size({"max_position_embeddings"}, defaults.positions);
-  spec.tie_embeddings = config.boolean("tie_word_embeddings", false);
+  spec.tie_embeddings = config.boolean("tie_word_embeddings", defaults.tied);
   spec.norm_epsilon = config.number({"rms_norm_eps"}, defaults.epsilon, 0.0, 1.0);
   spec.initializer_range = config.number({"initializer_range"}, 0.02, 0.0, 1e3);
   spec.dropout = config.dropout({{"attention_dropout", 0.0}});
@@ -287,6 +297,7 @@ ModelSpec import_llama_like(const Config& config, ModelFamily family) {
   read_windows(config, spec);
   config.only_silu("hidden_act");
   read_biases(config, family, spec.architecture);
+  spec.rope_theta = defaults.theta;
   config.read_rope(spec);
   return spec;
 }

@@ -268,6 +268,36 @@ Family llama_modules(const char* prefix, bool merged, bool normed_heads) {
   return family;
 }
 
+/// The norms come after their branch.
+Family olmo2_modules() {
+  Family family = llama_modules("Olmo2", false, true);
+  for (Row& row : family.inside) {
+    if (row.kind == norm1) row.name = ".post_attention_layernorm";
+    if (row.kind == norm2) row.name = ".post_feedforward_layernorm";
+  }
+  return family;
+}
+
+/// A norm before each branch, and one after it.
+Family gemma_modules(const char* prefix, const char* base_class, bool normed_heads) {
+  Family family = llama_modules(prefix, false, normed_heads);
+  for (Row& row : family.outside) {
+    if (row.kind == base) row.class_name = base_class;
+    if (row.kind == token_embedding) row.class_name = "TextScaledWordEmbedding";
+  }
+  family.inside.pop_back();
+  for (const Row& row : {Row{branch_norm1, ".post_attention_layernorm", "RMSNorm"},
+                         Row{norm2, ".pre_feedforward_layernorm", "RMSNorm"},
+                         Row{branch_norm2, ".post_feedforward_layernorm", "RMSNorm"}})
+    family.inside.push_back(row);
+  return family;
+}
+
+/// The Python module that a family's classes are in.
+std::string_view python_module(ModelFamily family) {
+  return family == ModelFamily::gemma3_text ? "gemma3" : to_text(family);
+}
+
 const Family& family_of(const ModelSpec& model) {
   if (model.family == ModelFamily::falcon) return falcon_modules(model.architecture);
   if (model.family == ModelFamily::bert || model.family == ModelFamily::distilbert)
@@ -281,6 +311,11 @@ const Family& family_of(const ModelSpec& model) {
       {ModelFamily::opt, opt_modules},
       {ModelFamily::gpt_neox, gpt_neox_modules},
       {ModelFamily::qwen3, llama_modules("Qwen3", false, true)},
+      {ModelFamily::olmo2, olmo2_modules()},
+      {ModelFamily::smollm3, llama_modules("SmolLM3", false, false)},
+      {ModelFamily::granite, llama_modules("Granite", false, false)},
+      {ModelFamily::gemma2, gemma_modules("Gemma2", "Model", false)},
+      {ModelFamily::gemma3_text, gemma_modules("Gemma3", "TextModel", true)},
   };
   return families.at(model.family);
 }
@@ -295,8 +330,8 @@ const Row* find(const std::vector<Row>& rows, ModuleKind kind) {
 
 std::vector<NamedModule> named_modules(const ModelSpec& model) {
   const Family& family = family_of(model);
-  const std::string own =
-      fmt::format("transformers.models.{0}.modeling_{0}.{1}", to_text(model.family), family.prefix);
+  const std::string own = fmt::format("transformers.models.{0}.modeling_{0}.{1}",
+                                      python_module(model.family), family.prefix);
   std::vector<NamedModule> modules;
   const auto add = [&](ModuleKind kind, int layer, std::string name, const char* class_name) {
     const bool is_own = std::string_view(class_name).find('.') == std::string_view::npos;

@@ -21,6 +21,7 @@ enum class ModuleKind : std::uint8_t {
   blocks,  ///< the list of them
   block,
   norm1,
+  branch_norm1,
   attention,
   query_key_value,  ///< in one
   query,
@@ -30,6 +31,7 @@ enum class ModuleKind : std::uint8_t {
   key_norm,
   projection,
   norm2,
+  branch_norm2,
   mlp,
   fc,
   gate,

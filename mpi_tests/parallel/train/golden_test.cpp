@@ -113,8 +113,8 @@ std::vector<Case> cases() {
   // The others are made of the same parts and others; stages change nothing about parts. A few
   // updates show a wrong gradient.
   constexpr int few = 6;
-  for (const char* model :
-       {"mistral", "qwen2", "qwen3", "phi3", "opt", "gpt_neox", "falcon", "distilbert"})
+  for (const char* model : {"mistral", "qwen2", "qwen3", "phi3", "opt", "gpt_neox", "olmo2",
+                            "smollm3", "granite", "gemma2", "gemma3_text", "falcon", "distilbert"})
     for (const int stage : {1, 3}) result.push_back({model, stage, few});
   // Optimizers beside AdamW.
   for (const char* name : {"gpt2-sgd", "bert-sgd", "llama-lion", "gpt2-adagrad"})

@@ -118,7 +118,7 @@ TEST_P(StepPlanReplayTest, IsSoundForEveryCombination) {
 TEST_P(StepPlanReplayTest, IsSoundForEveryFamily) {
   using enum ModelFamily;
   for (const ModelFamily family :
-       {opt, gpt_neox, bert, qwen2, qwen3, phi3, mistral, falcon, distilbert})
+       {opt, gpt_neox, bert, qwen2, qwen3, phi3, mistral, olmo2, gemma3_text, falcon, distilbert})
     check(test::tiny_model(family), 3, {600});
   ModelSpec falcon_of_two_norms = test::tiny_model(falcon);
   falcon_of_two_norms.architecture.shared_norm = false;
