@@ -57,6 +57,15 @@ class ExamplesTest(unittest.TestCase):
         with open(os.path.join(ROOT, "scripts", "spaces", "gpt2-tiny", "config.json"), encoding="utf-8") as file:
             self.run_example({}, (1, 3), model=file.read())
 
+    def test_classes_and_spans(self):
+        sizes = {"vocab_size": 100, "max_position_embeddings": 64}
+        bert = {"model_type": "bert", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+                "intermediate_size": 64}
+        distilbert = {"model_type": "distilbert", "dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64}
+        for head, base in (("BertForSequenceClassification", bert), ("BertForTokenClassification", bert),
+                           ("DistilBertForQuestionAnswering", distilbert)):
+            self.run_example({}, (1,), model=json.dumps({**base, **sizes, "architectures": [head]}))
+
 
 if __name__ == "__main__":
     main()

@@ -15,6 +15,10 @@ except ImportError as error:
 
 # transformers' names of our activations.
 ACTIVATIONS = {"gelu_tanh": "gelu_new", "gelu": "gelu", "relu": "relu", "silu": "silu"}
+# Its models by our objectives.
+HEADS = {"sequence_class": transformers.AutoModelForSequenceClassification,
+         "token_class": transformers.AutoModelForTokenClassification,
+         "spans": transformers.AutoModelForQuestionAnswering}
 
 
 GEMMA_NAMES = ("input_layernorm", "self_attn.{}_proj", "self_attn.o_proj",
@@ -33,6 +37,14 @@ def config_of(model):
             activation_function=ACTIVATIONS[parts["activation"]],
             layer_norm_epsilon=spec["norm_epsilon"], resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
             **common)
+    if "labels" in spec:
+        common["num_labels"] = spec["labels"]
+    if family == "distilbert":
+        return transformers.DistilBertConfig(
+            dim=spec["hidden_size"], n_layers=spec["num_layers"], n_heads=spec["num_heads"],
+            hidden_dim=spec["intermediate_size"], max_position_embeddings=spec["max_positions"],
+            activation=ACTIVATIONS[parts["activation"]], dropout=0, attention_dropout=0,
+            qa_dropout=0, seq_classif_dropout=0, **common)
     common |= {"hidden_size": spec["hidden_size"], "num_hidden_layers": spec["num_layers"],
                "num_attention_heads": spec["num_heads"],
                "max_position_embeddings": spec["max_positions"]}
@@ -118,6 +130,8 @@ def parts_of(model, layer):
                      "post_attention_layernorm", "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
         "bert": ("attention.output.LayerNorm", "attention.self.{}", "attention.output.dense",
                  "output.LayerNorm", "intermediate.dense", "output.dense"),
+        "distilbert": ("sa_layer_norm", "attention.{}_lin", "attention.out_lin",
+                       "output_layer_norm", "ffn.lin1", "ffn.lin2"),
         "phi3": ("input_layernorm", "self_attn.qkv_proj", "self_attn.o_proj",
                  "post_attention_layernorm", "mlp.gate_up_proj", "mlp.down_proj"),
         "olmo2": ("post_attention_layernorm", "self_attn.{}_proj", "self_attn.o_proj",
@@ -168,6 +182,7 @@ def weights_of(model):
     """All values under transformers' names."""
     family = model.spec["family"]
     blocks = {"gpt2": "transformer.h", "opt": "model.decoder.layers", "bert": "bert.encoder.layer",
+              "distilbert": "distilbert.transformer.layer",
               "gpt_neox": "gpt_neox.layers", "falcon": "transformer.h"}.get(family, "model.layers")
     ends = {
         "gpt2": {"embedding": "transformer.wte.weight", "positions": "transformer.wpe.weight",
@@ -184,10 +199,20 @@ def weights_of(model):
                  "transform": "cls.predictions.transform.dense",
                  "transform_norm": "cls.predictions.transform.LayerNorm",
                  "head": "cls.predictions.decoder.weight", "head_bias": "cls.predictions.bias"},
+        "distilbert": {"embedding": "distilbert.embeddings.word_embeddings.weight",
+                       "positions": "distilbert.embeddings.position_embeddings.weight",
+                       "embedding_norm": "distilbert.embeddings.LayerNorm",
+                       "transform": "vocab_transform", "transform_norm": "vocab_layer_norm",
+                       "head": "vocab_projector.weight", "head_bias": "vocab_projector.bias"},
         "falcon": {"embedding": "transformer.word_embeddings.weight",
                    "final_norm": "transformer.ln_f", "head": "lm_head.weight"},
     }.get(family, {"embedding": "model.embed_tokens.weight", "final_norm": "model.norm",
                    "head": "lm_head.weight"})
+    if model.objective in HEADS:
+        head = "qa_outputs" if model.objective == "spans" else "classifier"
+        pooler = "bert.pooler.dense" if family == "bert" else "pre_classifier"
+        ends |= {"transform": pooler, "head": head + ".weight",
+                 "head_bias": head + ".bias"}
     found = {}
     for ours, theirs in ends.items():
         for suffix in ("", ".weight", ".bias"):
@@ -203,8 +228,8 @@ def weights_of(model):
 def module_of(model, dtype):
     """(transformers' module with the model's weights, what does not fit)."""
     config = config_of(model)
-    kind = (transformers.AutoModelForMaskedLM if model.masked
-            else transformers.AutoModelForCausalLM)
+    kind = HEADS.get(model.objective, transformers.AutoModelForMaskedLM if model.masked
+                     else transformers.AutoModelForCausalLM)
     theirs = kind.from_config(config).to(dtype).eval()
     own = dict(theirs.named_parameters())
     ours = weights_of(model)
@@ -235,7 +260,12 @@ def check(case):
     length = case["training"]["sequence_length"]
     tokens = reference_step.tokens_of_step(0, 0, 2, length, case["model"]["vocab_size"])
     tokens = tokens[:, :-1].clamp(min=2)  # no number that stands for padding
-    expected = theirs(input_ids=tokens, attention_mask=torch.ones_like(tokens)).logits
+    found = theirs(input_ids=tokens, attention_mask=torch.ones_like(tokens))
+    if model.objective == "spans":
+        bias = model.by_name["head_bias"]  # which our scores leave out
+        expected = torch.stack((found.start_logits, found.end_logits), -1) - bias
+    else:
+        expected = found.logits
     error = (model.logits(tokens) - expected).abs().max().item() / expected.abs().max().item()
     if not error < 1e-12:
         problems.append(f"logits differ by {error:.1e}")

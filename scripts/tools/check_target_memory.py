@@ -227,7 +227,16 @@ MODELS = {
     "gemma3-1b-like": ("gemma3_text", 1152, 26, 4, 1, 6912, 262144, True, 0.0),
     "falcon-7b": ("falcon", 4544, 32, 71, 1, 18176, 65024, True, 0.0),
     "falcon-40b-like": ("falcon", 4096, 16, 64, 8, 16384, 65024, True, 0.0),
+    "distilbert": ("distilbert", 768, 6, 12, 12, 3072, 30522, True, 0.1),
+    "distilbert-classes": ("distilbert", 768, 6, 12, 12, 3072, 30522, False, 0.1),
+    "bert-base-classes": ("bert", 768, 12, 12, 12, 3072, 30522, False, 0.1),
+    "bert-base-tags": ("bert", 768, 12, 12, 12, 3072, 30522, False, 0.1),
+    "bert-base-spans": ("bert", 768, 12, 12, 12, 3072, 30522, False, 0.1),
 }
+# Those with classes or spans by the end of their name: our objective, transformers' class, labels.
+HEADS = {"classes": ("sequence_class", "AutoModelForSequenceClassification", 3),
+         "tags": ("token_class", "AutoModelForTokenClassification", 9),
+         "spans": ("spans", "AutoModelForQuestionAnswering", 2)}
 
 # model, attention, precision, micro-batch, sequence, recompute, micro-steps
 TRAININGS = [
@@ -266,6 +275,12 @@ TRAININGS = [
     ("falcon-7b", "sdpa", "bf16", 1, 2048, "block", 1),
     ("falcon-40b-like", "sdpa", "bf16", 2, 2048, "none", 1),
     ("falcon-40b-like", "eager", "bf16", 1, 1024, "none", 1),
+    ("distilbert", "sdpa", "bf16", 32, 512, "none", 1),
+    ("distilbert-classes", "eager", "fp16", 32, 256, "none", 1),
+    ("bert-base-classes", "sdpa", "fp16", 32, 384, "none", 1),
+    ("bert-base-classes", "eager", "fp32", 64, 128, "none", 2),
+    ("bert-base-tags", "sdpa", "bf16", 32, 256, "none", 1),
+    ("bert-base-spans", "sdpa", "fp16", 24, 384, "block", 1),
 ]
 
 
@@ -285,9 +300,15 @@ def config_of(model, sequence):
     if family == "gpt_neox":
         return transformers.GPTNeoXConfig(hidden_dropout=dropout, attention_dropout=dropout,
                                           **common)
+    _, _, labels = HEADS.get(model.rsplit("-", 1)[-1], (None, None, 2))
     if family == "bert":
-        return transformers.BertConfig(hidden_dropout_prob=dropout,
+        return transformers.BertConfig(hidden_dropout_prob=dropout, num_labels=labels,
                                        attention_probs_dropout_prob=dropout, **common)
+    if family == "distilbert":
+        return transformers.DistilBertConfig(
+            dim=hidden, n_layers=layers, n_heads=heads, hidden_dim=width, vocab_size=vocabulary,
+            max_position_embeddings=sequence, dropout=dropout, attention_dropout=dropout,
+            num_labels=labels)
     if family == "falcon":
         del common["intermediate_size"]
         return transformers.FalconConfig(ffn_hidden_size=width, num_kv_heads=kv_heads,
@@ -345,9 +366,10 @@ def train(case):
     kind = MODELS[name][0]
     tracker = Tracker()
     with FakeTensorMode(allow_non_fake_inputs=True):
-        base = transformers.AutoModelForMaskedLM if kind == "bert" else \
-            transformers.AutoModelForCausalLM
-        model = base.from_config(
+        objective, base, labels = HEADS.get(name.rsplit("-", 1)[-1], (
+            None, "AutoModelForMaskedLM" if kind in ("bert", "distilbert")
+            else "AutoModelForCausalLM", 0))
+        model = getattr(transformers, base).from_config(
             config_of(name, sequence),
             attn_implementation="eager" if attention == "eager" else "sdpa",
             dtype={"bf16": torch.bfloat16, "fp16": torch.float16,
@@ -363,10 +385,15 @@ def train(case):
             for step in range(micro_steps):
                 tracker.enter("forward")
                 tokens = torch.zeros(micro_batch, sequence, dtype=torch.long)
-                labels = torch.zeros(micro_batch, sequence, dtype=torch.long)
+                targets = {"labels": torch.zeros(micro_batch, sequence, dtype=torch.long)}
+                if objective in ("sequence_class", "spans"):
+                    of_samples = torch.zeros(micro_batch, dtype=torch.long)
+                    targets = {"labels": of_samples} if objective == "sequence_class" else {
+                        "start_positions": of_samples, "end_positions": of_samples}
+                    del of_samples
                 # As the Trainer does: what remains of the output is the loss.
-                loss = model(input_ids=tokens, labels=labels).loss
-                del tokens, labels
+                loss = model(input_ids=tokens, **targets).loss
+                del tokens, targets
                 tracker.enter("backward")
                 loss.backward()
                 del loss
@@ -376,7 +403,8 @@ def train(case):
     return {"model": {"family": family, "hidden_size": hidden, "num_layers": layers,
                       "num_heads": heads, "num_kv_heads": kv_heads, "intermediate_size": width,
                       "vocab_size": vocabulary, "tie_embeddings": tied, "dropout": dropout,
-                      "max_positions": sequence},
+                      "max_positions": sequence,
+                      **({"objective": objective, "labels": labels} if objective else {})},
             "name": name, "attention": attention, "precision": precision,
             "micro_batch": micro_batch, "sequence_length": sequence, "recompute": recompute,
             "accumulation_steps": micro_steps, "parameter_bytes": parameter_bytes,

@@ -17,11 +17,14 @@ MODELS = {"gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "mistral": "Mi
           "opt": "OPTForCausalLM", "gpt_neox": "GPTNeoXForCausalLM", "bert": "BertForMaskedLM",
           "olmo2": "Olmo2ForCausalLM", "smollm3": "SmolLM3ForCausalLM",
           "granite": "GraniteForCausalLM", "gemma2": "Gemma2ForCausalLM",
-          "gemma3_text": "Gemma3ForCausalLM", "falcon": "FalconForCausalLM"}
+          "gemma3_text": "Gemma3ForCausalLM", "falcon": "FalconForCausalLM",
+          "distilbert": "DistilBertForMaskedLM"}
 # Models of two layers whose modules are not those of the family's config without keys.
 CONFIGS = [
     {"model_type": "falcon", "num_hidden_layers": 2, "new_decoder_architecture": True},
     {"model_type": "falcon", "num_hidden_layers": 2, "parallel_attn": False},
+    *({"model_type": kind.lower(), "num_hidden_layers": 2, "architectures": [f"{kind}For{head}"]}
+      for kind in ("Bert", "DistilBert") for head in ("SequenceClassification", "TokenClassification", "QuestionAnswering")),
 ]
 
 

@@ -58,6 +58,15 @@ def masked_positions(seed, step, global_batch, length):
     return torch.from_numpy((first + ((end - first) * (h >> shift) >> shift)).astype(numpy.int64))
 
 
+def labels_of_step(seed, step, global_batch, numbers, count):
+    """Section 3, classes and spans: [global_batch, numbers], each of 0 … count − 1."""
+    number = numpy.arange(numbers, dtype=numpy.uint64)[None, :]
+    sample = numpy.arange(global_batch, dtype=numpy.uint64)[:, None]
+    h = counter_hash(seed, (3 << 32) + step, (sample << numpy.uint64(32)) + number)
+    shift = numpy.uint64(32)
+    return torch.from_numpy((numpy.uint64(count) * (h >> shift) >> shift).astype(numpy.int64))
+
+
 GPT2 = {"norm": "layer", "block": "sequential", "positions": "learned", "objective": "next_token",
         "activation": "gelu_tanh", "gated": False, "qkv_bias": True, "projection_bias": True,
         "mlp_bias": True, "query_key_norm": False, "scaled_projections": True,
@@ -78,6 +87,8 @@ FAMILIES = {
                         "activation": "gelu", "scaled_projections": False},
     "bert": GPT2 | {"block": "post_norm", "objective": "masked_token", "activation": "gelu",
                     "scaled_projections": False, "token_types": 2},
+    "distilbert": GPT2 | {"block": "post_norm", "objective": "masked_token", "activation": "gelu",
+                          "scaled_projections": False},
     "llama": LLAMA,
     "mistral": LLAMA,
     "phi3": LLAMA,
@@ -94,6 +105,10 @@ FAMILIES = {
 }
 
 
+# The activation of what an encoder makes of position 0, for classes of sequences.
+POOLERS = {"bert": "tanh", "distilbert": "relu"}
+
+
 def gelu_tanh(z):
     inner = math.sqrt(2 / math.pi) * (z + 0.044715 * z**3)
     return 0.5 * z * (1 + torch.tanh(inner))
@@ -104,6 +119,7 @@ ACTIVATIONS = {
     "gelu": lambda z: 0.5 * z * (1 + torch.erf(z / math.sqrt(2))),
     "relu": torch.relu,
     "silu": lambda z: z * torch.sigmoid(z),
+    "tanh": torch.tanh,
 }
 
 
@@ -136,7 +152,9 @@ class Model:
         self.narrow = narrow
         self.head_size = spec.get("head_size", spec["hidden_size"] // spec["num_heads"])
         self.activation = ACTIVATIONS[self.parts["activation"]]
-        self.masked = self.parts["objective"] == "masked_token"
+        self.objective = self.parts["objective"]
+        self.masked = self.objective == "masked_token"
+        self.head_rows = spec.get("labels") or spec["vocab_size"]
         self.parameters = []
         self.by_name = {}
         self.add_embeddings()
@@ -184,13 +202,14 @@ class Model:
         sigma = spec.get("initializer_range", 0.02)
         if self.parts["block"] != "post_norm":
             self.add_norm("final_norm")
-        if self.masked:
+        if self.objective in ("masked_token", "sequence_class"):
             self.add_linear("transform", width, width, sigma, True)
+        if self.masked:
             self.add_norm("transform_norm")
         if not spec.get("tie_embeddings", True):
-            self.add("head", (spec["vocab_size"], width), sigma)
-        if self.masked:
-            self.add("head_bias", (spec["vocab_size"],))
+            self.add("head", (self.head_rows, width), sigma)
+        if self.objective != "next_token":
+            self.add("head_bias", (self.head_rows,))
 
     def add(self, name, shape, deviation=None, constant=0.0):
         number = len(self.parameters)
@@ -324,7 +343,7 @@ class Model:
         scores = q @ k.transpose(2, 3)
         scores = scores * (self.parts["attention_multiplier"] or 1 / math.sqrt(self.head_size))
         scores = self.capped(scores, self.parts["attention_softcap"])
-        if not self.masked:
+        if self.objective == "next_token":
             position = torch.arange(length)
             distance = position[:, None] - position
             hidden = distance < 0
@@ -393,24 +412,42 @@ class Model:
             x = self.norm("final_norm", x)
         if self.masked:
             x = self.norm("transform_norm", self.activation(self.linear("transform", x)))
+        if self.objective == "sequence_class":
+            pool = ACTIVATIONS[POOLERS[self.spec["family"]]]
+            x = self.cut(pool(self.linear("transform", x[:, 0])))
         # A tied table gets the head's gradient rounded, before the embedding's is added.
         head = self.by_name.get("head")
         head = self.cut(self.by_name["embedding"]) if head is None else head
         logits = x @ head.T
-        logits = wide(self.cut(logits + self.by_name["head_bias"] if self.masked else logits))
+        if self.objective != "next_token":
+            # What the bias adds to a sequence's scores of spans changes no loss.
+            bias = self.by_name["head_bias"]
+            logits = logits + (0 * bias if self.objective == "spans" else bias)
+        logits = wide(self.cut(logits))
         return self.capped(logits / self.parts["logits_scaling"], self.parts["logits_softcap"])
 
-    def loss(self, tokens, masked):
+    def labels(self, seed, step, batch, length):
+        """[batch, …]: classes, or where spans begin and end."""
+        if self.objective == "spans":
+            return labels_of_step(seed, step, batch, 2, length)
+        numbers = length if self.objective == "token_class" else 1
+        return labels_of_step(seed, step, batch, numbers, self.head_rows)
+
+    def loss(self, tokens, masked, labels):
         """tokens: one more than positions; masked: the positions with a target, for masked_token."""
         inputs, targets = tokens[:, :-1], tokens[:, 1:]
-        if not self.masked:
-            return torch.nn.functional.cross_entropy(self.logits(inputs).flatten(0, 1),
-                                                     targets.flatten())
-        targets = inputs.gather(1, masked)
-        inputs = inputs.scatter(1, masked, self.spec["vocab_size"] - 1)
+        if self.masked:
+            targets = inputs.gather(1, masked)
+            inputs = inputs.scatter(1, masked, self.spec["vocab_size"] - 1)
         logits = self.logits(inputs)
-        rows = logits.gather(1, masked[..., None].expand(-1, -1, logits.shape[2]))
-        return torch.nn.functional.cross_entropy(rows.flatten(0, 1), targets.flatten())
+        if self.masked:
+            logits = logits.gather(1, masked[..., None].expand(-1, -1, logits.shape[2]))
+        elif self.objective != "next_token":
+            targets = labels
+        if self.objective == "spans":
+            logits = logits.transpose(1, 2)  # a class is a position
+        return torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]),
+                                                 targets.flatten())
 
 
 class LossScaler:
@@ -564,7 +601,8 @@ def losses_of(case, dtype, plain):
     for step in range(training["steps"]):
         batch, length = training["global_batch"], training["sequence_length"]
         tokens = tokens_of_step(seed, step, batch, length, spec["vocab_size"])
-        loss = model.loss(tokens, masked_positions(seed, step, batch, length))
+        loss = model.loss(tokens, masked_positions(seed, step, batch, length),
+                          model.labels(seed, step, batch, length))
         (loss * scaler.scale if scaler else loss).backward()
         if not optimizer.step():
             skipped.append(step)

@@ -22,7 +22,8 @@ constexpr EnumText activation_names[] = {
 };
 
 bool is_other_head(std::string_view architecture) {
-  const bool built = architecture.ends_with("ForCausalLM") || architecture.ends_with("ForMaskedLM");
+  const bool built = architecture.ends_with("ForCausalLM") ||
+                     architecture.ends_with("ForMaskedLM") || is_encoder_head(architecture);
   return architecture.ends_with("DoubleHeadsModel") || architecture == "BertLMHeadModel" ||
          (architecture.find("For") != std::string_view::npos && !built);
 }
@@ -128,7 +129,9 @@ void Config::refuse_other_models() const {
     const auto word = each.string(problems_);
     if (word && is_other_head(*word)) {
       refuse(each, fmt::format("architectures \"{}\" is not built; what is: a causal "
-                               "(…ForCausalLM) head, and bert's BertForMaskedLM",
+                               "(…ForCausalLM) head, and of bert and distilbert …ForMaskedLM, "
+                               "…ForSequenceClassification, …ForTokenClassification and "
+                               "…ForQuestionAnswering",
                                *word));
     }
   }
@@ -157,6 +160,8 @@ ModelSpec import_family(const model::Config& config, ModelFamily family) {
       return model::import_gemma(config, family);
     case ModelFamily::falcon:
       return model::import_falcon(config);
+    case ModelFamily::distilbert:
+      return model::import_distilbert(config);
     default:
       return model::import_llama_like(config, family);
   }

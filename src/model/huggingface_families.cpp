@@ -1,6 +1,6 @@
-/// Reads the config of each family: those with LayerNorm (gpt2, opt, gpt_neox, bert, falcon), and
-/// those with RMSNorm, rotary positions and SwiGLU (llama, mistral, phi3, qwen2, qwen3, and what
-/// huggingface_decoders.cpp reads on).
+/// Reads the config of each family: those with LayerNorm (gpt2, opt, gpt_neox, bert, distilbert,
+/// falcon), and those with RMSNorm, rotary positions and SwiGLU (llama, mistral, phi3, qwen2,
+/// qwen3, and what huggingface_decoders.cpp reads on).
 
 #include <algorithm>
 
@@ -121,6 +121,27 @@ ModelSpec import_bert(const Config& config) {
   }
   config.only("is_decoder", false);
   config.only("add_cross_attention", false);
+  config.read_head(spec);
+  return spec;
+}
+
+ModelSpec import_distilbert(const Config& config) {
+  ModelSpec spec = of_family(ModelFamily::distilbert);
+  spec.hidden_size = config.size({"dim", "hidden_size"}, 768);
+  spec.num_layers = config.size({"n_layers", "num_hidden_layers"}, 6);
+  spec.num_heads = config.size({"n_heads", "num_attention_heads"}, 12);
+  spec.num_kv_heads = spec.num_heads;
+  spec.head_size = head_size_of(spec.hidden_size, spec.num_heads, config.node(), config.problems());
+  spec.intermediate_size = config.size({"hidden_dim"}, 3072);
+  spec.vocab_size = config.size({"vocab_size"}, 30522);
+  spec.max_positions = config.size({"max_position_embeddings"}, 512);
+  spec.tie_embeddings = config.boolean("tie_word_embeddings", true);
+  spec.norm_epsilon = 1e-12;
+  spec.initializer_range = config.number({"initializer_range"}, 0.02, 0.0, 1e3);
+  spec.dropout = config.dropout({{"dropout", 0.1}, {"attention_dropout", 0.1}});
+  spec.architecture.activation = config.activation("activation", Activation::gelu);
+  config.only("sinusoidal_pos_embds", false);
+  config.read_head(spec);
   return spec;
 }
 

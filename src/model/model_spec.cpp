@@ -21,13 +21,14 @@ using json::Of;
 
 constexpr auto family_texts =
     numbered({"gpt2", "llama", "mistral", "qwen2", "phi3", "opt", "gpt_neox", "qwen3", "bert",
-              "olmo2", "smollm3", "granite", "gemma2", "gemma3_text", "falcon"});
+              "olmo2", "smollm3", "granite", "gemma2", "gemma3_text", "falcon", "distilbert"});
 constexpr auto norm_texts = numbered({"layer", "rms"});
 constexpr auto block_texts =
     numbered({"sequential", "parallel", "post_norm", "branch_norm", "double_norm"});
 constexpr auto position_texts = numbered({"learned", "rotary"});
-constexpr auto objective_texts = numbered({"next_token", "masked_token"});
-constexpr auto activation_texts = numbered({"gelu_tanh", "gelu", "relu", "silu"});
+constexpr auto objective_texts =
+    numbered({"next_token", "masked_token", "sequence_class", "token_class", "spans"});
+constexpr auto activation_texts = numbered({"gelu_tanh", "gelu", "relu", "silu", "tanh"});
 constexpr auto rope_texts = numbered({"default", "linear", "yarn", "longrope", "llama3"});
 
 constexpr Architecture llama_architecture{.norm = NormKind::rms,
@@ -120,6 +121,10 @@ Architecture architecture_of(ModelFamily family) {
       return bert_architecture;
     case ModelFamily::falcon:
       return falcon_architecture;
+    case ModelFamily::distilbert:
+      result = bert_architecture;
+      result.token_types = 0;
+      return result;
   }
   throw LogicError("a model is of a known family");
 }
@@ -216,6 +221,7 @@ void members(Archive& archive, Of<Archive, ModelSpec>& model) {
   archive("attention_window", model.attention_window, omitted);
   archive("full_layers", model.full_layers, omitted);
   archive("unrotated_layers", model.unrotated_layers, omitted);
+  archive("labels", model.labels, omitted);
   archive.differences("rope", model.rope, RopeScaling());
   archive.differences("architecture", model.architecture, architecture_of(model.family));
 }

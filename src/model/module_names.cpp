@@ -120,6 +120,82 @@ const Family bert_modules{
      {fc_projection, ".output.dense", linear},
      {norm2, ".output.LayerNorm", layer_norm}}};
 
+const Family distilbert_modules{
+    "",
+    {{root, "", "DistilBertForMaskedLM"},
+     {base, "distilbert", "DistilBertModel"},
+     {other, "distilbert.embeddings", "Embeddings"},
+     {token_embedding, "distilbert.embeddings.word_embeddings", embedding},
+     {position_embedding, "distilbert.embeddings.position_embeddings", embedding},
+     {embedding_norm, "distilbert.embeddings.LayerNorm", layer_norm},
+     {other, "distilbert.transformer", "Transformer"},
+     {blocks, "distilbert.transformer.layer", module_list},
+     {transform, "vocab_transform", linear},
+     {transform_norm, "vocab_layer_norm", layer_norm},
+     {head, "vocab_projector", linear}},
+    "TransformerBlock",
+    {{attention, ".attention", "DistilBertSelfAttention"},
+     {query, ".attention.q_lin", linear},
+     {key, ".attention.k_lin", linear},
+     {value, ".attention.v_lin", linear},
+     {projection, ".attention.out_lin", linear},
+     {norm1, ".sa_layer_norm", layer_norm},
+     {mlp, ".ffn", "FFN"},
+     {fc, ".ffn.lin1", linear},
+     {fc_projection, ".ffn.lin2", linear},
+     {norm2, ".output_layer_norm", layer_norm}}};
+
+/// The root and the rows of a head other than the one of masked tokens.
+struct Head {
+  const char* root;
+  std::vector<Row> rows;
+};
+
+Head head_of(ModelFamily family, Objective objective) {
+  const bool is_berts = family == ModelFamily::bert;
+  switch (objective) {
+    case Objective::sequence_class:
+      if (is_berts) {
+        return {"ForSequenceClassification",
+                {{other, "bert.pooler", "Pooler"},
+                 {transform, "bert.pooler.dense", linear},
+                 {head, "classifier", linear}}};
+      }
+      return {"DistilBertForSequenceClassification",
+              {{transform, "pre_classifier", linear}, {head, "classifier", linear}}};
+    case Objective::token_class:
+      return {is_berts ? "ForTokenClassification" : "DistilBertForTokenClassification",
+              {{head, "classifier", linear}}};
+    default:
+      return {is_berts ? "ForQuestionAnswering" : "DistilBertForQuestionAnswering",
+              {{head, "qa_outputs", linear}}};
+  }
+}
+
+/// An encoder, whose head stands behind its blocks.
+Family with_head(ModelFamily which, Objective objective) {
+  Family family = which == ModelFamily::bert ? bert_modules : distilbert_modules;
+  if (objective == Objective::masked_token) return family;
+  const Head head = head_of(which, objective);
+  const auto list = std::ranges::find(family.outside, blocks, &Row::kind);
+  family.outside.erase(std::next(list), family.outside.end());
+  family.outside.insert(family.outside.end(), head.rows.begin(), head.rows.end());
+  family.outside.front().class_name = head.root;
+  return family;
+}
+
+const Family& encoder_modules(const ModelSpec& model) {
+  using enum Objective;
+  static const std::map<std::pair<ModelFamily, Objective>, Family> all = [] {
+    std::map<std::pair<ModelFamily, Objective>, Family> made;
+    for (const ModelFamily family : {ModelFamily::bert, ModelFamily::distilbert})
+      for (const Objective each : {masked_token, sequence_class, token_class, spans})
+        made.emplace(std::pair(family, each), with_head(family, each));
+    return made;
+  }();
+  return all.at({model.family, model.architecture.objective});
+}
+
 /// Falcon's by what its config says of norms: named after their branch where both branches are
 /// parallel and have one each.
 Family falcon_modules(BlockKind block, bool shared_norm) {
@@ -224,6 +300,8 @@ std::string_view python_module(ModelFamily family) {
 
 const Family& family_of(const ModelSpec& model) {
   if (model.family == ModelFamily::falcon) return falcon_modules(model.architecture);
+  if (model.family == ModelFamily::bert || model.family == ModelFamily::distilbert)
+    return encoder_modules(model);
   static const std::map<ModelFamily, Family> families = {
       {ModelFamily::gpt2, gpt2_modules},
       {ModelFamily::llama, llama_modules("Llama", false, false)},
@@ -233,7 +311,6 @@ const Family& family_of(const ModelSpec& model) {
       {ModelFamily::opt, opt_modules},
       {ModelFamily::gpt_neox, gpt_neox_modules},
       {ModelFamily::qwen3, llama_modules("Qwen3", false, true)},
-      {ModelFamily::bert, bert_modules},
       {ModelFamily::olmo2, olmo2_modules()},
       {ModelFamily::smollm3, llama_modules("SmolLM3", false, false)},
       {ModelFamily::granite, llama_modules("Granite", false, false)},

@@ -64,16 +64,20 @@ class Units {
     if (parts_.block != BlockKind::post_norm)
       norm(unit, final_norm_weight, final_norm_bias, ModuleKind::final_norm);
     const bool masked = parts_.objective == Objective::masked_token;
-    if (masked) {
+    if (masked || parts_.objective == Objective::sequence_class) {
       linear(unit, transform_weight, transform_bias, {ModuleKind::transform}, model_.hidden_size,
              model_.hidden_size, true);
-      norm(unit, transform_norm_weight, transform_norm_bias, ModuleKind::transform_norm);
     }
+    if (masked) norm(unit, transform_norm_weight, transform_norm_bias, ModuleKind::transform_norm);
     if (!model_.tie_embeddings) {
-      matrix(unit, head_weight, {ModuleKind::head}, model_.vocab_size, model_.hidden_size);
+      matrix(unit, head_weight, {ModuleKind::head}, model_.head_rows(), model_.hidden_size);
     }
-    if (masked)
-      add({head_bias, unit, "cls.predictions.bias", model_.vocab_size, 1, 0, InitialValue::zero});
+    if (parts_.objective != Objective::next_token) {
+      const bool is_berts = masked && model_.family == ModelFamily::bert;
+      add({head_bias, unit,
+           is_berts ? "cls.predictions.bias" : name_of(unit, {ModuleKind::head}, ".bias"),
+           model_.head_rows(), 1, 0, InitialValue::zero});
+    }
   }
 
  private:
@@ -184,17 +188,22 @@ std::int64_t parameter_count(const ModelSpec& model) {
 
 double flops_per_token(const ModelSpec& model, std::int64_t sequence_length) {
   const ParameterTable table(model);
+  const auto length = static_cast<double>(sequence_length);
+  const bool is_of_sequence = model.architecture.objective == Objective::sequence_class;
   double multiplied = 0;
   for (const Parameter& parameter : table.all()) {
     const bool looked_up =
         parameter.role == ParameterRole::position_embedding ||
         parameter.role == ParameterRole::token_type_embedding ||
         (parameter.role == ParameterRole::token_embedding && !model.tie_embeddings);
-    if (!looked_up) multiplied += static_cast<double>(parameter.elements());
+    const bool is_in_head = parameter.unit == table.num_units() - 1;
+    if (!looked_up) {
+      multiplied +=
+          static_cast<double>(parameter.elements()) / (is_of_sequence && is_in_head ? length : 1);
+    }
   }
   const bool causal = model.architecture.objective == Objective::next_token;
   const auto width = static_cast<double>(model.num_heads * model.head_size);
-  const auto length = static_cast<double>(sequence_length);
   double positions = 0;
   for (std::int64_t layer = 0; layer < model.num_layers; ++layer) {
     const auto window = static_cast<double>(model.window_of(layer, sequence_length));

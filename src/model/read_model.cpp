@@ -63,13 +63,17 @@ std::int64_t read_size(const json::Node& node, json::Problems& problems, const c
   return fallback.value_or(1);
 }
 
+bool is_encoder(ModelFamily family) {
+  return family == ModelFamily::bert || family == ModelFamily::distilbert;
+}
+
 std::int64_t default_positions(ModelFamily family) {
   if (family == ModelFamily::gpt2) return 1024;
-  return family == ModelFamily::bert ? 512 : 2048;
+  return is_encoder(family) ? 512 : 2048;
 }
 
 double default_epsilon(ModelFamily family) {
-  if (family == ModelFamily::bert) return 1e-12;
+  if (is_encoder(family)) return 1e-12;
   return architecture_of(family).norm == NormKind::rms ? 1e-6 : 1e-5;
 }
 

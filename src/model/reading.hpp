@@ -23,6 +23,9 @@ void check_shape(const ModelSpec& spec, const json::Node& node, json::Problems& 
 std::int64_t head_size_of(std::int64_t hidden_size, std::int64_t num_heads, const json::Node& node,
                           json::Problems& problems);
 
+/// Tells whether a class of transformers is an encoder with classes or spans that is built.
+[[nodiscard]] bool is_encoder_head(std::string_view architecture);
+
 /// Largest size of any dimension: products of four of them stay far from overflow.
 inline constexpr std::int64_t largest_size = 1'000'000;
 
@@ -62,8 +65,10 @@ class Config {
   /// layer_types: where it is given, which layers have a sliding window; other kinds than that and
   /// full attention are refused.
   [[nodiscard]] std::optional<std::vector<bool>> sliding_layers(std::int64_t num_layers) const;
-  /// A head other than the one that is built, quantised weights.
+  /// A head other than those that are built, quantised weights.
   void refuse_other_models() const;
+  /// The head of an encoder: the objective by `architectures`, classes. After the sizes.
+  void read_head(ModelSpec& spec) const;
 
   void refuse(const json::Node& at, std::string message) const {
     problems_.add(at.problem(std::move(message)));
@@ -82,6 +87,7 @@ ModelSpec import_opt(const Config& config);
 ModelSpec import_gpt_neox(const Config& config);
 ModelSpec import_bert(const Config& config);
 ModelSpec import_falcon(const Config& config);
+ModelSpec import_distilbert(const Config& config);
 /// llama, mistral, phi3, qwen2, qwen3, olmo2.
 ModelSpec import_llama_like(const Config& config, ModelFamily family);
 ModelSpec import_smollm3(const Config& config);

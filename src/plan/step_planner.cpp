@@ -81,8 +81,18 @@ std::string_view to_text(Category category) {
 }
 
 std::int64_t targets_per_sequence(const ModelSpec& model, std::int64_t sequence_length) {
-  if (model.architecture.objective == Objective::next_token) return sequence_length;
-  return std::max<std::int64_t>(1, sequence_length * 15 / 100);
+  switch (model.architecture.objective) {
+    case Objective::next_token:
+    case Objective::token_class:
+      return sequence_length;
+    case Objective::masked_token:
+      return std::max<std::int64_t>(1, sequence_length * 15 / 100);
+    case Objective::sequence_class:
+      return 1;
+    case Objective::spans:
+      return 2;
+  }
+  throw LogicError("an objective is a known one");
 }
 
 std::optional<op::Collective> collective_of(const Operation& operation, int group_size) {

@@ -106,16 +106,19 @@ std::string roofline_lacks(const Cluster& cluster, GroupShape shape) {
 TargetKernels target_kernels(const ModelSpec& model, const TrainingConfig& config,
                              const TargetSpec& target) {
   const bool is_of_config = target.optimizer == TargetOptimizer::of_config;
-  const bool old = model.family == ModelFamily::gpt2 || model.family == ModelFamily::bert;
-  // transformers has no sdpa of Gemma 2.
-  const bool is_eager =
-      target.attention == TargetAttention::sdpa && model.family == ModelFamily::gemma2;
+  const ModelFamily family = model.family;
+  const bool old = family == ModelFamily::gpt2 || family == ModelFamily::bert ||
+                   family == ModelFamily::distilbert || family == ModelFamily::falcon;
+  // PyTorch writes sdpa of one head of keys out; transformers has none of Gemma 2.
+  const bool is_sdpa = target.attention == TargetAttention::sdpa;
+  const bool is_written_out = is_sdpa && family == ModelFamily::falcon && model.num_kv_heads == 1;
+  const bool is_eager = is_written_out || (is_sdpa && family == ModelFamily::gemma2);
   return {.attention = is_eager ? TargetAttention::eager : target.attention,
           .loss = target.loss,
           .fp32_logits = target.fp32_logits,
           .list_wise_optimizer = is_of_config ? config.optimizer.torch_adam
                                               : target.optimizer == TargetOptimizer::adamw_torch,
-          .softmax_in_fp32 = !old,
+          .softmax_in_fp32 = !old || is_written_out,
           .drops_out = model.dropout > 0,
           .caps_scores = model.architecture.attention_softcap > 0,
           .caps_logits = model.architecture.logits_softcap > 0,

@@ -49,6 +49,7 @@ constexpr auto flag_texts = numbered({
     "gelu",
     "relu",
     "silu",
+    "tanh",
 });
 
 constexpr auto type_texts = numbered({"f32", "bf16", "f16", "i32", "i8"});
@@ -57,7 +58,7 @@ static_assert(flag_texts.size() == num_work_flags);
 
 /// The flag of each Activation.
 constexpr std::array activation_flags = {WorkFlag::gelu_tanh, WorkFlag::gelu, WorkFlag::relu,
-                                         WorkFlag::silu};
+                                         WorkFlag::silu, WorkFlag::tanh};
 constexpr std::uint32_t activation_bits = [] {
   Work all;
   for (const WorkFlag flag : activation_flags) all.set(flag);
@@ -117,10 +118,8 @@ class WorkReader {
                           : o.pre_activation ? WorkKind::matmul_activation_backward
                           : o.d_bias         ? WorkKind::matmul_bias_backward
                                              : WorkKind::matmul;
-    // A is transposed where its rows are tokens: in gradients of weights, whose k counts them.
-    Work work =
-        o.transpose_a ? make(kind, o.a, o.c, o.m, o.n, o.k) : make(kind, o.a, o.c, o.n, o.k, o.m);
-    return work.set(activation_flag(), o.activated || o.pre_activation)
+    return product(kind, o)
+        .set(flag_of(plan_.model.architecture.activation), o.activated || o.pre_activation)
         .set(WorkFlag::transpose_a, o.transpose_a)
         .set(WorkFlag::transpose_b, o.transpose_b)
         .set(WorkFlag::accumulate, o.accumulate)
@@ -153,10 +152,10 @@ class WorkReader {
   Result operator()(const OneOf<op::ActivationForward, op::ActivationBackward> auto& o) const {
     return elements(*o.traits.work, o.x, o.rows * o.width)
         .set(WorkFlag::gated, o.gated)
-        .set(activation_flag());
+        .set(flag_of(o.activation));
   }
   Result operator()(const op::CrossEntropy& o) const {
-    return make(WorkKind::cross_entropy, o.logits, o.logits, plan_.model.vocab_size, 0, o.rows);
+    return make(WorkKind::cross_entropy, o.logits, o.logits, o.classes, 0, o.rows);
   }
   Result operator()(const op::Copy& o) const {
     const Memory from = tensor(o.x).memory;
@@ -190,8 +189,16 @@ class WorkReader {
   [[nodiscard]] const PlannedTensor& tensor(const View& view) const {
     return plan_.tensors[static_cast<std::size_t>(view.tensor)];
   }
-  [[nodiscard]] WorkFlag activation_flag() const {
-    return activation_flags.at(static_cast<std::size_t>(plan_.model.architecture.activation));
+  [[nodiscard]] static WorkFlag flag_of(Activation activation) {
+    return activation_flags.at(static_cast<std::size_t>(activation));
+  }
+  /// A curve of times runs over tokens. In gradients of weights, where a is transposed, k counts
+  /// them.
+  [[nodiscard]] Work product(WorkKind kind, const op::Matmul& o) const {
+    using enum op::Matmul::Tokens;
+    const auto tokens = o.tokens != usual ? o.tokens : o.transpose_a ? k : m;
+    if (tokens == m) return make(kind, o.a, o.c, o.n, o.k, o.m);
+    return tokens == n ? make(kind, o.a, o.c, o.m, o.k, o.n) : make(kind, o.a, o.c, o.m, o.n, o.k);
   }
 
   [[nodiscard]] Work make(WorkKind kind, const View& in, const View& out, std::int64_t width,

@@ -54,7 +54,7 @@ struct AttentionShape {
 
 /// gelu_tanh: 0.5·x·(1 + tanh(sqrt(2/π)·(x + 0.044715·x³))). gelu: x·Φ(x), Φ the normal
 /// distribution. relu: max(x, 0), slope 0 at 0. silu: x/(1 + e^−x).
-enum class Activation : std::uint8_t { gelu_tanh, gelu, relu, silu };
+enum class Activation : std::uint8_t { gelu_tanh, gelu, relu, silu, tanh };
 
 /// The loss takes for a logit l: z = l·multiplier, which is above 0, or cap·tanh(z/cap).
 struct LogitsForm {

@@ -29,7 +29,8 @@ enum class ModelFamily {
   granite,
   gemma2,
   gemma3_text,
-  falcon
+  falcon,
+  distilbert
 };
 
 /// layer: LayerNorm, with a bias. rms: RMSNorm, without.
@@ -43,11 +44,13 @@ enum class NormKind { layer, rms };
 /// double_norm: as sequential, and a branch's result has a norm of its own before it is added.
 enum class BlockKind { sequential, parallel, post_norm, branch_norm, double_norm };
 enum class PositionKind { learned, rotary };
-/// gelu_tanh: GELU by its tanh approximation; gelu: exact; silu: x·logistic(x).
-enum class Activation { gelu_tanh, gelu, relu, silu };
-/// masked_token: attention in both directions, a head of its own (transform, norm, tied or untied
-/// decoder with bias), and a loss at masked positions only.
-enum class Objective { next_token, masked_token };
+/// gelu_tanh: GELU by its tanh approximation; gelu: exact; silu: x·logistic(x); tanh: in heads.
+enum class Activation { gelu_tanh, gelu, relu, silu, tanh };
+/// All but next_token have attention in both directions and a head of their own with a bias.
+/// masked_token: transform, norm, tied or untied decoder; a loss at masked positions only.
+/// sequence_class: transform of position 0 (a pooler), classifier. token_class: a classifier of
+/// every position. spans: two scores of every position, of a span's beginning and of its end.
+enum class Objective { next_token, masked_token, sequence_class, token_class, spans };
 
 /// The parts of the blocks and of their ends; docs/reference-step.md, section 4. The default is
 /// GPT-2's.
@@ -123,6 +126,8 @@ struct ModelSpec {
   std::vector<std::int64_t> full_layers{};  ///< those without the window, ascending
   std::vector<std::int64_t>
       unrotated_layers{};  ///< those whose q and k stay as they are, ascending
+  /// Classes of a sequence or of a token; 2 of spans; 0: the head is of the vocabulary.
+  std::int64_t labels = 0;
   Architecture architecture{};
   bool operator==(const ModelSpec&) const = default;
 
@@ -132,6 +137,8 @@ struct ModelSpec {
   [[nodiscard]] bool rotates(std::int64_t layer) const;
   /// Tells whether a layer has the angles of rope_local_theta.
   [[nodiscard]] bool rotates_locally(std::int64_t layer) const;
+  /// Rows of the head's matrix.
+  [[nodiscard]] std::int64_t head_rows() const { return labels > 0 ? labels : vocab_size; }
   /// Elements of a head that the rotation turns; even.
   [[nodiscard]] std::int64_t rotary_size() const {
     return static_cast<std::int64_t>(static_cast<double>(head_size) * architecture.rotary_fraction);

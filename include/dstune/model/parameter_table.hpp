@@ -35,12 +35,12 @@ enum class ParameterRole {
   branch_norm2_weight,
   final_norm_weight,  ///< absent where norms come after their branch
   final_norm_bias,
-  transform_weight,  ///< [hidden_size, hidden_size], masked_token; then a norm
+  transform_weight,  ///< [hidden_size, hidden_size], masked_token (then a norm), sequence_class
   transform_bias,
   transform_norm_weight,
   transform_norm_bias,
-  head_weight,  ///< [vocab_size, hidden_size], where embeddings are not tied
-  head_bias,    ///< [vocab_size], masked_token
+  head_weight,  ///< [head_rows, hidden_size], where embeddings are not tied
+  head_bias,    ///< [head_rows], of all but next_token
 };
 
 enum class InitialValue { normal, zero, one };
@@ -91,7 +91,7 @@ class ParameterTable {
 /// embedding counts once, as the head), L layers, C = heads·head_size, T sequence length; causal
 /// attention counted at half, 6·L·C·T, and with a window W < T at 12·L·C·(W − W²/2T), the same mean
 /// of positions. Chowdhery et al. 2022 (PaLM), appendix B, with the causal half. Recomputation is
-/// not counted.
+/// not counted. The head of a sequence's classes is used once a sequence.
 [[nodiscard]] double flops_per_token(const ModelSpec& model, std::int64_t sequence_length);
 
 }  // namespace dstune

@@ -43,8 +43,9 @@ enum class WorkFlag : std::uint8_t {
   gelu,
   relu,
   silu,
+  tanh,
 };
-inline constexpr int num_work_flags = static_cast<int>(WorkFlag::silu) + 1;
+inline constexpr int num_work_flags = static_cast<int>(WorkFlag::tanh) + 1;
 [[nodiscard]] const EnumTexts& texts_of(WorkFlag);
 
 [[nodiscard]] const EnumTexts& texts_of(DType);  ///< "f32", "bf16", …

@@ -126,4 +126,8 @@ std::int64_t reference_masked_position(std::uint64_t seed, std::int64_t step, st
                                        std::int64_t number, std::int64_t count,
                                        std::int64_t sequence_length);
 
+/// Returns label `number` of a sequence, one of 0 … count − 1 (docs/reference-step.md). Local.
+std::int32_t reference_label(std::uint64_t seed, std::int64_t step, std::int64_t sample,
+                             std::int64_t number, std::int64_t count);
+
 }  // namespace dstune

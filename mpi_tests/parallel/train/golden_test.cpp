@@ -114,7 +114,7 @@ std::vector<Case> cases() {
   // updates show a wrong gradient.
   constexpr int few = 6;
   for (const char* model : {"mistral", "qwen2", "qwen3", "phi3", "opt", "gpt_neox", "olmo2",
-                            "smollm3", "granite", "gemma2", "gemma3_text", "falcon"})
+                            "smollm3", "granite", "gemma2", "gemma3_text", "falcon", "distilbert"})
     for (const int stage : {1, 3}) result.push_back({model, stage, few});
   // Optimizers beside AdamW.
   for (const char* name : {"gpt2-sgd", "bert-sgd", "llama-lion", "gpt2-adagrad"})
@@ -125,6 +125,10 @@ std::vector<Case> cases() {
   for (const char* model :
        {"llama_rope", "mistral_window", "qwen2_window", "phi3_longrope", "falcon_two_norms"})
     result.push_back({model, 2, few});
+  // Other heads of encoders.
+  for (const char* model : {"bert_sequence_class", "bert_token_class", "bert_spans",
+                            "distilbert_sequence_class", "distilbert_spans"})
+    for (const int stage : {1, 3}) result.push_back({model, stage, few});
   return result;
 }
 

@@ -9,7 +9,7 @@ namespace {
 class ActivationTest : public KernelTest {};
 
 constexpr Activation activations[] = {Activation::gelu_tanh, Activation::gelu, Activation::relu,
-                                      Activation::silu};
+                                      Activation::silu, Activation::tanh};
 
 TEST_P(ActivationTest, EqualsTheFormulaAndItsSlope) {
   for (const Activation activation : activations) {
@@ -41,6 +41,18 @@ TEST_P(ActivationTest, EqualsTheFormulaAndItsSlope) {
   }
 }
 
+// The tanh of small numbers is nearly these themselves, whatever the largest of them is.
+TEST_P(ActivationTest, TanhLosesNothingToCancellation) {
+  const Values x = {1e-4, -0.01, 0.1, 0.2999, -0.3001, 0.5, -1.0, 3.0};
+  const Buffer typed_x = typed(x);
+  const Values rounded = typed_x.values();
+  const auto count = static_cast<std::int64_t>(x.size());
+  Buffer out = poisoned(count);
+  table().activation_forward(type(), Activation::tanh, out.data(), typed_x.data(), count);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    expect_close({out.values()[i]}, {std::tanh(rounded[i])}, tolerance(), "tanh");
+}
+
 TEST_P(ActivationTest, IsRightFarFromZero) {
   const double far = type() == DType::f16 ? 6e4 : 1e30;
   const Values x = {-far, -1e4, -50.0, -1e-6, 1e-6, 50.0, 1e4, far};
@@ -58,10 +70,13 @@ TEST_P(ActivationTest, IsRightFarFromZero) {
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double wanted = activation_value(activation, rounded[i]);
       EXPECT_NEAR(values[i], wanted, tolerance() * std::abs(wanted) + 1e-7);
-      const double near_zero =
-          activation == Activation::relu ? (rounded[i] > 0.0 ? 1.0 : 0.0) : 0.5;
+      const bool is_tanh = activation == Activation::tanh;
+      const double above = is_tanh ? 0.0 : 1.0;  // far above zero
+      const double near_zero = activation == Activation::relu ? (rounded[i] > 0.0 ? 1.0 : 0.0)
+                               : is_tanh                      ? 1.0
+                                                              : 0.5;
       const double expected =
-          std::abs(rounded[i]) < 1.0 ? near_zero : (rounded[i] > 0.0 ? 1.0 : 0.0);
+          std::abs(rounded[i]) < 1.0 ? near_zero : (rounded[i] > 0.0 ? above : 0.0);
       EXPECT_NEAR(slopes[i], expected, 1e-5);
     }
   }

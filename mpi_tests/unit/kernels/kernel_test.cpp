@@ -166,6 +166,8 @@ double activation_value(Activation activation, double x) {
       return x > 0.0 ? x : 0.0;
     case Activation::silu:
       return x / (1.0 + std::exp(-x));
+    case Activation::tanh:
+      return std::tanh(x);
   }
   return std::numeric_limits<double>::quiet_NaN();
 }

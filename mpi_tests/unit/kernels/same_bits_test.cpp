@@ -46,8 +46,8 @@ class SameBitsTest : public KernelTest {
 constexpr std::int64_t widths[] = {64, 40, 37};
 
 TEST_P(SameBitsTest, Activations) {
-  for (const Activation activation :
-       {Activation::gelu_tanh, Activation::gelu, Activation::relu, Activation::silu}) {
+  for (const Activation activation : {Activation::gelu_tanh, Activation::gelu, Activation::relu,
+                                      Activation::silu, Activation::tanh}) {
     for (const std::int64_t count : {1003, 1008}) {
       const Buffer x = typed(random_values(count, 1, 9.0));
       const Buffer d_out = typed(random_values(count, 2));

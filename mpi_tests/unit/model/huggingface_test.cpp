@@ -100,7 +100,8 @@ TEST(PublishedConfigTest, HasThePublishedNumberOfParameters) {
         Published{"granite-3.0-2b", granite, 2'533'531'648},
         Published{"gemma-2-2b", gemma2, 2'614'341'888},
         Published{"gemma-3-1b", gemma3_text, 999'885'952},
-        Published{"falcon-7b", falcon, 6'921'720'704}}) {
+        Published{"falcon-7b", falcon, 6'921'720'704},
+        Published{"distilbert-base-uncased", distilbert, 66'985'530}}) {
     const ModelSpec model = import_file(file);
     EXPECT_EQ(model.family, family) << file;
     EXPECT_EQ(parameter_count(model), parameters) << file;
@@ -135,6 +136,27 @@ TEST(PublishedConfigTest, KeepsWhatTellsTheFamiliesApart) {
   EXPECT_EQ(import_file("gemma-2-2b").window_of(1, 8192), 0);
   EXPECT_TRUE(import_file("gemma-3-1b").rotates_locally(4));
   EXPECT_FALSE(import_file("gemma-3-1b").rotates_locally(5));
+}
+
+// Counted by transformers 5.24 on its device "meta".
+TEST(PublishedConfigTest, HasTransformersNumberOfParameters) {
+  const ModelSpec model = import_file("bert-base-sequence-class");
+  EXPECT_EQ(parameter_count(model), 109'483'778);
+  EXPECT_EQ(model.architecture.objective, Objective::sequence_class);
+  const std::pair<const char*, std::int64_t> counted[] = {
+      {R"({"model_type": "falcon", "hidden_size": 8192, "num_hidden_layers": 60,
+           "num_attention_heads": 128, "num_kv_heads": 8, "new_decoder_architecture": true})",
+       41'303'293'952},
+      {R"({"model_type": "bert", "architectures": ["BertForTokenClassification"],
+           "num_labels": 9})",
+       108'898'569},
+      {R"({"model_type": "bert", "architectures": ["BertForQuestionAnswering"]})", 108'893'186},
+      {R"({"model_type": "distilbert", "architectures": ["DistilBertForSequenceClassification"]})",
+       66'955'010},
+      {R"({"model_type": "distilbert", "architectures": ["DistilBertForQuestionAnswering"]})",
+       66'364'418}};
+  for (const auto& [text, parameters] : counted)
+    EXPECT_EQ(parameter_count(import_text(text)), parameters) << text;
 }
 
 TEST(PublishedConfigTest, RefusesNormsAfterTheirBranchInOpt) {

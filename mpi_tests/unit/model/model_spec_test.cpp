@@ -37,7 +37,7 @@ TEST(ReadModelTest, SectionsAreModelsOrRefused) {
 TEST(ReadModelTest, TakesEveryFamily) {
   using enum ModelFamily;
   for (const ModelFamily family :
-       {gpt2, llama, mistral, qwen2, phi3, opt, gpt_neox, qwen3, bert, falcon}) {
+       {gpt2, llama, mistral, qwen2, phi3, opt, gpt_neox, qwen3, bert, falcon, distilbert}) {
     const auto [model, problems] =
         read_text(R"({"family": ")" + std::string(to_text(family)) +
                   R"(", "hidden_size": 64, "num_layers": 2, "num_heads": 4, "intermediate_size": 96,
@@ -67,6 +67,7 @@ TEST(ModelJsonTest, KeepsPartsThatAreNotTheFamilys) {
   EXPECT_FALSE(to_json(model).contains("architecture"));
   model.attention_window = 77;
   model.full_layers = {0, 3};
+  model.labels = 7;
   model.rope = {.kind = RopeKind::longrope,
                 .original_positions = 64,
                 .attention_factor = 1.5,

@@ -139,5 +139,20 @@ TEST(FlopsTest, AttentionInBothDirectionsCountsWhole) {
   EXPECT_DOUBLE_EQ(flops_per_token(model, 512), 6 * multiplied + 12.0 * 12 * 768 * 512);
 }
 
+TEST(FlopsTest, APoolerAndItsClassifierCountOnceASequence) {
+  ModelSpec model = preset("gpt2");
+  model.family = ModelFamily::bert;
+  model.architecture = architecture_of(model.family);
+  model.architecture.objective = Objective::token_class;
+  model.tie_embeddings = false;
+  model.labels = 3;
+  const double of_tokens = flops_per_token(model, 512);
+  model.architecture.objective = Objective::sequence_class;
+  const double classifier = 3 * 768.0 + 3;
+  const double pooler = 768.0 * 768 + 768;
+  EXPECT_DOUBLE_EQ(of_tokens - flops_per_token(model, 512),
+                   6 * (classifier - (classifier + pooler) / 512));
+}
+
 }  // namespace
 }  // namespace dstune

@@ -73,11 +73,23 @@ inline ModelSpec wide_gpt2() {
 
 /// Models of the other families, with as many key heads as heads but where they may differ.
 inline ModelSpec tiny_model(ModelFamily family) {
-  ModelSpec model = tiny_llama(family == ModelFamily::opt || family == ModelFamily::bert);
+  ModelSpec model = tiny_llama(family == ModelFamily::opt || family == ModelFamily::bert ||
+                               family == ModelFamily::distilbert);
   model.family = family;
   model.architecture = architecture_of(family);
   if (model.architecture.rotary_fraction < 1) model.head_size = 8;
   if (model.architecture.norm == NormKind::layer) model.num_kv_heads = model.num_heads;
+  return model;
+}
+
+inline constexpr Objective objectives_of_labels[] = {Objective::sequence_class,
+                                                     Objective::token_class, Objective::spans};
+/// BERT with another head than the one of masked tokens.
+inline ModelSpec tiny_bert(Objective objective) {
+  ModelSpec model = tiny_model(ModelFamily::bert);
+  model.architecture.objective = objective;
+  model.tie_embeddings = false;
+  model.labels = objective == Objective::spans ? 2 : 5;
   return model;
 }
 

@@ -51,6 +51,9 @@ TEST(TargetActivationsTest, ALayerKeepsWhatItsPartsSave) {
   EXPECT_EQ(layer(ModelFamily::gpt_neox), 6 * h + 16 + attention + 6 * h + 2 * 8 * h);
   EXPECT_EQ(layer(ModelFamily::phi3), 16 * h + 8 + attention + 6 * h + 4 * 8 * h);
   EXPECT_EQ(layer(ModelFamily::bert), 8 * h + 16 + attention + 2 * 8 * h);
+  EXPECT_EQ(layer(ModelFamily::distilbert), 8 * h + 16 + attention + 2 * 8 * h);
+  // One norm for both branches; the merged product stays for v.
+  EXPECT_EQ(layer(ModelFamily::falcon), 4 * h + 8 + attention + 2 * 2 * h + 2 * 8 * h);
   EXPECT_EQ(layer(ModelFamily::qwen2), 16 * h + 8 + attention + 4 * 8 * h);
   // Four norms: inputs and values in fp32; two outputs.
   EXPECT_EQ(layer(ModelFamily::gemma2), 36 * h + 16 + attention + 4 * 8 * h);

@@ -41,6 +41,13 @@ ModelSpec model_of(const json::Value& measured) {
   model.dropout = measured.at("dropout");
   model.architecture = architecture_of(model.family);
   if (model.num_kv_heads > 1) model.architecture.shared_norm = false;
+  model.labels = measured.value("labels", 0);
+  if (model.labels > 0) {
+    const std::string objective = measured.at("objective");
+    model.architecture.objective = objective == "spans"         ? Objective::spans
+                                   : objective == "token_class" ? Objective::token_class
+                                                                : Objective::sequence_class;
+  }
   return model;
 }
 

@@ -44,6 +44,26 @@ TEST(WorkTest, EveryOperationOfAGroupThatTakesTimeIsWork) {
   }
 }
 
+TEST(WorkTest, HeadsOfClassesAndSpansRunOverTokensOrSamples) {
+  for (const Objective objective : test::objectives_of_labels) {
+    const ModelSpec model = test::tiny_bert(objective);
+    TrainingConfig config = test::tiny_config(0);
+    const StepPlan small = test::build(model, config, 1);
+    config.micro_batch *= 3;
+    const StepPlan large = test::build(model, config, 1);
+    ASSERT_EQ(small.cycle[0].steps.size(), large.cycle[0].steps.size());
+    for (std::size_t i = 0; i < small.cycle[0].steps.size(); ++i) {
+      const auto one = work_of(small, small.cycle[0].steps[i].operation);
+      const auto other = work_of(large, large.cycle[0].steps[i].operation);
+      if (!one || one->kind == WorkKind::update || one->kind == WorkKind::squares) continue;
+      EXPECT_TRUE(is_same_curve(*one, *other)) << to_text(one->kind);
+      if (is_product(one->kind) || one->kind == WorkKind::cross_entropy) {
+        EXPECT_EQ(other->size, 3 * one->size) << to_text(one->kind);
+      }
+    }
+  }
+}
+
 TEST(WorkTest, AGroupOfOneHasNoCollective) {
   const StepPlan plan = test::build(test::tiny_gpt2(), test::tiny_config(3), 1);
   for (const Segment& segment : plan.cycle) {

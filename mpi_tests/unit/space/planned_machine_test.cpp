@@ -126,6 +126,17 @@ TEST_F(PlannedMachineTest, ModelsThatWereBuiltBeforeKeepGatheredWeights) {
   EXPECT_TRUE(efficient(R"("zero_init": false)", "0.19.8"));
 }
 
+// They do not call PyTorch's linear, which DeepSpeed replaces.
+TEST_F(PlannedMachineTest, LayersOfFalconKeepGatheredWeights) {
+  JobSpec read = job(R"({"zero_optimization": {"stage": 3}})");
+  read.model.family = ModelFamily::falcon;
+  read.model.architecture = architecture_of(read.model.family);
+  TrainingConfig config;
+  config.zero_stage = 3;
+  complete_config(read, Recompute::none, config);
+  EXPECT_FALSE(config.memory_efficient_linear);
+}
+
 TEST_F(PlannedMachineTest, FrozenParametersAreForPlansAndTheUsersOwnTraining) {
   const std::string lora = R"({"dstune": {"trainable": {"rank": 8}}})";
   const JobSpec read = job(lora);

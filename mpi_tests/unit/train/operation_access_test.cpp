@@ -172,6 +172,8 @@ TEST_F(OperationAccessTest, EveryKernelReadsAndWritesWhatTheCatalogueSays) {
     if (family == ModelFamily::granite) model.architecture.residual_multiplier = 0.5;
     run(model, config, 1);
   }
+  for (const Objective objective : test::objectives_of_labels)
+    run(test::tiny_bert(objective), test::tiny_config(0), 1);
   for (const int stage : {0, 1, 2, 3}) {
     TrainingConfig config = test::tiny_config(stage);
     config.accumulation_steps = 2;

@@ -72,6 +72,15 @@ TEST(ReferenceMaskTest, AgreesWithTheScript) {
   EXPECT_THAT(positions, testing::ElementsAreArray({1, 6, 13, 1, 7, 15}));
 }
 
+// From scripts/tools/reference_step.py: labels_of_step(7, 3, 2, 4, 1000).
+TEST(ReferenceLabelTest, AgreesWithTheScript) {
+  std::vector<std::int32_t> labels;
+  for (std::int64_t sample = 0; sample < 2; ++sample)
+    for (std::int64_t number = 0; number < 4; ++number)
+      labels.push_back(reference_label(7, 3, sample, number, 1000));
+  EXPECT_THAT(labels, testing::ElementsAreArray({815, 640, 932, 410, 63, 944, 165, 935}));
+}
+
 StepPlan plan_of(int group_size, int group_rank, std::int64_t micro_batch) {
   StepPlan plan;
   plan.group_size = group_size;

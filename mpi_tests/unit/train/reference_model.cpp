@@ -138,32 +138,52 @@ double ReferenceModel::loss(const std::vector<double>& parameters,
   const Weights weights{table_, parameters};
   const auto layers = static_cast<int>(model_.num_layers);
   const int last = layers + 1;
-  const bool masked = model_.architecture.objective == Objective::masked_token;
   Rows x = embeddings(weights, tokens);
   for (int unit = 1; unit <= layers; ++unit) block(weights, unit, x);
   if (model_.architecture.block != BlockKind::post_norm)
     x = norm(weights, last, final_norm_weight, final_norm_bias, x);
-  if (masked) {
-    x = norm(weights, last, transform_norm_weight, transform_norm_bias,
-             activations(linear(weights, last, transform_weight, transform_bias, x)));
-  }
+  const Rows rows = logits(weights, features(weights, std::move(x)));
   double sum = 0;
   double count = 0;
-  for (std::size_t t = 0; t < x.size(); ++t) {
+  for (std::size_t t = 0; t < rows.size(); ++t) {
     if (targets[t] < 0) continue;
-    std::vector<double> logits;
-    for (std::int64_t token = 0; token < model_.vocab_size; ++token) {
-      const double* row = model_.tie_embeddings ? weights.row(0, token_embedding, token)
-                                                : weights.row(last, head_weight, token);
-      logits.push_back(dot(row, x[t].data(), model_.hidden_size));
-      if (masked) logits.back() += weights.row(last, head_bias)[token];
-      logits.back() /= model_.architecture.logits_scaling;
-      logits.back() = capped(logits.back(), model_.architecture.logits_softcap);
-    }
-    sum += log_sum_exp(logits) - logits[static_cast<std::size_t>(targets[t])];
+    sum += log_sum_exp(rows[t]) - rows[t][static_cast<std::size_t>(targets[t])];
     count += 1;
   }
   return sum / count;
+}
+
+ReferenceModel::Rows ReferenceModel::features(const Weights& weights, Rows x) const {
+  const int last = static_cast<int>(model_.num_layers) + 1;
+  if (model_.architecture.objective == Objective::masked_token) {
+    return norm(weights, last, transform_norm_weight, transform_norm_bias,
+                activations(linear(weights, last, transform_weight, transform_bias, x)));
+  }
+  if (model_.architecture.objective != Objective::sequence_class) return x;
+  x.resize(1);
+  Rows pooled = linear(weights, last, transform_weight, transform_bias, x);
+  const bool is_berts = model_.family == ModelFamily::bert;
+  for (double& z : pooled.front())
+    z = activation(is_berts ? Activation::tanh : Activation::relu, z);
+  return pooled;
+}
+
+ReferenceModel::Rows ReferenceModel::logits(const Weights& weights, const Rows& features) const {
+  const int last = static_cast<int>(model_.num_layers) + 1;
+  Rows rows(features.size());
+  for (std::size_t t = 0; t < features.size(); ++t) {
+    for (std::int64_t each = 0; each < model_.head_rows(); ++each) {
+      const double* row = model_.tie_embeddings ? weights.row(0, token_embedding, each)
+                                                : weights.row(last, head_weight, each);
+      const double bias = weights.has(last, head_bias) ? weights.row(last, head_bias)[each] : 0;
+      rows[t].push_back(dot(row, features[t].data(), model_.hidden_size) + bias);
+    }
+  }
+  if (model_.architecture.objective != Objective::spans) return rows;
+  Rows spans(2);
+  for (const auto& scores : rows)
+    for (std::size_t end = 0; end < 2; ++end) spans[end].push_back(scores[end]);
+  return spans;
 }
 
 void ReferenceModel::norm_heads(const Weights& weights, int unit, Rows& qkv) const {
@@ -279,8 +299,8 @@ ReferenceModel::Rows ReferenceModel::attention(int unit, Rows qkv) const {
   return out;
 }
 
-double ReferenceModel::activation(double z) const {
-  switch (model_.architecture.activation) {
+double ReferenceModel::activation(Activation activation, double z) {
+  switch (activation) {
     case Activation::gelu_tanh:
       return 0.5 * z *
              (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (z + 0.044715 * z * z * z)));
@@ -290,6 +310,8 @@ double ReferenceModel::activation(double z) const {
       return std::max(z, 0.0);
     case Activation::silu:
       return z / (1 + std::exp(-z));
+    case Activation::tanh:
+      return std::tanh(z);
   }
   return 0;
 }
@@ -297,7 +319,7 @@ double ReferenceModel::activation(double z) const {
 ReferenceModel::Rows ReferenceModel::activations(const Rows& x) const {
   Rows out = x;
   for (auto& row : out)
-    for (double& z : row) z = activation(z);
+    for (double& z : row) z = activation(model_.architecture.activation, z);
   return out;
 }
 
@@ -306,7 +328,8 @@ ReferenceModel::Rows ReferenceModel::gated(const Rows& x) const {
   for (const auto& row : x) {
     auto& result = out.emplace_back();
     const std::size_t width = row.size() / 2;
-    for (std::size_t i = 0; i < width; ++i) result.push_back(activation(row[i]) * row[width + i]);
+    for (std::size_t i = 0; i < width; ++i)
+      result.push_back(activation(model_.architecture.activation, row[i]) * row[width + i]);
   }
   return out;
 }

@@ -19,7 +19,7 @@ class ReferenceModel {
         table_(model) {}
 
   /// Mean loss over the targets of a sequence; `parameters` flat in the table's order. A target of
-  /// −1 is none.
+  /// −1 is none. Classes of a sequence have one target, spans two.
   [[nodiscard]] double loss(const std::vector<double>& parameters,
                             const std::vector<std::int32_t>& tokens,
                             const std::vector<std::int32_t>& targets) const;
@@ -42,8 +42,12 @@ class ReferenceModel {
   [[nodiscard]] Rows attention(int unit, Rows qkv) const;
   void rotate(const RotaryAngles& angles, std::vector<double>& row, std::int64_t first,
               std::int64_t position) const;
-  [[nodiscard]] double activation(double z) const;
+  [[nodiscard]] static double activation(Activation activation, double z);
   [[nodiscard]] Rows activations(const Rows& x) const;
+  /// What the head multiplies of the last block's result.
+  [[nodiscard]] Rows features(const Weights& weights, Rows x) const;
+  /// [rows][classes]; of spans a row has one score a position.
+  [[nodiscard]] Rows logits(const Weights& weights, const Rows& features) const;
   [[nodiscard]] Rows gated(const Rows& x) const;
 
   ModelSpec model_;

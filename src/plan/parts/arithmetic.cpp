@@ -50,7 +50,7 @@ Sizes sizes_of(const ModelSpec& model, const TrainingConfig& config, int group_s
           .qkv_width = (model.num_heads + 2 * model.num_kv_heads) * model.head_size,
           .intermediate = model.intermediate_size,
           .fc_width = (gated ? 2 : 1) * model.intermediate_size,
-          .vocab = model.vocab_size,
+          .head_rows = model.head_rows(),
           .targets = config.micro_batch * targets_per_sequence(model, config.sequence_length),
           .summed_ranks = config.sums_gradients && config.zero_stage < 3 ? group_size : 1,
           .gated = gated,

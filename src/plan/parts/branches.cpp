@@ -149,8 +149,9 @@ void Mlp::forward_for_backward(TensorId in) {
 void Mlp::activate() {
   const Sizes& sizes = context_.sizes;
   activated_ = context_.activation("activated", layer_, sizes.intermediate);
-  context_.emitter.emit(
-      op::ActivationForward{sizes.gated, at(activated_), at(fc_), sizes.rows, sizes.intermediate});
+  context_.emitter.emit(op::ActivationForward{sizes.gated, at(activated_), at(fc_), sizes.rows,
+                                              sizes.intermediate,
+                                              context_.model.architecture.activation});
 }
 
 void Mlp::release_saved() {
@@ -174,7 +175,7 @@ TensorId Mlp::projection_backward(TensorId d_out) {
   // In place: over the gradient where it has the width of fc, over fc where it is gated.
   const TensorId d_fc = sizes.gated ? fc_ : d_activated;
   emitter.emit(op::ActivationBackward{sizes.gated, at(d_fc), at(d_activated), at(fc_), sizes.rows,
-                                      sizes.intermediate});
+                                      sizes.intermediate, context_.model.architecture.activation});
   emitter.release(sizes.gated ? d_activated : fc_);
   return d_fc;
 }

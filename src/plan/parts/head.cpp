@@ -18,9 +18,9 @@ constexpr std::int64_t logits_chunk_rows = 32;
 constexpr std::int64_t logits_tile_rows = 128;
 
 /// Elements from one row of logits to the next, which begin at multiples of so many bytes.
-std::int64_t logits_stride(std::int64_t vocab, DType type, std::int64_t alignment_bytes) {
+std::int64_t logits_stride(std::int64_t classes, DType type, std::int64_t alignment_bytes) {
   const std::int64_t multiple = std::max<std::int64_t>(1, alignment_bytes / size_bytes(type));
-  return (vocab + multiple - 1) / multiple * multiple;
+  return (classes + multiple - 1) / multiple * multiple;
 }
 
 /// Rows of every chunk but the last.
@@ -34,52 +34,106 @@ std::int64_t rows_per_chunk(std::int64_t rows, std::int64_t stride, DType type) 
   return std::min(rows, std::max(logits_chunk_rows, tiles <= most ? tiles : equal));
 }
 
-/// The matrix [vocab, hidden] and its gradient; a bias [vocab] where the head has one.
+/// The matrix [rows, hidden] and its gradient; a bias [rows] where the head has one.
 struct HeadWeight {
   View weight, gradient, bias, d_bias;
 };
 
-/// The masked-language head before its matrix: a product, the activation, a norm.
+/// The part of a head before its matrix: a product, the activation and, for masked tokens, a norm.
+/// A head of sequences has it of their first positions alone: a pooler.
 class Transform {
+  static Activation activation_of(const ModelSpec& model) {
+    if (model.architecture.objective != Objective::sequence_class)
+      return model.architecture.activation;
+    return model.family == ModelFamily::distilbert ? Activation::relu : Activation::tanh;
+  }
+
  public:
   Transform(const Context& context, int unit)
-      : context_(context),
-        rows_(context.sizes.rows),
+      : tokens_(context),
+        pools_(context.model.architecture.objective == Objective::sequence_class),
+        activation_(activation_of(context.model)),
+        context_(context),
         hidden_(context.sizes.hidden),
         layer_{unit, transform_weight, transform_bias, hidden_, hidden_},
-        norm_{.unit = unit, .weight = transform_norm_weight, .bias = transform_norm_bias} {}
+        norm_{.unit = unit, .weight = transform_norm_weight, .bias = transform_norm_bias} {
+    if (pools_) context_.sizes.rows = context.config.micro_batch;
+  }
 
+  /// Releases `in` where it pools.
   TensorId forward(TensorId in) {
+    in_ = pools_ ? first_positions(in) : in;
     product_ = context_.activation("transform", -1, hidden_);
-    linear_forward(context_, layer_, product_, in);
-    norm_.input = context_.activation("activated", -1, hidden_);
-    context_.emitter.emit(
-        op::ActivationForward{false, at(norm_.input), at(product_), rows_, hidden_});
+    linear_forward(context_, layer_, product_, in_);
+    const TensorId activated = context_.activation("activated", -1, hidden_);
+    context_.emitter.emit(op::ActivationForward{false, at(activated), at(product_),
+                                                context_.sizes.rows, hidden_, activation_});
+    if (pools_) return activated;
+    norm_.input = activated;
     norm_forward(context_, norm_, norm_.input, no_tensor);
     return norm_.out;
   }
-  /// Releases d_out and `in`; returns the gradient of `in`.
-  TensorId backward(TensorId d_out, TensorId in) {
+  /// Releases d_out and what was kept; returns the gradient of forward's input.
+  TensorId backward(TensorId d_out) {
     Emitter& emitter = context_.emitter;
-    const TensorId d_product = norm_backward_anew(context_, norm_, "d transform", -1, d_out);
-    emitter.emit(
-        op::ActivationBackward{false, at(d_product), at(d_product), at(product_), rows_, hidden_});
+    const TensorId d_product =
+        pools_ ? d_out : norm_backward_anew(context_, norm_, "d transform", -1, d_out);
+    emitter.emit(op::ActivationBackward{false, at(d_product), at(d_product), at(product_),
+                                        context_.sizes.rows, hidden_, activation_});
     emitter.release(product_);
-    linear_backward_weights(context_, layer_, d_product, in);
-    emitter.release(in);
+    linear_backward_weights(context_, layer_, d_product, in_);
+    emitter.release(in_);
     const TensorId d_in = context_.activation("d hidden", -1, hidden_);
     linear_backward_input(context_, layer_, d_in, d_product);
     emitter.release(d_product);
-    return d_in;
+    return pools_ ? spread(d_in) : d_in;
   }
+  /// For what follows it: its rows are forward's result's.
+  [[nodiscard]] const Context& context() const { return context_; }
 
  private:
-  const Context& context_;
-  std::int64_t rows_, hidden_;
+  /// [samples, hidden] out of [tokens, hidden], which it releases.
+  TensorId first_positions(TensorId in) const {
+    const TensorId pooled = context_.activation("first positions", -1, hidden_);
+    move_rows(pooled, in, false);
+    context_.emitter.release(in);
+    return pooled;
+  }
+  /// The other way round; other positions get 0.
+  [[nodiscard]] TensorId spread(TensorId d_pooled) const {
+    const TensorId d_in = tokens_.activation("d hidden", -1, hidden_);
+    context_.emitter.emit(op::Fill{at(d_in), 0.0F, tokens_.sizes.rows * hidden_});
+    move_rows(d_pooled, d_in, true);
+    context_.emitter.release(d_pooled);
+    return d_in;
+  }
+  void move_rows(TensorId pooled, TensorId all, bool to_all) const {
+    const std::int64_t samples = context_.sizes.rows;
+    const std::int64_t distance = context_.config.sequence_length * hidden_;
+    context_.emitter.reshard(
+        op::Reshard{at(pooled), at(all), to_all, static_cast<int>(samples), distance, 0, 0},
+        [&](auto& pieces) {
+          pieces.push_back({0, samples * hidden_, 0, hidden_});
+        });
+  }
+
+  const Context& tokens_;
+  bool pools_;
+  Activation activation_;
+  Context context_;  // of its rows
+  std::int64_t hidden_;
   Linear layer_;
   Norm norm_;
-  TensorId product_ = no_tensor;
+  TensorId in_ = no_tensor, product_ = no_tensor;
 };
+
+/// The factor on the gradient of a loss that is averaged over all targets of a step.
+float loss_scale(const Context& context) {
+  const Sizes& sizes = context.sizes;
+  const auto averaged = static_cast<double>(sizes.targets * context.config.accumulation_steps);
+  // The mean over ranks of so much larger gradients is their sum.
+  return static_cast<float>(sizes.summed_ranks / averaged);
+}
 
 void emit_chunk(const Context& context, const HeadWeight& head, TensorId hidden, TensorId d_hidden,
                 TensorId logits, std::int64_t stride, TensorId losses, std::int64_t first,
@@ -91,29 +145,27 @@ void emit_chunk(const Context& context, const HeadWeight& head, TensorId hidden,
                     .bias = head.bias,
                     .c = at(logits),
                     .m = count,
-                    .n = sizes.vocab,
+                    .n = sizes.head_rows,
                     .k = sizes.hidden,
                     .transpose_b = true,
                     .stride_c = stride};
   emitter.emit(op::Mark{Phase::forward});
   emitter.emit(matmul);
-  const auto averaged = static_cast<double>(sizes.targets * context.config.accumulation_steps);
-  // The mean over ranks of so much larger gradients is their sum.
-  emitter.emit(op::CrossEntropy{at(losses, first), at(logits), first, count, stride,
-                                static_cast<float>(sizes.summed_ranks / averaged)});
+  emitter.emit(op::CrossEntropy{at(losses, first), at(logits), first, count, sizes.head_rows,
+                                stride, loss_scale(context)});
   emitter.emit(op::Mark{Phase::backward});
   matmul = {.a = at(logits),
             .b = head.weight,
             .c = at(d_hidden, first * sizes.hidden),
             .m = count,
             .n = sizes.hidden,
-            .k = sizes.vocab,
+            .k = sizes.head_rows,
             .stride_a = stride};
   emitter.emit(matmul);
   matmul = {.a = at(logits),
             .b = at(hidden, first * sizes.hidden),
             .c = head.gradient,
-            .m = sizes.vocab,
+            .m = sizes.head_rows,
             .n = sizes.hidden,
             .k = count,
             .transpose_a = true,
@@ -128,7 +180,7 @@ TensorId emit_chunks(const Context& context, const HeadWeight& head, TensorId hi
   const Sizes& sizes = context.sizes;
   Emitter& emitter = context.emitter;
   const std::int64_t stride =
-      logits_stride(sizes.vocab, emitter.type(), emitter.row_alignment_bytes());
+      logits_stride(sizes.head_rows, emitter.type(), emitter.row_alignment_bytes());
   const std::int64_t chunk = rows_per_chunk(sizes.rows, stride, emitter.type());
   const TensorId d_hidden = context.activation("d hidden", -1, sizes.hidden);
   const TensorId losses = context.statistics("losses", -1);
@@ -144,6 +196,53 @@ TensorId emit_chunks(const Context& context, const HeadWeight& head, TensorId hi
   return d_hidden;
 }
 
+/// The same of spans: logits are [2, tokens], and each sample's part of either row is one of the
+/// losses. What the bias adds to all of such a part changes nothing, so that its gradient is 0.
+TensorId emit_spans(const Context& context, const HeadWeight& head, TensorId hidden) {
+  using enum op::Matmul::Tokens;
+  const Sizes& sizes = context.sizes;
+  Emitter& emitter = context.emitter;
+  const std::int64_t losses_count = sizes.targets;
+  const std::int64_t length = context.config.sequence_length;
+  const TensorId d_hidden = context.activation("d hidden", -1, sizes.hidden);
+  const TensorId losses =
+      emitter.acquire("losses", -1, Category::activations, DType::f32, losses_count);
+  const TensorId logits = context.activation("logits", -1, sizes.head_rows);
+  emitter.emit(op::Mark{Phase::forward});
+  emitter.emit(op::Matmul{.a = head.weight,
+                          .b = at(hidden),
+                          .c = at(logits),
+                          .m = sizes.head_rows,
+                          .n = sizes.rows,
+                          .k = sizes.hidden,
+                          .transpose_b = true,
+                          .tokens = n});
+  emitter.emit(op::CrossEntropy{at(losses), at(logits), 0, losses_count, length, length,
+                                loss_scale(context)});
+  emitter.emit(op::Mark{Phase::backward});
+  emitter.emit(op::Matmul{.a = at(logits),
+                          .b = head.weight,
+                          .c = at(d_hidden),
+                          .m = sizes.rows,
+                          .n = sizes.hidden,
+                          .k = sizes.head_rows,
+                          .transpose_a = true,
+                          .tokens = m});
+  emitter.emit(op::Matmul{.a = at(logits),
+                          .b = at(hidden),
+                          .c = head.gradient,
+                          .m = sizes.head_rows,
+                          .n = sizes.hidden,
+                          .k = sizes.rows,
+                          .accumulate = context.gradients.accumulate(),
+                          .tokens = k});
+  if (!context.gradients.accumulate()) emitter.emit(op::Fill{head.d_bias, 0.0F, sizes.head_rows});
+  emitter.release(logits);
+  emitter.emit(op::AccumulateLoss{at(losses), losses_count});
+  emitter.release(losses);
+  return d_hidden;
+}
+
 }  // namespace
 
 TensorId emit_head(const Context& context, const Running& running, MicroStep micro) {
@@ -152,7 +251,9 @@ TensorId emit_head(const Context& context, const Running& running, MicroStep mic
   const int unit = static_cast<int>(context.model.num_layers) + 1;
   const bool tied = context.model.tie_embeddings;
   const bool final_norm = parts.block != BlockKind::post_norm;
-  const bool masked = parts.objective == Objective::masked_token;
+  const bool has_bias = parts.objective != Objective::next_token;
+  const bool transforms =
+      parts.objective == Objective::masked_token || parts.objective == Objective::sequence_class;
   Norm norm{.unit = unit, .weight = final_norm_weight, .bias = final_norm_bias};
   if (final_norm) {
     if (running.x == no_tensor) {
@@ -166,7 +267,7 @@ TensorId emit_head(const Context& context, const Running& running, MicroStep mic
     norm.out = running.residual;
   }
   Transform transform(context, unit);
-  const TensorId features = masked ? transform.forward(norm.out) : norm.out;
+  const TensorId features = transforms ? transform.forward(norm.out) : norm.out;
 
   context.gradients.begin_backward(micro);
   context.gradients.open(unit);
@@ -176,19 +277,21 @@ TensorId emit_head(const Context& context, const Running& running, MicroStep mic
   // Forward and backward of the head are one here, but two uses of its parameters.
   for (const bool backward : {false, true}) {
     context.parameters.use(head_unit, role, role);
-    if (masked) context.parameters.use(unit, head_bias, head_bias);
+    if (has_bias) context.parameters.use(unit, head_bias, head_bias);
     if (backward) break;
     context.parameters.done(head_unit, role, role);
-    if (masked) context.parameters.done(unit, head_bias, head_bias);
+    if (has_bias) context.parameters.done(unit, head_bias, head_bias);
   }
   const HeadWeight head{
       context.parameters.view(head_unit, role), context.gradients.view(head_unit, role),
       context.parameters.view(unit, head_bias), context.gradients.view(unit, head_bias)};
-  const TensorId d_features = emit_chunks(context, head, features);
+  const TensorId d_features = parts.objective == Objective::spans
+                                  ? emit_spans(context, head, features)
+                                  : emit_chunks(transform.context(), head, features);
   context.parameters.done(head_unit, role, role);
-  if (masked) context.parameters.done(unit, head_bias, head_bias);
+  if (has_bias) context.parameters.done(unit, head_bias, head_bias);
   emitter.release(features);
-  TensorId d_residual = masked ? transform.backward(d_features, norm.out) : d_features;
+  TensorId d_residual = transforms ? transform.backward(d_features) : d_features;
   if (final_norm) {
     d_residual = norm_backward_anew(context, norm, "d residual", -1, d_residual);
   }

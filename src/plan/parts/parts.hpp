@@ -10,7 +10,7 @@ namespace dstune::plan {
 
 /// Everything in elements; `rows` is micro-batch × sequence length.
 struct Sizes {
-  std::int64_t rows, hidden, heads_width, qkv_width, intermediate, fc_width, vocab;
+  std::int64_t rows, hidden, heads_width, qkv_width, intermediate, fc_width, head_rows;
   std::int64_t targets;   ///< of the micro-batch
   int summed_ranks;       ///< 1: gradients are means over ranks; else the sum of so many
   bool gated;             ///< SwiGLU
@@ -225,7 +225,7 @@ class Block {
   Mlp mlp_;
 };
 
-/// The model's last part: final norm, masked-language transform, head and loss, forward and
+/// The model's last part: final norm, the head's transform, head and loss, forward and
 /// backward at once, so that the logits of only a chunk of rows exist at a time. Takes over both
 /// tensors of `running`; returns the gradient of the residual stream. Begins backward of the
 /// gradients; with tied embeddings unit 0's gradients stay open.

@@ -25,6 +25,9 @@ struct Modules {
   /// One head of keys and values is given to sdpa as it is, which only PyTorch's written-out
   /// attention takes: in 16 bits it computes in fp32.
   bool broadcasts_keys = false;
+  /// The result of attention drops out, too, if branches do.
+  bool projection_dropout = true;
+  bool spans_dropout = false;  ///< of the input of a head of spans
   /// The mask is always made. PyTorch's flash kernel takes none, and the one that does keeps it in
   /// the model's precision.
   bool makes_mask = false;
@@ -51,6 +54,12 @@ Modules modules_of(const ModelSpec& model) {
     case ModelFamily::gpt2:
     case ModelFamily::bert:
       return {true, true, true};
+    case ModelFamily::distilbert:
+      return {.embedding_dropout = true,
+              .branch_dropout = true,
+              .attention_dropout = true,
+              .projection_dropout = false,
+              .spans_dropout = true};
     case ModelFamily::opt:
       return {false, true, false, true};
     case ModelFamily::gpt_neox:
@@ -179,7 +188,8 @@ std::int64_t attention_bytes(const Shape& shape, const Architecture& parts) {
                                  4 * (parts.norm_spans_heads ? 2 : shape.heads + shape.kv_heads)
                            : 0;
   const std::int64_t around =
-      normed_heads + mask(shape, shape.modules.branch_dropout, shape.hidden);
+      normed_heads +
+      mask(shape, shape.modules.branch_dropout && shape.modules.projection_dropout, shape.hidden);
   // Keys and values are repeated for every head but in the kernels of their own.
   if (shape.eager) {
     // The v of a single sample is multiplied as the view that it is, if it is not repeated.
@@ -211,6 +221,7 @@ std::int64_t mlp_tensors(const Shape& shape, const Architecture& parts) {
       // Written out in Python: its input, 0.5·x, tanh, 1 + tanh.
       return 4 + product;
     case Activation::relu:
+    case Activation::tanh:
       return 1;  // its result alone
     case Activation::gelu:
     case Activation::silu:
@@ -250,6 +261,12 @@ std::int64_t ends_bytes(const Shape& shape, const Architecture& parts) {
     // The embeddings' norm and its input; the transform's product, activation, and their norm.
     return bytes + 5 * e * shape.hidden;
   }
+  if (parts.objective != Objective::next_token) {
+    // That norm and its input. The head's input is the last layer's result, dropped out in some.
+    const bool drops = parts.objective == Objective::token_class ||
+                       (parts.objective == Objective::spans && shape.modules.spans_dropout);
+    return bytes + 2 * e * shape.hidden + mask(shape, drops, (e + 1) * shape.hidden);
+  }
   const bool is_rms = parts.norm == NormKind::rms;
   bytes += is_rms ? 4 * shape.hidden : e * shape.hidden;
   if (is_rms && shape.kept.value_of_final_norm) bytes += value_bytes(shape) * shape.hidden;
@@ -260,7 +277,10 @@ std::int64_t ends_bytes(const Shape& shape, const Architecture& parts) {
 std::int64_t backward_bytes(const Shape& shape, const Architecture& parts) {
   const std::int64_t e = shape.element_bytes;
   const bool in_place = parts.gated && shape.liger;
-  const std::int64_t in_mlp = e * (2 * shape.hidden + (in_place ? 1 : 2) * shape.intermediate);
+  // The input of an exact GELU's product is gone before that activation's gradient is there.
+  const bool is_exact = !parts.gated && parts.activation == Activation::gelu;
+  const std::int64_t in_mlp =
+      e * (2 * shape.hidden + (in_place || is_exact ? 1 : 2) * shape.intermediate);
   const std::int64_t in_norm =
       parts.norm == NormKind::rms && !shape.liger ? 5 * 4 * shape.hidden : 0;
   // The softmax's gradient and that of its result; the MLP's and the rounded or dropped-out
@@ -296,7 +316,7 @@ std::int64_t loss_bytes(const Shape& shape, const TargetSpec& target, const Mode
   const std::int64_t capped = model.architecture.logits_softcap > 0 ? e : 0;
   const std::int64_t held = capped + (target.keeps_output.value_or(target.on_gpu) ? e : 0);
   const auto of_logits = [&](std::int64_t rows, std::int64_t bytes) {
-    return checked_product("logits", checked_product("logits", rows, bytes), model.vocab_size);
+    return checked_product("logits", checked_product("logits", rows, bytes), model.head_rows());
   };
   switch (target.loss) {
     case TargetLoss::full:
@@ -365,7 +385,8 @@ TargetActivations target_activations(const ModelSpec& model, const TargetCounts&
   TargetActivations result;
   const std::int64_t backward = backward_bytes(shape, parts);
   result.kept = of_tokens(layers + ends_bytes(shape, parts));
-  result.logits = loss_bytes(shape, target, model, tokens);
+  const bool is_of_samples = parts.objective == Objective::sequence_class;
+  result.logits = loss_bytes(shape, target, model, is_of_samples ? config.micro_batch : tokens);
   result.layer = of_tokens(backward + (recomputes ? layer : 0));
   result.first_layer = of_tokens(backward + std::max(checkpoint, e * shape.hidden) + layer);
   return result;

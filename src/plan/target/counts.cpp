@@ -195,7 +195,9 @@ TargetCounts count_target(const ModelSpec& model, const TrainingConfig& config, 
   count_gathered(model, table, config, group_size, counts);
   count_linear(model, table, config, counts);
   counts.table = model.vocab_size * model.hidden_size;
-  counts.head = counts.table + table.unit_elements(1);
+  const std::int64_t head =
+      model.labels > 0 ? table.unit_elements(table.num_units() - 1) : counts.table;
+  counts.head = head + table.unit_elements(1);
   counts.embeddings = model.tie_embeddings ? 0 : counts.table;
   // Autograd adds the embeddings' and the head's up in a third, and that to what was there.
   counts.table_copies = (model.tie_embeddings ? 2 : 0) + (config.accumulation_steps > 1 ? 1 : 0);

@@ -72,15 +72,23 @@ class ModuleTree {
     const PieceRange blocks = of_units(1, layers_);
     const PieceRange norm = has_norm ? of(layers_ + 1, final_norm_weight, final_norm_bias)
                                      : PieceRange{blocks.last, blocks.last};
-    const int base = open(ModuleKind::base, {0, norm.last});
+    // BERT's pooler is in the model without its head.
+    const int head_unit = layers_ + 1;
+    const bool pools = model_.architecture.objective == Objective::sequence_class &&
+                       model_.family == ModelFamily::bert;
+    const int base =
+        open(ModuleKind::base,
+             {0, pools ? of(head_unit, transform_weight, transform_bias).last : norm.last});
     embeddings();
     const int list = open(ModuleKind::blocks, blocks);
     modules_[list].is_called = false;
     for (int unit = 1; unit <= layers_; ++unit) block(unit);
     close(list);
     if (has_norm) leaf(ModuleKind::final_norm, norm);
+    if (pools) transform(head_unit);
     close(base);
-    head(layers_ + 1);
+    if (!pools) transform(head_unit);
+    head(head_unit);
     close(root);
     modules_[root].is_first = true;
     modules_[base].is_first = true;
@@ -99,12 +107,15 @@ class ModuleTree {
     bare().has_gradient = model_.architecture.positions != PositionKind::rotary;
   }
 
-  void head(int unit) {
-    if (table_.find(unit, transform_weight) >= 0) {
-      linear(ModuleKind::transform, of(unit, transform_weight, transform_bias));
-      bare();
+  void transform(int unit) {
+    if (table_.find(unit, transform_weight) < 0) return;
+    linear(ModuleKind::transform, of(unit, transform_weight, transform_bias));
+    bare();
+    if (table_.find(unit, transform_norm_weight) >= 0)
       leaf(ModuleKind::transform_norm, of(unit, transform_norm_weight, transform_norm_bias));
-    }
+  }
+
+  void head(int unit) {
     if (!model_.tie_embeddings) {
       linear(ModuleKind::head, of(unit, head_weight, head_bias));
       return;
@@ -146,7 +157,8 @@ class ModuleTree {
   void dropout() {
     using enum ModelFamily;
     const ModelFamily family = model_.family;
-    if (family == gpt2 || family == gpt_neox || family == bert) bare().saves = model_.dropout > 0;
+    if (family == gpt2 || family == gpt_neox || family == bert || family == distilbert)
+      bare().saves = model_.dropout > 0;
   }
 
   void attention(int unit) {
@@ -177,7 +189,7 @@ class ModuleTree {
       if (table_.find(unit, qkv_bias) >= 0) biases(of(unit, qkv_bias, qkv_bias));
     }
     linear(ModuleKind::projection, projection);
-    dropout();
+    if (model_.family != ModelFamily::distilbert) dropout();
     close(module);
   }
 

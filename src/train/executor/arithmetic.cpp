@@ -18,6 +18,8 @@ kernels::Activation kernel_activation(Activation activation) {
       return kernels::Activation::gelu;
     case Activation::relu:
       return kernels::Activation::relu;
+    case Activation::tanh:
+      return kernels::Activation::tanh;
     case Activation::silu:
       return kernels::Activation::silu;
   }
@@ -207,7 +209,8 @@ class Arithmetic {
     if (o.gated) {
       table().gated_forward(type(o.x), activation(), at(o.out), at(o.x), o.rows, o.width);
     } else {
-      table().activation_forward(type(o.x), activation(), at(o.out), at(o.x), o.rows * o.width);
+      table().activation_forward(type(o.x), kernel_activation(o.activation), at(o.out), at(o.x),
+                                 o.rows * o.width);
     }
   }
 
@@ -216,15 +219,15 @@ class Arithmetic {
       table().gated_backward(type(o.x), activation(), at(o.d_x), at(o.d_out), at(o.x), o.rows,
                              o.width);
     } else {
-      table().activation_backward(type(o.x), activation(), at(o.d_x), at(o.d_out), at(o.x),
-                                  o.rows * o.width);
+      table().activation_backward(type(o.x), kernel_activation(o.activation), at(o.d_x),
+                                  at(o.d_out), at(o.x), o.rows * o.width);
     }
   }
 
   void operator()(const op::CrossEntropy& o) const {
     table().cross_entropy(
         type(o.logits), at<float>(o.losses), at(o.logits), inputs_.targets() + o.first_row, o.rows,
-        plan_.model.vocab_size, o.stride, static_cast<float>(o.scale * s_.scaler.scale()),
+        o.classes, o.stride, static_cast<float>(o.scale * s_.scaler.scale()),
         {.multiplier = static_cast<float>(1 / plan_.model.architecture.logits_scaling),
          .cap = static_cast<float>(plan_.model.architecture.logits_softcap)});
   }

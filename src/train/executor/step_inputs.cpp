@@ -10,7 +10,8 @@ namespace dstune {
 
 namespace {
 
-/// Streams below 2^32 are the weights', from there on the tokens', from 2^33 on the masks'.
+/// Streams below 2^32 are the weights', from there on the tokens', from 2·2^32 on the masks', from
+/// 3·2^32 on the labels'.
 std::uint64_t hash_of_step(std::uint64_t seed, std::uint64_t first_stream, std::int64_t step,
                            std::int64_t sample, std::int64_t number) {
   const std::uint64_t index =
@@ -66,7 +67,19 @@ std::int64_t reference_masked_position(std::uint64_t seed, std::int64_t step, st
   return first + static_cast<std::int64_t>((static_cast<std::uint64_t>(end - first) * u) >> 32);
 }
 
+std::int32_t reference_label(std::uint64_t seed, std::int64_t step, std::int64_t sample,
+                             std::int64_t number, std::int64_t count) {
+  const std::uint64_t u = hash_of_step(seed, std::uint64_t{3} << 32, step, sample, number) >> 32;
+  return static_cast<std::int32_t>((static_cast<std::uint64_t>(count) * u) >> 32);
+}
+
 namespace train {
+
+std::int64_t MicroBatch::num_targets() const {
+  const std::int64_t samples = plan_.config.micro_batch;
+  return std::max(rows(),
+                  samples * targets_per_sequence(plan_.model, plan_.config.sequence_length));
+}
 
 void MicroBatch::fill(std::int64_t step, std::int64_t micro_step, Tokens to) const {
   const std::int64_t samples = plan_.config.micro_batch;
@@ -74,10 +87,47 @@ void MicroBatch::fill(std::int64_t step, std::int64_t micro_step, Tokens to) con
   const std::int64_t first = (micro_step * plan_.group_size + plan_.group_rank) * samples;
   for (std::int64_t i = 0; i < samples; ++i) {
     const Tokens row{to.tokens + i * sequence, to.targets + i * sequence};
-    if (plan_.model.architecture.objective == Objective::next_token) {
-      fill_next_tokens(step, first + i, row);
-    } else {
-      fill_masked_tokens(step, first + i, row);
+    switch (plan_.model.architecture.objective) {
+      case Objective::next_token:
+        fill_next_tokens(step, first + i, row);
+        break;
+      case Objective::masked_token:
+        fill_masked_tokens(step, first + i, row);
+        break;
+      default:
+        fill_tokens(step, first + i, row);
+    }
+  }
+  fill_labels(step, first, to);
+}
+
+void MicroBatch::fill_tokens(std::int64_t step, std::int64_t sample, Tokens to) const {
+  for (std::int64_t position = 0; position < plan_.config.sequence_length; ++position)
+    to.tokens[position] = reference_token(seed_, step, sample, position, plan_.model.vocab_size);
+}
+
+void MicroBatch::fill_labels(std::int64_t step, std::int64_t first, Tokens to) const {
+  const std::int64_t samples = plan_.config.micro_batch;
+  const std::int64_t length = plan_.config.sequence_length;
+  const std::int64_t labels = plan_.model.labels;
+  for (std::int64_t i = 0; i < samples; ++i) {
+    const auto label = [&](std::int64_t number, std::int64_t count) {
+      return reference_label(seed_, step, first + i, number, count);
+    };
+    switch (plan_.model.architecture.objective) {
+      case Objective::sequence_class:
+        to.targets[i] = label(0, labels);
+        break;
+      case Objective::token_class:
+        for (std::int64_t position = 0; position < length; ++position)
+          to.targets[i * length + position] = label(position, labels);
+        break;
+      case Objective::spans:
+        to.targets[i] = label(0, length);
+        to.targets[samples + i] = label(1, length);
+        break;
+      default:
+        break;
     }
   }
 }
@@ -117,16 +167,17 @@ StepInputs::StepInputs(const StepPlan& plan, Device& device, std::uint64_t seed,
       sum_doubles_(device.kernels().sum_doubles),
       first_event_(first_event) {
   const std::int64_t rows = micro_batch_.rows();
+  const std::int64_t integers = rows + micro_batch_.num_targets();
   const std::int64_t frequencies = num_frequencies();
   Places places;
-  const std::int64_t tokens = places.add<std::int32_t>(2 * rows);
+  const std::int64_t tokens = places.add<std::int32_t>(integers);
   const std::int64_t angles = places.add<double>(frequencies);
   const std::int64_t sums = places.add<double>(num_sums * sum_doubles_);
   const std::int64_t norm = places.add<double>(1);
   const std::int64_t gradient_scale = places.add<float>(1);
   const std::int64_t squares_of_ranks = places.add<double>(plan.group_size);
   device.input_arena().prepare(places.end_bytes());
-  const std::int64_t second_tokens = places.add<std::int32_t>(2 * rows);
+  const std::int64_t second_tokens = places.add<std::int32_t>(integers);
   device.host_input_arena().prepare(places.end_bytes());
 
   const auto tokens_at = [&](const Arena& arena, std::int64_t offset_bytes) {
@@ -168,7 +219,8 @@ void StepInputs::begin_micro_step(std::int64_t step, std::int64_t micro_step) {
   micro_batch_.fill(step, micro_step, made);
   // Targets lie behind the tokens.
   queues_.copy(device_.tokens, made.tokens,
-               2 * micro_batch_.rows() * static_cast<std::int64_t>(sizeof(std::int32_t)));
+               (micro_batch_.rows() + micro_batch_.num_targets()) *
+                   static_cast<std::int64_t>(sizeof(std::int32_t)));
   queues_.record(sent);
 }
 

@@ -19,7 +19,8 @@ class MicroBatch {
   /// The plan outlives it.
   MicroBatch(const StepPlan& plan, std::uint64_t seed) : plan_(plan), seed_(seed) {}
 
-  /// Both are [micro-batch, sequence length]; the target is −1 where a token has none.
+  /// Tokens are [micro-batch, sequence length]. So are targets, −1 where a token has none, but
+  /// where samples have one class each, or spans all beginnings, then all ends.
   struct Tokens {
     std::int32_t* tokens;
     std::int32_t* targets;
@@ -27,6 +28,7 @@ class MicroBatch {
   [[nodiscard]] std::int64_t rows() const {
     return plan_.config.micro_batch * plan_.config.sequence_length;
   }
+  [[nodiscard]] std::int64_t num_targets() const;
   /// Sample i of micro-step a on group rank r is sample (a·group size + r)·micro-batch + i of the
   /// step's global batch.
   void fill(std::int64_t step, std::int64_t micro_step, Tokens to) const;
@@ -34,6 +36,8 @@ class MicroBatch {
  private:
   void fill_next_tokens(std::int64_t step, std::int64_t sample, Tokens to) const;
   void fill_masked_tokens(std::int64_t step, std::int64_t sample, Tokens to) const;
+  void fill_tokens(std::int64_t step, std::int64_t sample, Tokens to) const;
+  void fill_labels(std::int64_t step, std::int64_t first, Tokens to) const;
 
   const StepPlan& plan_;
   std::uint64_t seed_;

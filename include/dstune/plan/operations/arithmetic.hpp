@@ -106,11 +106,14 @@ struct NormBackward {
 /// product. Its work is of one of four kinds.
 struct Matmul {
   static constexpr auto traits = kernel("matmul", WorkKind::matmul);
+  /// Which of m, n and k counts tokens; usual: m, or k where a is transposed.
+  enum class Tokens : std::uint8_t { usual, m, n, k };
   View a, b, bias = {}, c, workspace = {};
   std::int64_t m, n, k;
   bool transpose_a = false, transpose_b = false, accumulate = false;
   std::int64_t stride_a = 0, stride_c = 0;
   View activated = {}, pre_activation = {}, d_bias = {};
+  Tokens tokens = Tokens::usual;
 
   void access(AccessList& list, const PlanSizes&) const {
     list.read(a, transpose_a ? extent(k, m, stride_a) : extent(m, k, stride_a));
@@ -211,12 +214,13 @@ struct AttentionBackward {
   }
 };
 
-/// gated: SwiGLU on [rows, 2·width], else the model's or the head's activation on [rows, width].
+/// gated: SwiGLU on [rows, 2·width], else the activation on [rows, width].
 struct ActivationForward {
   static constexpr auto traits = kernel("activation_forward", WorkKind::activation_forward);
   bool gated;
   View out, x;
   std::int64_t rows, width;
+  Activation activation;
 
   void access(AccessList& list, const PlanSizes&) const {
     list.read(x, rows * width * (gated ? 2 : 1));
@@ -229,6 +233,7 @@ struct ActivationBackward {
   bool gated;
   View d_x, d_out, x;
   std::int64_t rows, width;
+  Activation activation;
 
   void access(AccessList& list, const PlanSizes&) const {
     list.read(d_out, rows * width);
@@ -237,17 +242,17 @@ struct ActivationBackward {
   }
 };
 
-/// Rows first_row … of the micro-step's targets. Logits become their gradient times `scale`, in
-/// fp16 times the loss scale, too; rows without a target have neither loss nor gradient. From one
-/// row of logits to the next there are `stride` elements.
+/// Rows first_row … of the micro-step's targets, each one of `classes`. Logits become their
+/// gradient times `scale`, in fp16 times the loss scale, too; rows without a target have neither
+/// loss nor gradient. From one row of logits to the next there are `stride` elements.
 struct CrossEntropy {
   static constexpr auto traits = kernel("cross_entropy", WorkKind::cross_entropy);
   View losses, logits;
-  std::int64_t first_row, rows, stride;
+  std::int64_t first_row, rows, classes, stride;
   float scale;
 
-  void access(AccessList& list, const PlanSizes& of) const {
-    list.update(logits, extent(rows, of.vocabulary, stride));
+  void access(AccessList& list, const PlanSizes&) const {
+    list.update(logits, extent(rows, classes, stride));
     list.write(losses, rows);
   }
 };
@@ -287,9 +292,10 @@ struct Scale {
 };
 
 /// Copies between whole parameters lying one after another ("slab") and the order in which shards
-/// travel: [rank][parameter's 1/N], N being `num_ranks`, converting between the tensors' types.
-/// Padding of a shard is zero-filled on the way out. Elements
-/// r·shard_elements … of a piece in the slab lie at r·rank_stride + shard_offset in `shards`.
+/// travel, or between rows side by side and the same rows at a distance: [rank][parameter's 1/N], N
+/// being `num_ranks`, converting between the tensors' types. Padding of a shard is zero-filled on
+/// the way out. Elements r·shard_elements … of a piece in the slab lie at r·rank_stride +
+/// shard_offset in `shards`.
 struct Reshard {
   static constexpr auto traits = kernel("reshard", WorkKind::reshard);
   using Piece = ReshardPiece;

@@ -60,7 +60,7 @@ enum class WorkKind : std::uint8_t {
   attention_backward,   ///< likewise
   activation_forward,   ///< [–, –, elements of the result]
   activation_backward,  ///< likewise
-  cross_entropy,        ///< [vocabulary, –, rows]
+  cross_entropy,        ///< [classes, –, rows]
   add,                  ///< [–, –, elements]: y += x, the memory's speed for 3 streams
   convert,              ///< [–, –, elements]
   copy,                 ///< [–, –, elements]

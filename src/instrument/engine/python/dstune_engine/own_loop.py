@@ -120,7 +120,32 @@ def made_on_gpu(order):
         torch.set_default_dtype(before)
 
 
-def language_model(text, order):
+HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
+
+
+def head_of(config):
+    """How the class of the model ends: as the first one that the configuration names, else a language model's."""
+    named = (config.architectures or [""])[0]
+    for head in HEADS:
+        if named.endswith(head):
+            return head
+    masked = config.model_type in ("bert", "roberta", "distilbert", "albert", "electra", "deberta-v2", "xlm-roberta")
+    return "ForMaskedLM" if masked else "ForCausalLM"
+
+
+def targets_of(head, config, tokens):
+    """What the model takes its loss of, made of the tokens."""
+    first, last = tokens[:, 0], tokens[:, -1]
+    if head == "ForSequenceClassification":
+        return {"labels": first % config.num_labels}
+    if head == "ForTokenClassification":
+        return {"labels": tokens % config.num_labels}
+    if head == "ForQuestionAnswering":
+        return {"start_positions": first % tokens.shape[1], "end_positions": last % tokens.shape[1]}
+    return {"labels": tokens}
+
+
+def model_of_config(text, order):
     """A model of transformers, of the configuration alone."""
     import transformers
     given = dict(json.loads(text))
@@ -128,8 +153,7 @@ def language_model(text, order):
         raise Refused("config.json has no model_type, which transformers need")
     config = transformers.AutoConfig.for_model(given.pop("model_type"), **given)
     config.use_cache = False
-    masked = config.model_type in ("bert", "roberta", "distilbert", "albert", "electra", "deberta-v2", "xlm-roberta")
-    kind = transformers.AutoModelForMaskedLM if masked else transformers.AutoModelForCausalLM
+    kind = getattr(transformers, "AutoModel" + head_of(config))
     keep = None
     if order["ds_config"].get("zero_optimization", {}).get("stage") == 3:
         from transformers.integrations import HfDeepSpeedConfig
@@ -161,14 +185,14 @@ def token_batches(order, engine, vocabulary):
 
 def run_random_tokens(text, order):
     """Random tokens through a model of config.json; the loss is the model's own."""
-    model, config = language_model(text, order)
+    model, config = model_of_config(text, order)
     engine = engine_for(model, order)
     vocabulary = getattr(config, "vocab_size", None) or config.get_text_config().vocab_size
     next_batch = token_batches(order, engine, vocabulary)
 
     def loss_of_next():
         tokens = next_batch()
-        return loss_in(engine(input_ids=tokens, labels=tokens))
+        return loss_in(engine(input_ids=tokens, **targets_of(head_of(config), config, tokens)))
 
     train(engine, order, loss_of_next)
 
