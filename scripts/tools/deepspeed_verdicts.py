@@ -2,15 +2,14 @@
 """Which configs do releases of DeepSpeed take? The verdicts that `dstune-mpi check` is held against.
 
 cases [--seed N] [--number N]   Draws changes of our own base configs: verdict_cases.jsonl
-record --sources FOLDER         Asks the DeepSpeedConfig of each release: verdicts.jsonl, and with
+record --sources FOLDER         Asks the DeepSpeedConfig of each release: verdicts.json, and with
        [--world FOLDER...]      folders of config files world_verdicts.json, which has no file's content
-table  [--program PROGRAM]      Sets the figures beside those of `dstune-mpi check`: docs/fidelity.md
-       [--world FOLDER...]
 
 FOLDER of sources has a folder for each release, as `pip download --no-deps --no-binary :all:
 deepspeed==0.19.8` brings it, unpacked and named 0.19.8. A release is asked in its own process, its source
 first on PYTHONPATH, with one PyTorch for all. Nothing is replaced and no operator is built: of DeepSpeed
-only get_rank and get_world_size answer for WORLD_SIZE ranks that are not there. "auto" is filled in before
+only get_rank and get_world_size answer for 8 ranks that are not there, of files for as many of 8, 4, 2 and 1
+as their batch sizes allow. "auto" is filled in before
 by Hugging Face's own code, with arguments of the Trainer that go with the config.
 """
 
@@ -33,10 +32,9 @@ import check_deepspeed_schema
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "mpi_tests/unit/space/data"
 SCHEMAS = ROOT / "mpi_tests/unit/core/data"
-BASES, CASES, VERDICTS = DATA / "verdict_bases.json", DATA / "verdict_cases.jsonl", DATA / "verdicts.jsonl"
+BASES, CASES, VERDICTS = DATA / "verdict_bases.json", DATA / "verdict_cases.jsonl", DATA / "verdicts.json"
 TEXTS = DATA / "verdict_texts.json"  # files as they stand, for what a change of values can not make
 WORLD_VERDICTS = DATA / "world_verdicts.json"
-TABLE = ROOT / "docs/fidelity.md"
 RELEASES = ["0.14.5", "0.16.9", "0.18.9", "0.19.6", "0.19.8"]
 WORLD_SIZE = 8
 LENGTH = 100  # of a refusal's words
@@ -282,7 +280,7 @@ def read_cases():
 # What DeepSpeed reads.
 
 
-def ranks_of(config):
+def sizes_of(config, ranks):
     """The sizes of the Trainer's arguments: those that the config has, else what goes with them."""
     def size(key):
         value = config.get(key)
@@ -291,20 +289,20 @@ def ranks_of(config):
     total, micro, steps = map(size, ("train_batch_size", "train_micro_batch_size_per_gpu",
                                      "gradient_accumulation_steps"))
     if micro is None:
-        micro = max(1, total // (WORLD_SIZE * (steps or 1))) if total else 8
+        micro = max(1, total // (ranks * (steps or 1))) if total else 8
     if steps is None:
-        steps = max(1, total // (WORLD_SIZE * micro)) if total else 1
+        steps = max(1, total // (ranks * micro)) if total else 1
     return micro, steps
 
 
-def filled(config):
+def filled(config, ranks):
     """The config as Hugging Face's Trainer hands it to DeepSpeed."""
     if not isinstance(config, dict) or '"auto"' not in json.dumps(config):
         return config
     from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
-    micro, steps = ranks_of(config)
+    micro, steps = sizes_of(config, ranks)
     arguments = types.SimpleNamespace(
-        world_size=WORLD_SIZE, per_device_train_batch_size=micro, gradient_accumulation_steps=steps,
+        world_size=ranks, per_device_train_batch_size=micro, gradient_accumulation_steps=steps,
         max_grad_norm=1.0, learning_rate=5e-5, adam_beta1=0.9, adam_beta2=0.999, adam_epsilon=1e-8,
         weight_decay=0.0, save_on_each_node=False, fp16=False, fp16_full_eval=False, bf16=False,
         bf16_full_eval=False, get_warmup_steps=lambda steps: 0)
@@ -321,8 +319,17 @@ def filled(config):
     return trainers.config
 
 
+def group_for(config):
+    """A number of ranks that the batch sizes of a file allow, so that its other keys are read."""
+    sizes = [config.get(key) for key in ("train_batch_size", "train_micro_batch_size_per_gpu",
+                                         "gradient_accumulation_steps")] if isinstance(config, dict) else []
+    total, micro, steps = [size if type(size) is int and size > 0 else 1 for size in sizes] or (1, 1, 1)
+    fits = [ranks for ranks in (8, 4, 2, 1) if total % (micro * steps * ranks) == 0]
+    return fits[0] if fits and "train_batch_size" in config else WORLD_SIZE
+
+
 def judge():
-    """In the release's process: configs on stdin, [class, words] or null of each on stdout."""
+    """In the release's process: [ranks, config] on stdin, [class, words] or null of each on stdout."""
     import check_deepspeed_engine
     configs = json.load(sys.stdin)
     verdicts = []
@@ -332,8 +339,8 @@ def judge():
         import deepspeed
         logging.disable(logging.CRITICAL)
         deepspeed.comm.get_rank = lambda group=None: 0
-        deepspeed.comm.get_world_size = lambda group=None: WORLD_SIZE
-        for config in configs:
+        for ranks, config in configs:
+            deepspeed.comm.get_world_size = lambda group=None, ranks=ranks: ranks
             try:
                 deepspeed.DeepSpeedConfig(config if isinstance(config, dict) else as_file(config))
                 verdicts.append(None)
@@ -360,14 +367,14 @@ def ask(sources, release, configs):
     if done.returncode != 0:
         raise SystemExit(f"DeepSpeed {release} ended with {done.returncode}: {done.stderr[-2000:]}")
     answer = json.loads(done.stdout.splitlines()[-1])
-    if answer["deepspeed"].split("+")[0] != release or len(answer["verdicts"]) != len(configs):
+    if answer["deepspeed"].split("+")[0].strip() != release or len(answer["verdicts"]) != len(configs):
         raise SystemExit(f"{folder} is DeepSpeed {answer['deepspeed']}")
     return answer["verdicts"]
 
 
-def ask_all(sources, configs):
+def ask_all(sources, groups, configs):
     """(refusals, rows): a row has for each release 0 where it takes the config, else the refusal's number."""
-    ready = [filled(config) for config in configs]
+    ready = [(ranks, filled(config, ranks)) for ranks, config in zip(groups, configs)]
     columns = [ask(sources, release, ready) for release in RELEASES]
     refusals = []
     numbers = {}
@@ -386,7 +393,7 @@ def ask_all(sources, configs):
 def header():
     import torch
     import transformers
-    return {"releases": RELEASES, "world_size": WORLD_SIZE, "torch": torch.__version__.split("+")[0],
+    return {"releases": RELEASES, "torch": torch.__version__.split("+")[0],
             "transformers": transformers.__version__}
 
 
@@ -424,19 +431,21 @@ def config_of_accelerate(path):
 
 def record(options):
     cases = read_cases()
-    refusals, rows = ask_all(options.sources, cases)
+    refusals, rows = ask_all(options.sources, [WORLD_SIZE] * len(cases), cases)
     for base, row in zip(sorted(json.loads(BASES.read_text())), rows):
         if all(row):
             raise SystemExit(f"no release takes the base config {base}: {refusals[row[0] - 1]}")
-    VERDICTS.write_text(json.dumps({**header(), "refusals": refusals}, indent=0) .replace("\n", "\n ") + "\n"
-                        + "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
+    start = json.dumps({**header(), "ranks": WORLD_SIZE, "refusals": refusals}, indent=1)[:-2]
+    VERDICTS.write_text(f'{start},\n "verdicts": [\n' + ",\n".join(
+        json.dumps(row, separators=(",", ":")) for row in rows) + "\n]\n}\n")
     print(f"{VERDICTS}: {len(rows)} cases, refused by {refused_by(rows)}")
     if not options.world:
         return
     files = list(world_files(options.world))
-    refusals, rows = ask_all(options.sources, [config for _, _, config in files])
-    lines = [json.dumps({"file": name, "sha256": digest, "verdicts": row}, separators=(",", ":"))
-             for (name, digest, _), row in zip(files, rows)]
+    groups = [group_for(config) for _, _, config in files]
+    refusals, rows = ask_all(options.sources, groups, [config for _, _, config in files])
+    lines = [json.dumps({"file": name, "sha256": digest, "ranks": ranks, "verdicts": row},
+                        separators=(",", ":")) for (name, digest, _), ranks, row in zip(files, groups, rows)]
     start = json.dumps({**header(), "refusals": refusals}, indent=1)[:-2]
     WORLD_VERDICTS.write_text(f'{start},\n "files": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n")
     print(f"{WORLD_VERDICTS}: {len(rows)} files, refused by {refused_by(rows)}")
