@@ -4,13 +4,15 @@
 cases [--seed N] [--number N]   Draws changes of our own base configs: verdict_cases.jsonl
 record --sources FOLDER         Asks the DeepSpeedConfig of each release: verdicts.json, and with
        [--world FOLDER...]      folders of config files world_verdicts.json, which has no file's content
+table  [--program TESTS]        Lets the test of the space count what differs: docs/check.md
+       [--world FOLDER]
 
 FOLDER of sources has a folder for each release, as `pip download --no-deps --no-binary :all:
 deepspeed==0.19.8` brings it, unpacked and named 0.19.8. A release is asked in its own process, its source
 first on PYTHONPATH, with one PyTorch for all. Nothing is replaced and no operator is built: of DeepSpeed
-only get_rank and get_world_size answer for 8 ranks that are not there, of files for as many of 8, 4, 2 and 1
-as their batch sizes allow. "auto" is filled in before
-by Hugging Face's own code, with arguments of the Trainer that go with the config.
+get_rank and get_world_size answer for 8 ranks that are not there, of files for as many of 8, 4, 2 and 1 as
+their batch sizes allow, and the accelerator's name is "cuda". "auto" is filled in before by Hugging Face's
+own code, with arguments of the Trainer that go with the config.
 """
 
 import argparse
@@ -35,6 +37,8 @@ SCHEMAS = ROOT / "mpi_tests/unit/core/data"
 BASES, CASES, VERDICTS = DATA / "verdict_bases.json", DATA / "verdict_cases.jsonl", DATA / "verdicts.json"
 TEXTS = DATA / "verdict_texts.json"  # files as they stand, for what a change of values can not make
 WORLD_VERDICTS = DATA / "world_verdicts.json"
+PAGE = ROOT / "docs/check.md"
+MARK = "<!-- verdicts: generated up to the next heading by scripts/tools/deepspeed_verdicts.py table -->"
 RELEASES = ["0.14.5", "0.16.9", "0.18.9", "0.19.6", "0.19.8"]
 WORLD_SIZE = 8
 LENGTH = 100  # of a refusal's words
@@ -284,7 +288,8 @@ def sizes_of(config, ranks):
     """The sizes of the Trainer's arguments: those that the config has, else what goes with them."""
     def size(key):
         value = config.get(key)
-        return value if type(value) is int and value > 0 else None
+        is_size = type(value) in (int, float) and value > 0 and value == int(value)
+        return int(value) if is_size else None
 
     total, micro, steps = map(size, ("train_batch_size", "train_micro_batch_size_per_gpu",
                                      "gradient_accumulation_steps"))
@@ -339,6 +344,7 @@ def judge():
         import deepspeed
         logging.disable(logging.CRITICAL)
         deepspeed.comm.get_rank = lambda group=None: 0
+        deepspeed.accelerator.get_accelerator().device_name = lambda index=None: "cuda"
         for ranks, config in configs:
             deepspeed.comm.get_world_size = lambda group=None, ranks=ranks: ranks
             try:
@@ -456,6 +462,22 @@ def refused_by(rows):
     return ", ".join(f"{release} {count}" for release, count in zip(RELEASES, counts))
 
 
+def table(options):
+    world = {"DSTUNE_WORLD": str(options.world.resolve())} if options.world else {}
+    done = subprocess.run([options.program, "--gtest_filter=*VerdictsTest*"], capture_output=True, text=True,
+                          check=False, env={**os.environ, **world})
+    rows = [line for line in done.stdout.splitlines() if line.startswith(("| changed |", "| public |"))]
+    if done.returncode != 0 or not rows:
+        raise SystemExit(f"{options.program} ends with {done.returncode}: {done.stdout[-2000:]}")
+    head = ["| configs | DeepSpeed | number | refused by DeepSpeed | refused here | by DeepSpeed alone | "
+            "here alone |", "| --- | --- | --- | --- | --- | --- | --- |"]
+    page = PAGE.read_text()
+    start = page.index(MARK) + len(MARK)
+    end = page.index("\n#", start)
+    PAGE.write_text(page[:start] + "\n\n" + "\n".join(head + rows) + "\n" + page[end:])
+    print(f"{PAGE}: {len(rows)} rows")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -466,9 +488,12 @@ def main():
     recording = commands.add_parser("record")
     recording.add_argument("--sources", type=pathlib.Path, required=True)
     recording.add_argument("--world", type=pathlib.Path, nargs="+", default=[])
+    writing = commands.add_parser("table")
+    writing.add_argument("--program", default="build/release/tests/test_unit_space")
+    writing.add_argument("--world", type=pathlib.Path, help="the folder above those of record")
     commands.add_parser("judge")
     options = parser.parse_args()
-    {"cases": draw_cases, "record": record, "judge": lambda _: judge()}[options.command](options)
+    {"cases": draw_cases, "record": record, "table": table, "judge": lambda _: judge()}[options.command](options)
 
 
 if __name__ == "__main__":

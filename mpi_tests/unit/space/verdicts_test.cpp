@@ -37,6 +37,16 @@ struct Difference {
   bool (*applies)(const Case&, const Finding&);
 };
 constexpr Difference refused_here_alone[] = {
+    {"the section autotuning is this program's own input: what it can not read is an error",
+     [](const Case&, const Finding& finding) {
+       return finding.problem.pointer.starts_with("/autotuning");
+     }},
+    {"numbers beyond 64 bits: Python's integers have no end",
+     [](const Case&, const Finding& finding) {
+       const std::string& message = finding.problem.message;
+       const std::size_t got = message.rfind("got ");
+       return got != message.npos && std::atof(message.c_str() + got + 4) > 9.2e18;
+     }},
     {"a top-level key within two edits of a known one is an error: DeepSpeed drops it in silence",
      [](const Case&, const Finding& finding) { return finding.kind == FindingKind::mistyped; }},
 };
@@ -66,39 +76,44 @@ class VerdictsTest : public testing::TestWithParam<std::size_t> {
   template <class Read>
   void compare(const Case& said, const Read& read) {
     std::vector<Finding> errors;
+    bool is_tuned = false;
     try {
       const ConfigCheck known{.release = release(), .data_parallel_ranks = said.ranks};
-      errors = errors_of(check_config(read(), known));
+      const json::Document document = read();
+      const json::Value::json_pointer enabled("/autotuning/enabled");
+      is_tuned =
+          document.root().is_object() && document.root().value(enabled, json::Value()) == true;
+      errors = errors_of(check_config(document, known));
     } catch (const InputError& error) {
       for (const Problem& problem : error.problems())
         errors.push_back({FindingKind::refused, problem});
     }
-    (said.refusal.empty() ? taken_ : refused_) += 1;
+    ++counts_[said.refusal.empty()][errors.empty()];
     if (errors.empty() == said.refusal.empty()) return;
     if (errors.empty()) {
-      taken_here_.push_back("taken here: " + said.refusal + "\n" + said.name + " " + said.text);
+      // The autotuner that is on finds them.
+      if (is_tuned && said.refusal.find("needs to be provided") != std::string::npos) return;
+      ADD_FAILURE() << "taken here: " << said.refusal << "\n" << said.name << " " << said.text;
       return;
     }
     for (const Finding& finding : errors) {
       const bool is_known = std::ranges::any_of(
           refused_here_alone,
           [&](const Difference& difference) { return difference.applies(said, finding); });
-      if (is_known) continue;
-      refused_here_.push_back("refused here: " + text_of(finding) + "\n" + said.name + " " +
-                              said.text);
-      return;
+      EXPECT_TRUE(is_known) << "refused here: " << text_of(finding) << "\n"
+                            << said.name << " " << said.text;
     }
   }
 
-  /// `known`: so many differences have no reason, and wait for a mend.
-  static void expect_known(const std::vector<std::string>& differences, std::size_t known) {
-    if (differences.size() == known) return;
-    for (const std::string& difference : differences) std::printf("%s\n", difference.c_str());
-    ADD_FAILURE() << differences.size() << " differences, " << known << " are known";
+  /// For scripts/tools/deepspeed_verdicts.py, which makes a table of it.
+  void tell(const char* configs) const {
+    const auto& [refused, taken] = counts_;
+    std::printf("| %s | %s | %d | %d | %d | %d | %d |\n", configs, to_text(release()).c_str(),
+                refused[0] + refused[1] + taken[0] + taken[1], refused[0] + refused[1],
+                refused[0] + taken[0], refused[1], taken[0]);
   }
 
-  int taken_ = 0, refused_ = 0;
-  std::vector<std::string> taken_here_, refused_here_;
+  int counts_[2][2] = {};  ///< taken by DeepSpeed, taken here
 };
 
 INSTANTIATE_TEST_SUITE_P(Releases, VerdictsTest, testing::Range(std::size_t{0}, std::size_t{5}),
@@ -128,11 +143,9 @@ TEST_P(VerdictsTest, OfChangedConfigs) {
   }
   for (const json::Value& text : read_data("verdict_texts.json")) take("text", text);
   EXPECT_EQ(row, verdicts.size());
-  EXPECT_GE(taken_, 900);
-  EXPECT_GE(refused_, 700);
-  constexpr std::size_t to_mend[][2] = {{51, 239}, {33, 234}, {44, 232}, {47, 210}, {25, 228}};
-  expect_known(taken_here_, to_mend[GetParam()][0]);
-  expect_known(refused_here_, to_mend[GetParam()][1]);
+  EXPECT_GE(counts_[0][0], 700);
+  EXPECT_GE(counts_[1][1], 800);
+  tell("changed");
 }
 
 TEST_P(VerdictsTest, OfPublicFiles) {
@@ -146,10 +159,8 @@ TEST_P(VerdictsTest, OfPublicFiles) {
                     path};
     compare(said, [&] { return read_config_file(path).document; });
   }
-  EXPECT_GT(taken_, 0);
-  constexpr std::size_t to_mend[][2] = {{2, 0}, {2, 0}, {3, 0}, {3, 0}, {3, 12}};
-  expect_known(taken_here_, to_mend[GetParam()][0]);
-  expect_known(refused_here_, to_mend[GetParam()][1]);
+  EXPECT_GT(counts_[1][1], 0);
+  tell("public");
 }
 
 }  // namespace
