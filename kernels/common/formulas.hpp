@@ -45,6 +45,51 @@ DSTUNE_FUNCTION Vector exponential(Vector x) {
   return x < lowest ? Vector{} : series * factor;
 }
 
+/// tanh x, near 0 by the polynomial of Cephes (tanhf.c): there the quotient would cancel.
+DSTUNE_FUNCTION Vector hyperbolic_tangent(Vector x) {
+  const Vector size = larger(x, -x);
+  const Vector square = x * x;
+  Vector series = splat(-5.70498872745e-3F);
+  series = multiply_add(series, square, splat(2.06390887954e-2F));
+  series = multiply_add(series, square, splat(-5.37397155531e-2F));
+  series = multiply_add(series, square, splat(1.33314442036e-1F));
+  series = multiply_add(series, square, splat(-3.33332819422e-1F));
+  const Vector near_zero = multiply_add(series * square, x, x);
+  const Vector far = 1.0F - 2.0F / (exponential(2.0F * size) + 1.0F);
+  const Vector beyond = x < 0.0F ? -far : far;
+  return size < 0.625F ? near_zero : beyond;
+}
+
+/// x becomes cap·tanh(x / cap), which is between −cap and cap.
+struct Softcap {
+  float cap, inverse;
+  explicit DSTUNE_FUNCTION Softcap(float largest) : cap(largest), inverse(1.0F / largest) {}
+
+  DSTUNE_FUNCTION Vector value(Vector x) const { return cap * hyperbolic_tangent(x * inverse); }
+  /// From a value. Below the smallest, as of what is masked, it is 0.
+  DSTUNE_FUNCTION Vector slope(Vector value) const {
+    const Vector part = larger(value, splat(-cap)) * inverse;
+    return 1.0F - part * part;
+  }
+};
+
+/// A LogitsForm as the kernels compute it.
+template <bool is_capped>
+struct FormedLogits {
+  float multiplier;
+  Softcap softcap;
+
+  DSTUNE_FUNCTION Vector value(Vector logit) const {
+    const Vector scaled = logit * multiplier;
+    if constexpr (is_capped) return softcap.value(scaled);
+    return scaled;
+  }
+  DSTUNE_FUNCTION Vector slope(Vector value) const {
+    if constexpr (is_capped) return multiplier * softcap.slope(value);
+    return splat(multiplier);
+  }
+};
+
 /// The arithmetic of activations. A backend may have a less exact one for 16-bit storage.
 struct Exact {
   DSTUNE_FUNCTION static Vector power(Vector x) { return exponential(x); }
@@ -158,21 +203,51 @@ DSTUNE_FUNCTION SwigluSlopes swiglu_slopes(Vector gate, Vector up, Vector d_out)
   return {d_out * up * multiply_add(silu, 1.0F - opening, opening), d_out * silu};
 }
 
-/// The contents of a row of qkv, for norms of each head of q and k.
-struct Heads {
-  explicit Heads(const AttentionShape& shape)
-      : rows(shape.batch * shape.sequence),
-        queries(shape.heads),
-        normed(shape.heads + shape.kv_heads),
-        size(shape.head_size),
-        row_width((shape.heads + 2 * shape.kv_heads) * shape.head_size) {}
-  /// The place where the elements of a head begin, among all rows' heads of q and k.
-  DSTUNE_FUNCTION std::int64_t begin(std::int64_t number) const {
-    return number / normed * row_width + number % normed * size;
-  }
-  DSTUNE_FUNCTION bool is_query(std::int64_t number) const { return number % normed < queries; }
+/// The product of an activation, silu or gelu_tanh, with what it gates.
+template <Activation activation, class Arithmetic>
+DSTUNE_FUNCTION Vector gated(Vector gate, Vector up) {
+  if constexpr (activation == Activation::silu) return swiglu<Arithmetic>(gate, up);
+  return GeluTanh<Arithmetic>::value(gate) * up;
+}
 
-  std::int64_t rows, queries, normed, size, row_width;
+template <Activation activation, class Arithmetic>
+DSTUNE_FUNCTION SwigluSlopes gated_slopes(Vector gate, Vector up, Vector d_out) {
+  if constexpr (activation == Activation::silu) return swiglu_slopes<Arithmetic>(gate, up, d_out);
+  return {d_out * up * GeluTanh<Arithmetic>::slope(gate),
+          d_out * GeluTanh<Arithmetic>::value(gate)};
+}
+
+/// The heads of q, or of k, in rows of qkv, for a norm of each or one that spans them. The norms of
+/// all rows are numbered.
+struct Heads {
+  Heads(const AttentionShape& shape, bool spans_heads, bool is_query)
+      : rows(shape.batch * shape.sequence),
+        of_row(spans_heads ? 1
+               : is_query  ? shape.heads
+                           : shape.kv_heads),
+        size(shape.head_size * (!spans_heads ? 1
+                                : is_query   ? shape.heads
+                                             : shape.kv_heads)),
+        row_width((shape.heads + 2 * shape.kv_heads) * shape.head_size),
+        raw_width((shape.heads + shape.kv_heads) * shape.head_size),
+        rstd_width(spans_heads ? 2 : shape.heads + shape.kv_heads),
+        first(is_query ? 0 : shape.heads * shape.head_size),
+        first_rstd(is_query      ? 0
+                   : spans_heads ? 1
+                                 : shape.heads) {}
+
+  // The places of a norm's first element in qkv and in raw, and of its rstd.
+  DSTUNE_FUNCTION std::int64_t begin(std::int64_t number) const {
+    return number / of_row * row_width + first + number % of_row * size;
+  }
+  DSTUNE_FUNCTION std::int64_t raw_at(std::int64_t number) const {
+    return number / of_row * raw_width + first + number % of_row * size;
+  }
+  DSTUNE_FUNCTION std::int64_t rstd_at(std::int64_t number) const {
+    return number / of_row * rstd_width + first_rstd + number % of_row;
+  }
+
+  std::int64_t rows, of_row, size, row_width, raw_width, rstd_width, first, first_rstd;
 };
 
 /// A pair of elements that is turned by an angle.

@@ -24,8 +24,8 @@
   each(attention_workspace_bytes) \
   each(activation_forward) \
   each(activation_backward) \
-  each(swiglu_forward) \
-  each(swiglu_backward) \
+  each(gated_forward) \
+  each(gated_backward) \
   each(cross_entropy) \
   each(add) \
   each(convert) \
@@ -54,9 +54,14 @@ using Function = std::remove_pointer_t<Pointer>;
 DSTUNE_FUNCTIONS(DSTUNE_DECLARE)
 #undef DSTUNE_DECLARE
 
-/// LayerNorm; without a bias RMSNorm, and `mean` stays untouched.
-Function<decltype(Table::layernorm_forward)> norm_forward;
-Function<decltype(Table::layernorm_backward)> norm_backward;
+/// LayerNorm; without a bias RMSNorm with the offset, and `mean` stays untouched.
+void norm_forward(DType type, void* out, void* residual_out, float* mean, float* rstd,
+                  const void* residual, const void* x, const void* weight, const void* bias,
+                  float offset, std::int64_t rows, std::int64_t width, float epsilon);
+void norm_backward(DType type, void* d_x, void* d_weight, void* d_bias, const void* d_out,
+                   const void* input, const float* mean, const float* rstd, const void* weight,
+                   float offset, std::int64_t rows, std::int64_t width, bool accumulate_input,
+                   bool accumulate_weights, void* workspace);
 
 namespace {
 
@@ -73,6 +78,12 @@ void with_either(bool is_one, Call call) {
   } else {
     call(Constant<other>());
   }
+}
+
+/// call(the activation that gates), as a constant: silu or gelu_tanh.
+template <class Call>
+void with_gate(Activation activation, Call call) {
+  with_either<Activation::silu, Activation::gelu_tanh>(activation == Activation::silu, call);
 }
 
 }  // namespace

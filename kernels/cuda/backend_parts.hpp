@@ -24,12 +24,16 @@ std::size_t matmul_workspace_bytes(const MatmulShape& shape);
 /// c[m, n] += bias[n], where a product could not do it itself.
 void add_bias(const MatmulShape& shape, const void* bias, void* c);
 
-/// Attention by kernels of our own: the table's functions for shapes in fp32.
-std::size_t fp32_attention_workspace_bytes(const AttentionShape& shape);
-void fp32_attention_forward(const AttentionShape& shape, void* out, float* log_sum_exp,
-                            const void* qkv, void* workspace);
-void fp32_attention_backward(const AttentionShape& shape, void* d_qkv, const void* d_out,
-                             const void* qkv, const void* out, const float* log_sum_exp,
-                             void* workspace);
+/// Attention by kernels of our own: the table's functions for shapes in fp32 and with a cap, which
+/// the library's graphs here have not.
+inline bool has_own_attention(const AttentionShape& shape) {
+  return shape.type == DType::f32 || shape.softcap > 0.0F;
+}
+std::size_t own_attention_workspace_bytes(const AttentionShape& shape);
+void own_attention_forward(const AttentionShape& shape, void* out, float* log_sum_exp,
+                           const void* qkv, void* workspace);
+void own_attention_backward(const AttentionShape& shape, void* d_qkv, const void* d_out,
+                            const void* qkv, const void* out, const float* log_sum_exp,
+                            void* workspace);
 
 }  // namespace dstune::kernels::DSTUNE_ISA

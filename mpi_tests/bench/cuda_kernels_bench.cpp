@@ -205,7 +205,7 @@ void cross_entropy(benchmark::State& state, DType type) {
   const Memory targets(some_rows * sizeof(std::int32_t));
   measure(state, {.bytes = 2.0 * some_rows * vocabulary * size_of(type)}, [&] {
     t.cross_entropy(type, losses.as<float>(), logits, targets.as<std::int32_t>(), some_rows,
-                    vocabulary, logits_stride, 1.0F);
+                    vocabulary, logits_stride, 1.0F, {});
   });
 }
 

@@ -108,7 +108,7 @@ void cross_entropy(benchmark::State& state) {
   std::vector<float> losses(rows);
   for (auto _ : state) {
     cpu_table().cross_entropy(type, losses.data(), logits.data(), targets.data(), rows, vocabulary,
-                              vocabulary, 1.0F / rows);
+                              vocabulary, 1.0F / rows, {});
   }
   state.SetBytesProcessed(state.iterations() * rows * vocabulary * (type == DType::f32 ? 8 : 4));
 }

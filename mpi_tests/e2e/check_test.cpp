@@ -97,6 +97,14 @@ TEST_F(CheckTest, FilesAreReadWithoutMpiAndFewOptionsAreTaken) {
   EXPECT_EQ(count_of(ended.out, "accelerate.yaml:5: error: /deepspeed_config/gradient_clipping"), 1)
       << ended;
   EXPECT_EQ(count_of(ended.out, "accelerate.yaml: warning: "), 1) << ended;
+  // Ranks by a hostfile, and fewer of them.
+  job_.write_text("ds.json", R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1})");
+  job_.write_text("hosts", "one slots=4\ntwo slots=3\n");
+  ended = check(0, {"ds.json", "--hostfile", "hosts"});
+  EXPECT_EQ(ended.exit_code, 3) << ended;
+  EXPECT_EQ(count_of(ended.out, " 7"), 1) << ended;
+  EXPECT_EQ(check(0, {"ds.json", "--hostfile", "hosts", "--exclude", "two"}).exit_code, 0);
+  EXPECT_EQ(check(0, {"ds.json", "--hostfile", "hosts", "--nodes", "2"}).exit_code, usage);
   ended = check(0, {"--tuner", "race"});
   EXPECT_EQ(ended.exit_code, usage);
   EXPECT_EQ(count_of(ended.err, "check of a machine has no --tuner"), 1) << ended;

@@ -33,7 +33,7 @@ kernels::Table later_table() {
           &Table::layernorm_backward, &Table::rmsnorm_forward, &Table::rmsnorm_backward,
           &Table::head_norm_forward, &Table::head_norm_backward, &Table::rotary,
           &Table::attention_forward, &Table::attention_backward, &Table::activation_forward,
-          &Table::activation_backward, &Table::swiglu_forward, &Table::swiglu_backward,
+          &Table::activation_backward, &Table::gated_forward, &Table::gated_backward,
           &Table::bias_backward, &Table::cross_entropy, &Table::add, &Table::convert,
           &Table::quantize, &Table::dequantize, &Table::scale, &Table::zero, &Table::sum_of_squares,
           &Table::sum_f32, &Table::clip_factor, &Table::adam, &Table::lion, &Table::sgd,

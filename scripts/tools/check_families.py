@@ -17,6 +17,10 @@ except ImportError as error:
 ACTIVATIONS = {"gelu_tanh": "gelu_new", "gelu": "gelu", "relu": "relu", "silu": "silu"}
 
 
+GEMMA_NAMES = ("input_layernorm", "self_attn.{}_proj", "self_attn.o_proj",
+               "pre_feedforward_layernorm", "mlp.{}_proj", "mlp.down_proj")
+
+
 def config_of(model):
     spec, parts, family = model.spec, model.parts, model.spec["family"]
     common = {"vocab_size": spec["vocab_size"], "tie_word_embeddings": spec["tie_embeddings"],
@@ -45,6 +49,17 @@ def config_of(model):
             attention_probs_dropout_prob=0, type_vocab_size=parts["token_types"], **common)
     rope = {"rope_type": "default", "rope_theta": spec["rope_theta"],
             "partial_rotary_factor": parts["rotary_fraction"]} | spec.get("rope", {})
+    if family == "falcon":
+        del common["intermediate_size"], common["hidden_act"]
+        is_new = spec["num_kv_heads"] not in (1, spec["num_heads"]) or (
+            parts["block"] == "parallel" and not parts["shared_norm"])
+        return transformers.FalconConfig(
+            layer_norm_epsilon=spec["norm_epsilon"], rope_parameters=rope,
+            ffn_hidden_size=spec["intermediate_size"], bias=parts["qkv_bias"],
+            activation=ACTIVATIONS[parts["activation"]], num_kv_heads=spec["num_kv_heads"],
+            multi_query=spec["num_kv_heads"] == 1, new_decoder_architecture=is_new,
+            parallel_attn=parts["block"] == "parallel",
+            num_ln_in_parallel_attn=1 if parts["shared_norm"] else None, **common)
     if family == "gpt_neox":
         return transformers.GPTNeoXConfig(
             layer_norm_eps=spec["norm_epsilon"], rope_parameters=rope,
@@ -52,14 +67,29 @@ def config_of(model):
             attention_bias=parts["qkv_bias"], **common)
     common |= {"num_key_value_heads": spec["num_kv_heads"], "rms_norm_eps": spec["norm_epsilon"],
                "head_dim": model.head_size, "rope_parameters": rope}
-    if family in ("llama", "qwen3"):
+    if family in ("llama", "qwen3", "olmo2", "smollm3", "granite"):
         common["attention_bias"] = parts["projection_bias"]
-    if family == "llama":
+    if family in ("llama", "smollm3", "granite"):
         common["mlp_bias"] = parts["mlp_bias"]
+    if family == "smollm3":
+        flat = spec.get("unrotated_layers", [])
+        common["no_rope_layers"] = [int(layer not in flat) for layer in range(spec["num_layers"])]
+    if family == "granite":
+        common |= {name: parts[name] for name in ("embedding_multiplier", "residual_multiplier",
+                                                  "attention_multiplier", "logits_scaling")}
     window, full = spec.get("attention_window"), spec.get("full_layers", [])
     if family in ("mistral", "phi3"):
         common["sliding_window"] = window
-    if family in ("qwen2", "qwen3") and window:
+    if family in ("gemma2", "gemma3_text"):
+        common |= {"hidden_activation": "gelu_pytorch_tanh", "sliding_window": window,
+                   "query_pre_attn_scalar": round(parts["attention_multiplier"] ** -2),
+                   "attn_logit_softcapping": parts["attention_softcap"] or None,
+                   "final_logit_softcapping": parts["logits_softcap"] or None}
+        del common["hidden_act"]
+    if family == "gemma3_text":
+        local = {"rope_type": "default", "rope_theta": spec["rope_local_theta"]}
+        common["rope_parameters"] = {"full_attention": rope, "sliding_attention": local}
+    if family in ("qwen2", "qwen3", "smollm3", "gemma2", "gemma3_text") and window:
         kinds = ("sliding_attention", "full_attention")
         common |= {"sliding_window": window, "use_sliding_window": True,
                    "layer_types": [kinds[layer in full] for layer in range(spec["num_layers"])]}
@@ -90,8 +120,15 @@ def parts_of(model, layer):
                  "output.LayerNorm", "intermediate.dense", "output.dense"),
         "phi3": ("input_layernorm", "self_attn.qkv_proj", "self_attn.o_proj",
                  "post_attention_layernorm", "mlp.gate_up_proj", "mlp.down_proj"),
+        "olmo2": ("post_attention_layernorm", "self_attn.{}_proj", "self_attn.o_proj",
+                  "post_feedforward_layernorm", "mlp.{}_proj", "mlp.down_proj"),
+        "gemma2": GEMMA_NAMES, "gemma3_text": GEMMA_NAMES,
+        "falcon": ("input_layernorm", "self_attention.query_key_value", "self_attention.dense",
+                   "post_attention_layernorm", "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
     }.get(family, ("input_layernorm", "self_attn.{}_proj", "self_attn.o_proj",
                    "post_attention_layernorm", "mlp.{}_proj", "mlp.down_proj"))
+    if family == "falcon" and model.parts["block"] == "parallel" and not model.parts["shared_norm"]:
+        names = ("ln_attn", *names[1:3], "ln_mlp", *names[4:])
     found = {}
     for ours, theirs in zip(("norm1", "qkv", "projection", "norm2", "fc", "fc_projection"), names):
         for suffix in (".weight", ".bias"):
@@ -103,6 +140,11 @@ def parts_of(model, layer):
             if family == "gpt_neox" and ours == "qkv":
                 # Their rows go head by head: q, k, v of each.
                 value = value.view(3, heads, d, -1).transpose(0, 1).reshape(value.shape)
+            if family == "falcon" and ours == "qkv":
+                # The heads that share keys lie before these, and behind them their values.
+                q, k, v = (part.view(kv_heads, -1, d, *value.shape[1:]) for part in
+                           value.split((heads * d, kv_heads * d, kv_heads * d)))
+                value = torch.cat((q, k, v), 1).reshape(value.shape)
             if "{}" not in theirs:
                 found[theirs + suffix] = value
                 continue
@@ -113,6 +155,9 @@ def parts_of(model, layer):
                 words, sizes = ("gate", "up"), (value.shape[0] // 2,) * 2
             for word, piece in zip(words, value.split(sizes)):
                 found[theirs.format(word) + suffix] = piece
+    if model.parts["block"] == "double_norm":
+        found["post_attention_layernorm.weight"] = model.by_name[layer + ".branch_norm1.weight"]
+        found["post_feedforward_layernorm.weight"] = model.by_name[layer + ".branch_norm2.weight"]
     if model.parts["query_key_norm"]:
         found["self_attn.q_norm.weight"] = model.by_name[layer + ".query_norm"]
         found["self_attn.k_norm.weight"] = model.by_name[layer + ".key_norm"]
@@ -123,7 +168,7 @@ def weights_of(model):
     """All values under transformers' names."""
     family = model.spec["family"]
     blocks = {"gpt2": "transformer.h", "opt": "model.decoder.layers", "bert": "bert.encoder.layer",
-              "gpt_neox": "gpt_neox.layers"}.get(family, "model.layers")
+              "gpt_neox": "gpt_neox.layers", "falcon": "transformer.h"}.get(family, "model.layers")
     ends = {
         "gpt2": {"embedding": "transformer.wte.weight", "positions": "transformer.wpe.weight",
                  "final_norm": "transformer.ln_f", "head": "lm_head.weight"},
@@ -139,6 +184,8 @@ def weights_of(model):
                  "transform": "cls.predictions.transform.dense",
                  "transform_norm": "cls.predictions.transform.LayerNorm",
                  "head": "cls.predictions.decoder.weight", "head_bias": "cls.predictions.bias"},
+        "falcon": {"embedding": "transformer.word_embeddings.weight",
+                   "final_norm": "transformer.ln_f", "head": "lm_head.weight"},
     }.get(family, {"embedding": "model.embed_tokens.weight", "final_norm": "model.norm",
                    "head": "lm_head.weight"})
     found = {}
@@ -196,14 +243,43 @@ def check(case):
     return problems
 
 
+def check_losses(case, steps):
+    """Trains transformers' module in fp32 from the case's weights, on its tokens, with its Adam."""
+    spec, training = case["model"], case["training"]
+    model = reference_step.Model(spec, training["seed"], torch.float32)
+    theirs, problems = module_of(model, torch.float32)
+    if problems:
+        return problems
+    parameters = list({id(p): p for p in theirs.parameters()}.values())
+    optimizer = reference_step.Optimizer(parameters, training, None, None)
+    batch, length = training["global_batch"], training["sequence_length"]
+    worst = 0.0
+    for step in range(steps):
+        tokens = reference_step.tokens_of_step(training["seed"], step, batch, length,
+                                               spec["vocab_size"])
+        logits = theirs(input_ids=tokens[:, :-1],
+                        attention_mask=torch.ones_like(tokens[:, :-1])).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        loss.backward()
+        optimizer.step()
+        worst = max(worst, abs(loss.item() / case["losses"][step] - 1))
+    print(f"{spec['family']}: {steps} losses in fp32 differ by {worst:.1e}")
+    return [] if worst <= 1e-5 else [f"losses differ by {worst:.1e}"]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    without_fp32()
     parser.add_argument("case", nargs="+", help="JSON files with `model` and `training`")
+    parser.add_argument("--losses", type=int, metavar="STEPS",
+                        help="train so many steps in fp32 instead; compare with the files' losses")
+    options = parser.parse_args()
+    if not options.losses:
+        without_fp32()
     bad = 0
-    for path in parser.parse_args().case:
+    for path in options.case:
         with open(path, encoding="utf-8") as file:
-            for problem in check(json.load(file)):
+            case = json.load(file)
+            for problem in check_losses(case, options.losses) if options.losses else check(case):
                 print(f"{path}: {problem}")
                 bad += 1
     sys.exit(1 if bad else 0)

@@ -220,6 +220,13 @@ MODELS = {
     "phi3-mini": ("phi3", 3072, 32, 32, 32, 8192, 32064, False, 0.0),
     "qwen2-1.5b": ("qwen2", 1536, 28, 12, 2, 8960, 151936, True, 0.0),
     "qwen3-0.6b-like": ("qwen3", 1024, 28, 16, 8, 3072, 151936, True, 0.0),
+    "olmo2-7b": ("olmo2", 4096, 32, 32, 32, 11008, 100352, False, 0.0),
+    "smollm3-3b": ("smollm3", 2048, 36, 16, 4, 11008, 128256, True, 0.0),
+    "granite-2b": ("granite", 2048, 40, 32, 8, 8192, 49155, True, 0.0),
+    "gemma2-2b-like": ("gemma2", 2304, 26, 8, 4, 9216, 256000, True, 0.0),
+    "gemma3-1b-like": ("gemma3_text", 1152, 26, 4, 1, 6912, 262144, True, 0.0),
+    "falcon-7b": ("falcon", 4544, 32, 71, 1, 18176, 65024, True, 0.0),
+    "falcon-40b-like": ("falcon", 4096, 16, 64, 8, 16384, 65024, True, 0.0),
 }
 
 # model, attention, precision, micro-batch, sequence, recompute, micro-steps
@@ -246,6 +253,19 @@ TRAININGS = [
     ("qwen2-1.5b", "eager", "fp32", 1, 1024, "none", 1),
     ("qwen3-0.6b-like", "sdpa", "bf16", 8, 1024, "none", 1),
     ("qwen3-0.6b-like", "eager", "bf16", 2, 2048, "none", 1),
+    ("olmo2-7b", "sdpa", "bf16", 1, 4096, "none", 1),
+    ("olmo2-7b", "eager", "bf16", 1, 2048, "block", 1),
+    ("smollm3-3b", "sdpa", "bf16", 2, 4096, "none", 1),
+    ("granite-2b", "sdpa", "bf16", 4, 2048, "none", 1),
+    ("gemma2-2b-like", "eager", "bf16", 2, 2048, "none", 1),
+    ("gemma2-2b-like", "eager", "bf16", 2, 2048, "block", 1),
+    ("gemma3-1b-like", "flash", "bf16", 4, 1024, "none", 1),
+    ("gemma3-1b-like", "eager", "bf16", 1, 1024, "none", 1),
+    ("falcon-7b", "eager", "bf16", 2, 1024, "none", 1),
+    ("falcon-7b", "sdpa", "bf16", 2, 1024, "none", 1),
+    ("falcon-7b", "sdpa", "bf16", 1, 2048, "block", 1),
+    ("falcon-40b-like", "sdpa", "bf16", 2, 2048, "none", 1),
+    ("falcon-40b-like", "eager", "bf16", 1, 1024, "none", 1),
 ]
 
 
@@ -268,16 +288,26 @@ def config_of(model, sequence):
     if family == "bert":
         return transformers.BertConfig(hidden_dropout_prob=dropout,
                                        attention_probs_dropout_prob=dropout, **common)
+    if family == "falcon":
+        del common["intermediate_size"]
+        return transformers.FalconConfig(ffn_hidden_size=width, num_kv_heads=kv_heads,
+                                         new_decoder_architecture=kv_heads > 1, **common)
     common.update(num_key_value_heads=kv_heads, tie_word_embeddings=tied,
                   attention_dropout=dropout)
     if family == "phi3":
         return transformers.Phi3Config(pad_token_id=0, **common)
-    if family in ("mistral", "qwen3"):
+    if family in ("mistral", "qwen3", "gemma2", "gemma3_text"):
         common["head_dim"] = hidden // heads
+    if family in ("gemma2", "gemma3_text"):
+        # No window hides anything.
+        common["sliding_window"] = 2 * sequence
     if family == "mistral":
         return transformers.MistralConfig(sliding_window=None, **common)
     return {"llama": transformers.LlamaConfig, "qwen2": transformers.Qwen2Config,
-            "qwen3": transformers.Qwen3Config}[family](**common)
+            "qwen3": transformers.Qwen3Config, "olmo2": transformers.Olmo2Config,
+            "smollm3": transformers.SmolLM3Config,
+            "granite": transformers.GraniteConfig, "gemma2": transformers.Gemma2Config,
+            "gemma3_text": transformers.Gemma3TextConfig}[family](**common)
 
 
 def as_on_a_gpu():
@@ -289,8 +319,15 @@ def as_on_a_gpu():
 
     def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
                   enable_gqa=False):
+        if query.shape[1] != key.shape[1] and not enable_gqa:
+            return torch.ops.aten._scaled_dot_product_attention_math(
+                query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale)[0]
         if attn_mask is not None:
-            raise ValueError("sequences are full: there is no mask")
+            # Falcon always makes one, which takes the place of PyTorch's flash kernel.
+            bias = torch.where(attn_mask, 0.0, -torch.inf).to(query.dtype)
+            bias = bias.expand(*query.shape[:-1], key.shape[2])
+            return torch.ops.aten._scaled_dot_product_efficient_attention(
+                query, key, value, bias, True, dropout_p, is_causal, scale=scale)[0]
         return torch.ops.aten._scaled_dot_product_flash_attention(
             query, key, value, dropout_p, is_causal, False, scale=scale)[0]
 

@@ -61,10 +61,15 @@ def masked_positions(seed, step, global_batch, length):
 GPT2 = {"norm": "layer", "block": "sequential", "positions": "learned", "objective": "next_token",
         "activation": "gelu_tanh", "gated": False, "qkv_bias": True, "projection_bias": True,
         "mlp_bias": True, "query_key_norm": False, "scaled_projections": True,
-        "position_offset": 0, "token_types": 0, "rotary_fraction": 1.0}
+        "position_offset": 0, "token_types": 0, "rotary_fraction": 1.0,
+        "norm_spans_heads": False, "embedding_multiplier": 1.0, "residual_multiplier": 1.0,
+        "attention_multiplier": 0.0, "logits_scaling": 1.0, "unit_offset_norm": False,
+        "scaled_embeddings": False, "attention_softcap": 0.0, "logits_softcap": 0.0, "shared_norm": False}
 LLAMA = GPT2 | {"norm": "rms", "positions": "rotary", "activation": "silu", "gated": True,
                 "qkv_bias": False, "projection_bias": False, "mlp_bias": False,
                 "scaled_projections": False}
+GEMMA = LLAMA | {"block": "double_norm", "activation": "gelu_tanh", "unit_offset_norm": True,
+                 "scaled_embeddings": True, "attention_multiplier": 1 / 16}
 # Section 4: what each family is made of.
 FAMILIES = {
     "gpt2": GPT2,
@@ -78,6 +83,14 @@ FAMILIES = {
     "phi3": LLAMA,
     "qwen2": LLAMA | {"qkv_bias": True},
     "qwen3": LLAMA | {"query_key_norm": True},
+    "olmo2": LLAMA | {"block": "branch_norm", "query_key_norm": True, "norm_spans_heads": True},
+    "smollm3": LLAMA,
+    "granite": LLAMA | {"attention_multiplier": 1.0},
+    "gemma2": GEMMA | {"attention_softcap": 50.0, "logits_softcap": 30.0},
+    "gemma3_text": GEMMA | {"query_key_norm": True},
+    "falcon": GPT2 | {"block": "parallel", "positions": "rotary", "activation": "gelu",
+                      "qkv_bias": False, "projection_bias": False, "mlp_bias": False,
+                      "scaled_projections": False, "shared_norm": True},
 }
 
 
@@ -152,13 +165,19 @@ class Model:
         self.add_norm(layer + ".norm1")
         self.add_linear(layer + ".qkv", qkv, width, sigma, parts["qkv_bias"])
         if parts["query_key_norm"]:
-            self.add(layer + ".query_norm", (self.head_size,), constant=1.0)
-            self.add(layer + ".key_norm", (self.head_size,), constant=1.0)
+            for name, count in (("query_norm", "num_heads"), ("key_norm", "num_kv_heads")):
+                heads_of_one = spec[count] if parts["norm_spans_heads"] else 1
+                self.add_norm_weight(f"{layer}.{name}", heads_of_one * self.head_size)
         self.add_linear(layer + ".projection", width, heads, branch, parts["projection_bias"])
-        self.add_norm(layer + ".norm2")
+        if parts["block"] == "double_norm":
+            self.add_norm(layer + ".branch_norm1")
+        if not parts["shared_norm"]:
+            self.add_norm(layer + ".norm2")
         fc = 2 * inner if parts["gated"] else inner
         self.add_linear(layer + ".fc", fc, width, sigma, parts["mlp_bias"])
         self.add_linear(layer + ".fc_projection", width, inner, branch, parts["mlp_bias"])
+        if parts["block"] == "double_norm":
+            self.add_norm(layer + ".branch_norm2")
 
     def add_head(self):
         spec, width = self.spec, self.spec["hidden_size"]
@@ -185,8 +204,11 @@ class Model:
         self.parameters.append(value.requires_grad_())
         self.by_name[name] = value
 
+    def add_norm_weight(self, name, width):
+        self.add(name, (width,), constant=0.0 if self.parts["unit_offset_norm"] else 1.0)
+
     def add_norm(self, name):
-        self.add(name + ".weight", (self.spec["hidden_size"],), constant=1.0)
+        self.add_norm_weight(name + ".weight", self.spec["hidden_size"])
         if self.parts["norm"] == "layer":
             self.add(name + ".bias", (self.spec["hidden_size"],))
 
@@ -198,6 +220,20 @@ class Model:
     def cut(self, x):
         return x if self.narrow is None else Cut.apply(x, self.narrow)
 
+    def scaled_embedding(self, x):
+        """The square root is rounded to the type that parameters have."""
+        if not self.parts["scaled_embeddings"]:
+            return self.times(x, self.parts["embedding_multiplier"])
+        root = torch.tensor(math.sqrt(self.spec["hidden_size"]), dtype=torch.float64)
+        return self.times(x, root.to(self.narrow or self.dtype).item())
+
+    @staticmethod
+    def capped(x, cap):
+        return cap * torch.tanh(x / cap) if cap else x
+
+    def times(self, x, factor):
+        return x if factor == 1 else self.cut(factor * self.cut(x))
+
     def linear(self, name, x):
         y = x @ self.by_name[name + ".weight"].T
         bias = self.by_name.get(name + ".bias")
@@ -205,6 +241,8 @@ class Model:
 
     def rms_norm(self, x, weight):
         epsilon, z = self.spec.get("norm_epsilon", 1e-5), wide(x)
+        if self.parts["unit_offset_norm"]:
+            weight = 1 + wide(weight)
         y = z * torch.rsqrt((z * z).mean(-1, keepdim=True) + epsilon) * weight
         return self.cut(y.to(x.dtype))
 
@@ -218,9 +256,19 @@ class Model:
         y = centred * torch.rsqrt(variance + epsilon) * weight + self.by_name[name + ".bias"]
         return self.cut(y.to(x.dtype))
 
-    def frequencies(self, size, length):
+    def has_window(self, layer):
+        return bool(self.spec.get("attention_window")) and int(layer) not in self.spec.get(
+            "full_layers", ())
+
+    def rope_of(self, layer):
+        local = self.spec.get("rope_local_theta", 0)
+        if local and self.has_window(layer):
+            return {}, local
+        return self.spec.get("rope", {}), self.spec.get("rope_theta", 10000.0)
+
+    def frequencies(self, layer, size, length):
         """Of each pair of a head's `size` rotated elements, in sequences of `length` tokens."""
-        rope, theta = self.spec.get("rope", {}), self.spec.get("rope_theta", 10000.0)
+        rope, theta = self.rope_of(layer)
         kind, factor = rope.get("rope_type", "default"), rope.get("factor", 1.0)
         original = rope.get("original_max_position_embeddings", 0)
         i = torch.arange(size // 2, dtype=torch.float64)
@@ -246,13 +294,13 @@ class Model:
         share = share.clamp(0, 1)
         return share * frequency + (1 - share) * frequency / factor
 
-    def rotate(self, x):
+    def rotate(self, layer, x):
         """x: [batch, heads, positions, head_size]."""
         size = int(self.head_size * self.parts["rotary_fraction"])
         half = size // 2
-        frequency = self.frequencies(size, x.shape[2])
+        frequency = self.frequencies(layer, size, x.shape[2])
         angle = torch.arange(x.shape[2], dtype=torch.float64)[:, None] * frequency
-        magnitude = self.spec.get("rope", {}).get("attention_factor", 1.0)
+        magnitude = self.rope_of(layer)[0].get("attention_factor", 1.0)
         cosine, sine = (magnitude * angle.cos()).to(x.dtype), (magnitude * angle.sin()).to(x.dtype)
         low, high, rest = x[..., :half], x[..., half:size], x[..., size:]
         turned = (low * cosine - high * sine, high * cosine + low * sine)
@@ -262,22 +310,26 @@ class Model:
         batch, length, _ = x.shape
         heads, kv_heads = self.spec["num_heads"], self.spec["num_kv_heads"]
         qkv = self.linear(layer + ".qkv", x)
-        parts = qkv.view(batch, length, heads + 2 * kv_heads, self.head_size).transpose(1, 2)
-        q, k, v = parts.split((heads, kv_heads, kv_heads), 1)
-        if self.parts["query_key_norm"]:
-            q = self.rms_norm(q, self.by_name[layer + ".query_norm"])
-            k = self.rms_norm(k, self.by_name[layer + ".key_norm"])
-        if self.parts["positions"] == "rotary":
-            q, k = self.rotate(q), self.rotate(k)
+        q, k, v = qkv.split([n * self.head_size for n in (heads, kv_heads, kv_heads)], -1)
+        norms = [self.by_name.get(layer + name) for name in (".query_norm", ".key_norm")]
+        if self.parts["norm_spans_heads"]:
+            q, k = self.rms_norm(q, norms[0]), self.rms_norm(k, norms[1])
+        q, k, v = (t.view(batch, length, -1, self.head_size).transpose(1, 2) for t in (q, k, v))
+        if self.parts["query_key_norm"] and not self.parts["norm_spans_heads"]:
+            q, k = self.rms_norm(q, norms[0]), self.rms_norm(k, norms[1])
+        unrotated = self.spec.get("unrotated_layers", ())
+        if self.parts["positions"] == "rotary" and int(layer) not in unrotated:
+            q, k = self.rotate(layer, q), self.rotate(layer, k)
         k, v = (t.repeat_interleave(heads // kv_heads, 1) for t in (k, v))
-        scores = q @ k.transpose(2, 3) / math.sqrt(self.head_size)
+        scores = q @ k.transpose(2, 3)
+        scores = scores * (self.parts["attention_multiplier"] or 1 / math.sqrt(self.head_size))
+        scores = self.capped(scores, self.parts["attention_softcap"])
         if not self.masked:
             position = torch.arange(length)
             distance = position[:, None] - position
             hidden = distance < 0
-            window = self.spec.get("attention_window", 0)
-            if window and int(layer) not in self.spec.get("full_layers", ()):
-                hidden |= distance >= window
+            if self.has_window(layer):
+                hidden |= distance >= self.spec["attention_window"]
             scores = scores.masked_fill(hidden, -math.inf)
         out = (scores.softmax(-1) @ v).transpose(1, 2)
         out = self.cut(out.reshape(batch, length, heads * self.head_size))
@@ -298,15 +350,30 @@ class Model:
             # The branch's gradient is rounded before that of the sum is added, and again after.
             x = self.norm(layer + ".norm1", self.cut(x + self.attention(layer, self.cut(x))))
             return self.norm(layer + ".norm2", self.cut(x + self.feed_forward(layer, self.cut(x))))
-        attended = self.attention(layer, self.norm(layer + ".norm1", x))
+        if kind == "branch_norm":
+            x = self.cut(x + self.norm(layer + ".norm1", self.attention(layer, self.cut(x))))
+            fed = self.norm(layer + ".norm2", self.feed_forward(layer, self.cut(x)))
+            return self.cut(x + fed)
+        normed = self.norm(layer + ".norm1", x)
+        attended = self.attention(layer, normed)
+        if self.parts["shared_norm"]:
+            # The gradient of the MLP's branch is rounded before attention's is added.
+            fed = self.feed_forward(layer, self.cut(normed))
+            return self.cut(x + self.cut(attended + fed))
         if kind == "parallel":
             if self.narrow is None:
                 return x + attended + self.feed_forward(layer, self.norm(layer + ".norm2", x))
             # The sum of branches is stored, then that of the residual and it.
             fed = self.feed_forward(layer, self.norm(layer + ".norm2", x))
             return self.cut(x + self.cut(attended + fed))
-        x = self.cut(x + attended)
-        return self.cut(x + self.feed_forward(layer, self.norm(layer + ".norm2", x)))
+        multiplier = self.parts["residual_multiplier"]
+        if kind == "double_norm":
+            attended = self.norm(layer + ".branch_norm1", attended)
+        x = self.cut(x + self.times(attended, multiplier))
+        fed = self.feed_forward(layer, self.norm(layer + ".norm2", x))
+        if kind == "double_norm":
+            fed = self.norm(layer + ".branch_norm2", fed)
+        return self.cut(x + self.times(fed, multiplier))
 
     def logits(self, inputs):
         x = self.by_name["embedding"][inputs]
@@ -317,6 +384,7 @@ class Model:
             x = x + self.by_name["types"][0]
         if self.parts["positions"] == "learned" or self.parts["token_types"]:
             x = self.cut(x)  # the sum, once
+        x = self.scaled_embedding(x)
         if self.parts["block"] == "post_norm":
             x = self.norm("embedding_norm", x)
         for layer in range(self.spec["num_layers"]):
@@ -329,7 +397,8 @@ class Model:
         head = self.by_name.get("head")
         head = self.cut(self.by_name["embedding"]) if head is None else head
         logits = x @ head.T
-        return wide(self.cut(logits + self.by_name["head_bias"] if self.masked else logits))
+        logits = wide(self.cut(logits + self.by_name["head_bias"] if self.masked else logits))
+        return self.capped(logits / self.parts["logits_scaling"], self.parts["logits_softcap"])
 
     def loss(self, tokens, masked):
         """tokens: one more than positions; masked: the positions with a target, for masked_token."""

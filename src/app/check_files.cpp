@@ -10,6 +10,7 @@
 #include "dstune/base/text.hpp"
 #include "dstune/space/config_check.hpp"
 #include "dstune/space/config_document.hpp"
+#include "dstune/space/hosts.hpp"
 
 namespace dstune {
 
@@ -91,17 +92,34 @@ json::Value json_of(const CheckedFile& file) {
           {"findings", std::move(findings)}};
 }
 
+/// The ranks that share a batch, where hosts or a number of GPUs are given.
+std::optional<int> ranks_of(const JobOptions& job) {
+  const MachineChoice& machine = job.overrides.machine;
+  if (!job.hostfile) {
+    if (job.host_filter)
+      throw UsageError("--include and --exclude choose from a --hostfile: add it");
+    if (!machine.gpus_per_node && !machine.num_nodes) return std::nullopt;
+    return machine.gpus_per_node.value_or(1) * machine.num_nodes.value_or(1);
+  }
+  if (machine.gpus_per_node || machine.num_nodes)
+    throw UsageError(
+        "--hostfile has the nodes and their slots: leave --gpus-per-node and --nodes out");
+  const Hostfile file = read_hostfile(*job.hostfile);
+  std::size_t num_ranks = 0;
+  for (const auto& ranks : select_ranks(job_of(file), file, job.host_filter))
+    num_ranks += ranks.size();
+  return static_cast<int>(num_ranks);
+}
+
 }  // namespace
 
 ExitCode check_files(const CommandLine& line) {
   const Overrides& overrides = line.job.overrides;
-  ConfigCheck known{.release = overrides.deepspeed_version,
-                    .python = overrides.python,
-                    .is_on_cpus = line.job.backend == Backend::cpu,
-                    .command = line.training_command};
-  if (overrides.machine.gpus_per_node || overrides.machine.num_nodes)
-    known.data_parallel_ranks =
-        overrides.machine.gpus_per_node.value_or(1) * overrides.machine.num_nodes.value_or(1);
+  const ConfigCheck known{.release = overrides.deepspeed_version,
+                          .python = overrides.python,
+                          .data_parallel_ranks = ranks_of(line.job),
+                          .is_on_cpus = line.job.backend == Backend::cpu,
+                          .command = line.training_command};
   Counts total{};
   json::Value files = json::Value::array();
   for (const std::string& path : line.check_files) {

@@ -250,8 +250,8 @@ void refuse_what_check_has_not(const po::variables_map& map) {
   Strings taken{"backend", "format", "quiet", "verbose", "color"};
   const bool is_of_files = map.count("space") > 0;
   if (is_of_files)
-    taken.insert(taken.end(),
-                 {"deepspeed-version", "gpus-per-node", "nodes", "command", "strict", "space"});
+    taken.insert(taken.end(), {"deepspeed-version", "gpus-per-node", "nodes", "hostfile", "include",
+                               "exclude", "command", "strict", "space"});
   for (const auto& [name, value] : map) {
     if (std::ranges::find(taken, name) != taken.end()) continue;
     if (is_of_files) taken.pop_back();

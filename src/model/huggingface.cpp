@@ -138,12 +138,6 @@ void Config::refuse_other_models() const {
 
 namespace {
 
-/// Features that the step lacks for a type that users are likely to have.
-constexpr std::string_view missing_for_gemma2 =
-    "it needs soft-capped logits (attn_logit_softcapping, final_logit_softcapping), a norm before "
-    "and after each branch, a GELU in the gated MLP (hidden_activation), and embeddings scaled by "
-    "sqrt(hidden_size)";
-
 ModelSpec import_family(const model::Config& config, ModelFamily family) {
   switch (family) {
     case ModelFamily::gpt2:
@@ -154,16 +148,43 @@ ModelSpec import_family(const model::Config& config, ModelFamily family) {
       return model::import_gpt_neox(config);
     case ModelFamily::bert:
       return model::import_bert(config);
+    case ModelFamily::smollm3:
+      return model::import_smollm3(config);
+    case ModelFamily::granite:
+      return model::import_granite(config);
+    case ModelFamily::gemma2:
+    case ModelFamily::gemma3_text:
+      return model::import_gemma(config, family);
+    case ModelFamily::falcon:
+      return model::import_falcon(config);
     default:
       return model::import_llama_like(config, family);
   }
 }
 
-std::string refusal(std::string_view type) {
-  if (type != "gemma2")
-    return fmt::format("model type \"{}\" is not built; what is: {}", type, model_family_names());
-  return fmt::format("model type \"{}\" is not built: {}; what is built: {}", type,
-                     missing_for_gemma2, model_family_names());
+/// A word for what the model is, by keys that its config has.
+std::string_view kind_of(const model::Config& config) {
+  if (config.find({"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"}))
+    return ", a mixture of experts,";
+  if (config.find({"vision_config", "image_size"})) return ", a model with images,";
+  const auto heads = config.find({"architectures"});
+  const bool is_conditional =
+      heads && heads->value().dump().find("ForConditionalGeneration") != std::string::npos;
+  if (is_conditional || config.boolean("is_encoder_decoder", false))
+    return ", an encoder with a decoder,";
+  return "";
+}
+
+/// The two ways to go on: the engine runs any model, and a dense one can stand for it in a plan.
+std::string refusal(const model::Config& config, std::string_view type) {
+  const bool has_text = config.find({"text_config"}).has_value();
+  return fmt::format(
+      "model type \"{}\"{} is not built; what is: {}. DeepSpeed's engine runs it: write "
+      "\"workload\": {{\"type\": \"deepspeed\"}} and your training_command in dstune "
+      "(docs/engine.md). A dense stand-in plans it: write family, hidden_size, num_layers, "
+      "num_heads, num_kv_heads, intermediate_size, vocab_size and max_positions in dstune.model{}",
+      type, kind_of(config), model_family_names(),
+      has_text ? "; or name a file that has its text_config alone" : "");
 }
 
 }  // namespace
@@ -181,10 +202,11 @@ ModelSpec import_huggingface(const json::Document& document) {
   const auto type = type_node->string(problems);
   problems.check();
   const auto family = from_text<ModelFamily>(*type);
-  if (!family) config.refuse(*type_node, refusal(*type));
+  if (!family) config.refuse(*type_node, refusal(config, *type));
   problems.check();
   config.refuse_other_models();
   ModelSpec spec = import_family(config, *family);
+  model::refuse_foreign_keys(config, spec);
   model::check_shape(spec, root, problems);
   problems.check();
   spec.name = model::sized_name(spec);

@@ -1,5 +1,6 @@
-/// Reads the config of each family: those with LayerNorm (gpt2, opt, gpt_neox, bert), and those
-/// with RMSNorm, rotary positions and SwiGLU (llama, mistral, phi3, qwen2, qwen3).
+/// Reads the config of each family: those with LayerNorm (gpt2, opt, gpt_neox, bert, falcon), and
+/// those with RMSNorm, rotary positions and SwiGLU (llama, mistral, phi3, qwen2, qwen3, and what
+/// huggingface_decoders.cpp reads on).
 
 #include <algorithm>
 
@@ -125,10 +126,64 @@ ModelSpec import_bert(const Config& config) {
 
 namespace {
 
+/// The norms of Falcon's parallel branches. What transformers' FalconDecoderLayer registers and
+/// what its forward reads agree in these cases alone.
+void read_falcon_norms(const Config& config, bool is_new, Architecture& parts) {
+  const std::int64_t norms = config.size({"num_ln_in_parallel_attn"}, is_new ? 2 : 1);
+  if (!config.boolean("parallel_attn", true)) {
+    parts.block = BlockKind::sequential;
+    parts.shared_norm = false;
+    if (is_new) {
+      config.refuse(*config.find({"parallel_attn"}),
+                    "parallel_attn false fails in transformers with new_decoder_architecture; "
+                    "leave one of the two out");
+    }
+    return;
+  }
+  parts.shared_norm = norms == 1;
+  if (norms == 1 || (norms == 2 && is_new)) return;
+  config.refuse(*config.find({"num_ln_in_parallel_attn"}),
+                fmt::format("num_ln_in_parallel_attn {} is not built; what is: 1{}", norms,
+                            is_new ? ", 2" : ", and 2 with new_decoder_architecture"));
+}
+
+}  // namespace
+
+ModelSpec import_falcon(const Config& config) {
+  ModelSpec spec = of_family(ModelFamily::falcon);
+  spec.hidden_size = config.size({"n_embed", "hidden_size"}, 4544);
+  spec.num_layers = config.size({"num_hidden_layers"}, 32);
+  spec.num_heads = config.size({"num_attention_heads"}, 71);
+  spec.head_size = head_size_of(spec.hidden_size, spec.num_heads, config.node(), config.problems());
+  // Key heads are counted in the new architecture alone.
+  const bool is_new = config.boolean("new_decoder_architecture", false);
+  const std::int64_t counted = config.size({"num_kv_heads"}, spec.num_heads);
+  spec.num_kv_heads = is_new ? counted : config.boolean("multi_query", true) ? 1 : spec.num_heads;
+  spec.intermediate_size = config.size({"ffn_hidden_size"}, 4 * spec.hidden_size);
+  spec.vocab_size = config.size({"vocab_size"}, 65024);
+  spec.max_positions = config.size({"max_position_embeddings"}, 2048);
+  spec.tie_embeddings = config.boolean("tie_word_embeddings", true);
+  spec.norm_epsilon = config.number({"layer_norm_epsilon"}, 1e-5, 0.0, 1.0);
+  spec.initializer_range = config.number({"initializer_range"}, 0.02, 0.0, 1e3);
+  spec.dropout = config.dropout({{"hidden_dropout", 0.0}, {"attention_dropout", 0.0}});
+  Architecture& parts = spec.architecture;
+  parts.activation = config.activation("activation", Activation::gelu);
+  parts.qkv_bias = parts.projection_bias = parts.mlp_bias = config.boolean("bias", false);
+  read_falcon_norms(config, is_new, parts);
+  config.only("alibi", false);
+  config.read_rope(spec);
+  return spec;
+}
+
+namespace {
+
 /// Values in which the types differ when a key is absent.
 struct Defaults {
   std::int64_t hidden, intermediate, kv_heads, vocab, positions;
   double epsilon;
+  std::int64_t layers = 32, heads = 32;
+  double theta = 10000.0;
+  bool tied = false;
 };
 
 Defaults defaults_of(ModelFamily family) {
@@ -140,6 +195,10 @@ Defaults defaults_of(ModelFamily family) {
     case ModelFamily::qwen2:
     case ModelFamily::qwen3:
       return {4096, 22016, 32, 151936, 32768, 1e-6};
+    case ModelFamily::olmo2:
+      return {4096, 11008, 32, 50304, 2048, 1e-5};
+    case ModelFamily::smollm3:
+      return {2048, 11008, 4, 128256, 32768, 1e-6, 36, 16, 2e6, true};
     default:
       return {4096, 11008, 32, 32000, 2048, 1e-6};
   }
@@ -181,9 +240,11 @@ void read_windows(const Config& config, ModelSpec& spec) {
 }
 
 void read_biases(const Config& config, ModelFamily family, Architecture& parts) {
-  if (family == ModelFamily::llama || family == ModelFamily::qwen3)
+  using enum ModelFamily;
+  const bool has_mlp_bias = family == llama || family == smollm3 || family == granite;
+  if (has_mlp_bias || family == qwen3 || family == olmo2)
     parts.qkv_bias = parts.projection_bias = config.boolean("attention_bias", false);
-  if (family == ModelFamily::llama) parts.mlp_bias = config.boolean("mlp_bias", false);
+  if (has_mlp_bias) parts.mlp_bias = config.boolean("mlp_bias", false);
 }
 
 }  // namespace
@@ -192,11 +253,12 @@ ModelSpec import_llama_like(const Config& config, ModelFamily family) {
   const Defaults defaults = defaults_of(family);
   ModelSpec spec = of_family(family);
   spec.hidden_size = config.size({"hidden_size"}, defaults.hidden);
-  spec.num_layers = config.size({"num_hidden_layers"}, 32);
-  spec.num_heads = config.size({"num_attention_heads"}, 32);
-  // Mistral and Qwen have a number of their own; LLaMA and Phi take the heads'.
-  const bool as_heads = family == ModelFamily::llama || family == ModelFamily::phi3 ||
-                        config.node().find("num_key_value_heads");
+  spec.num_layers = config.size({"num_hidden_layers"}, defaults.layers);
+  spec.num_heads = config.size({"num_attention_heads"}, defaults.heads);
+  // Mistral, Qwen and SmolLM have a number of their own; the others take the heads'.
+  using enum ModelFamily;
+  const bool has_own = family == mistral || family == qwen2 || family == qwen3 || family == smollm3;
+  const bool as_heads = !has_own || config.node().find("num_key_value_heads");
   spec.num_kv_heads =
       config.size({"num_key_value_heads"}, as_heads ? spec.num_heads : defaults.kv_heads);
   const bool own_head_size = family == ModelFamily::qwen3 && !config.node().find("head_dim");
@@ -204,7 +266,7 @@ ModelSpec import_llama_like(const Config& config, ModelFamily family) {
   spec.intermediate_size = config.size({"intermediate_size"}, defaults.intermediate);
   spec.vocab_size = config.size({"vocab_size"}, defaults.vocab);
   spec.max_positions = config.size({"max_position_embeddings"}, defaults.positions);
-  spec.tie_embeddings = config.boolean("tie_word_embeddings", false);
+  spec.tie_embeddings = config.boolean("tie_word_embeddings", defaults.tied);
   spec.norm_epsilon = config.number({"rms_norm_eps"}, defaults.epsilon, 0.0, 1.0);
   spec.initializer_range = config.number({"initializer_range"}, 0.02, 0.0, 1e3);
   spec.dropout = config.dropout({{"attention_dropout", 0.0}});
@@ -214,6 +276,7 @@ ModelSpec import_llama_like(const Config& config, ModelFamily family) {
   read_windows(config, spec);
   config.only_silu("hidden_act");
   read_biases(config, family, spec.architecture);
+  spec.rope_theta = defaults.theta;
   config.read_rope(spec);
   return spec;
 }

@@ -20,9 +20,11 @@ namespace {
 using json::Of;
 
 constexpr auto family_texts =
-    numbered({"gpt2", "llama", "mistral", "qwen2", "phi3", "opt", "gpt_neox", "qwen3", "bert"});
+    numbered({"gpt2", "llama", "mistral", "qwen2", "phi3", "opt", "gpt_neox", "qwen3", "bert",
+              "olmo2", "smollm3", "granite", "gemma2", "gemma3_text", "falcon"});
 constexpr auto norm_texts = numbered({"layer", "rms"});
-constexpr auto block_texts = numbered({"sequential", "parallel", "post_norm"});
+constexpr auto block_texts =
+    numbered({"sequential", "parallel", "post_norm", "branch_norm", "double_norm"});
 constexpr auto position_texts = numbered({"learned", "rotary"});
 constexpr auto objective_texts = numbered({"next_token", "masked_token"});
 constexpr auto activation_texts = numbered({"gelu_tanh", "gelu", "relu", "silu"});
@@ -49,6 +51,15 @@ constexpr Architecture bert_architecture{.block = BlockKind::post_norm,
                                          .activation = Activation::gelu,
                                          .scaled_projections = false,
                                          .token_types = 2};
+// Falcon-7B's; larger ones have a norm for each branch.
+constexpr Architecture falcon_architecture{.block = BlockKind::parallel,
+                                           .positions = PositionKind::rotary,
+                                           .activation = Activation::gelu,
+                                           .qkv_bias = false,
+                                           .projection_bias = false,
+                                           .mlp_bias = false,
+                                           .scaled_projections = false,
+                                           .shared_norm = true};
 
 }  // namespace
 
@@ -71,7 +82,12 @@ Architecture architecture_of(ModelFamily family) {
     case ModelFamily::llama:
     case ModelFamily::mistral:
     case ModelFamily::phi3:
+    case ModelFamily::smollm3:
       return llama_architecture;
+    case ModelFamily::granite:
+      result = llama_architecture;
+      result.attention_multiplier = 1;
+      return result;
     case ModelFamily::qwen2:
       result = llama_architecture;
       result.qkv_bias = true;
@@ -80,12 +96,30 @@ Architecture architecture_of(ModelFamily family) {
       result = llama_architecture;
       result.query_key_norm = true;
       return result;
+    case ModelFamily::olmo2:
+      result = llama_architecture;
+      result.block = BlockKind::branch_norm;
+      result.query_key_norm = result.norm_spans_heads = true;
+      return result;
+    case ModelFamily::gemma2:
+    case ModelFamily::gemma3_text:
+      result = llama_architecture;
+      result.block = BlockKind::double_norm;
+      result.activation = Activation::gelu_tanh;
+      result.unit_offset_norm = result.scaled_embeddings = true;
+      result.attention_multiplier = 1.0 / 16;
+      result.query_key_norm = family == ModelFamily::gemma3_text;
+      result.attention_softcap = family == ModelFamily::gemma2 ? 50 : 0;
+      result.logits_softcap = family == ModelFamily::gemma2 ? 30 : 0;
+      return result;
     case ModelFamily::opt:
       return opt_architecture;
     case ModelFamily::gpt_neox:
       return gpt_neox_architecture;
     case ModelFamily::bert:
       return bert_architecture;
+    case ModelFamily::falcon:
+      return falcon_architecture;
   }
   throw LogicError("a model is of a known family");
 }
@@ -132,6 +166,16 @@ void members(Archive& archive, Of<Archive, Architecture>& architecture) {
   archive("position_offset", architecture.position_offset);
   archive("token_types", architecture.token_types);
   archive("rotary_fraction", architecture.rotary_fraction);
+  archive("norm_spans_heads", architecture.norm_spans_heads);
+  archive("embedding_multiplier", architecture.embedding_multiplier);
+  archive("residual_multiplier", architecture.residual_multiplier);
+  archive("attention_multiplier", architecture.attention_multiplier);
+  archive("logits_scaling", architecture.logits_scaling);
+  archive("unit_offset_norm", architecture.unit_offset_norm);
+  archive("scaled_embeddings", architecture.scaled_embeddings);
+  archive("attention_softcap", architecture.attention_softcap);
+  archive("logits_softcap", architecture.logits_softcap);
+  archive("shared_norm", architecture.shared_norm);
 }
 
 /// Keys are transformers'.
@@ -166,10 +210,12 @@ void members(Archive& archive, Of<Archive, ModelSpec>& model) {
   archive("tie_embeddings", model.tie_embeddings);
   archive("norm_epsilon", model.norm_epsilon);
   archive("rope_theta", model.rope_theta);
+  archive("rope_local_theta", model.rope_local_theta, omitted);
   archive("initializer_range", model.initializer_range);
   archive("dropout", model.dropout);
   archive("attention_window", model.attention_window, omitted);
   archive("full_layers", model.full_layers, omitted);
+  archive("unrotated_layers", model.unrotated_layers, omitted);
   archive.differences("rope", model.rope, RopeScaling());
   archive.differences("architecture", model.architecture, architecture_of(model.family));
 }
@@ -192,6 +238,16 @@ ModelSpec model_from_json(const json::Value& value) {
 std::int64_t ModelSpec::window_of(std::int64_t layer, std::int64_t sequence_length) const {
   if (attention_window >= sequence_length) return 0;
   return std::binary_search(full_layers.begin(), full_layers.end(), layer) ? 0 : attention_window;
+}
+
+bool ModelSpec::rotates(std::int64_t layer) const {
+  return architecture.positions == PositionKind::rotary &&
+         !std::binary_search(unrotated_layers.begin(), unrotated_layers.end(), layer);
+}
+
+bool ModelSpec::rotates_locally(std::int64_t layer) const {
+  return rope_local_theta > 0 && attention_window > 0 &&
+         !std::binary_search(full_layers.begin(), full_layers.end(), layer);
 }
 
 namespace model {
@@ -218,7 +274,8 @@ void check_shape(const ModelSpec& spec, const json::Node& node, json::Problems& 
         "{} key and value heads do not divide {} heads; give a divisor of the number of heads",
         spec.num_kv_heads, spec.num_heads)));
   }
-  const bool has_key_heads = architecture_of(spec.family).norm == NormKind::rms;
+  const bool has_key_heads =
+      architecture_of(spec.family).norm == NormKind::rms || spec.family == ModelFamily::falcon;
   if (!has_key_heads && spec.num_kv_heads != spec.num_heads) {
     problems.add(
         node.problem(fmt::format("{} has as many key and value heads as heads; use family "

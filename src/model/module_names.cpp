@@ -120,6 +120,40 @@ const Family bert_modules{
      {fc_projection, ".output.dense", linear},
      {norm2, ".output.LayerNorm", layer_norm}}};
 
+/// Falcon's by what its config says of norms: named after their branch where both branches are
+/// parallel and have one each.
+Family falcon_modules(BlockKind block, bool shared_norm) {
+  constexpr auto own_linear = "Linear";
+  Family family{"Falcon",
+                {{root, "", "ForCausalLM"},
+                 {base, "transformer", "Model"},
+                 {token_embedding, "transformer.word_embeddings", embedding},
+                 {blocks, "transformer.h", module_list},
+                 {final_norm, "transformer.ln_f", layer_norm},
+                 {head, "lm_head", linear}},
+                "DecoderLayer",
+                {{attention, ".self_attention", "Attention"},
+                 {query_key_value, ".self_attention.query_key_value", own_linear},
+                 {projection, ".self_attention.dense", own_linear},
+                 {mlp, ".mlp", "MLP"},
+                 {fc, ".mlp.dense_h_to_4h", own_linear},
+                 {fc_projection, ".mlp.dense_4h_to_h", own_linear}}};
+  if (block == BlockKind::sequential)
+    family.inside.push_back({norm2, ".post_attention_layernorm", layer_norm});
+  const bool is_of_branch = block == BlockKind::parallel && !shared_norm;
+  family.inside.push_back({norm1, is_of_branch ? ".ln_attn" : ".input_layernorm", layer_norm});
+  if (is_of_branch) family.inside.push_back({norm2, ".ln_mlp", layer_norm});
+  return family;
+}
+
+const Family& falcon_modules(const Architecture& parts) {
+  static const Family sequential = falcon_modules(BlockKind::sequential, false);
+  static const Family shared = falcon_modules(BlockKind::parallel, true);
+  static const Family parallel = falcon_modules(BlockKind::parallel, false);
+  if (parts.block == BlockKind::sequential) return sequential;
+  return parts.shared_norm ? shared : parallel;
+}
+
 /// LLaMA's, and those that are built like it.
 Family llama_modules(const char* prefix, bool merged, bool normed_heads) {
   Family family{prefix,
@@ -158,7 +192,38 @@ Family llama_modules(const char* prefix, bool merged, bool normed_heads) {
   return family;
 }
 
-const Family& family_of(ModelFamily family) {
+/// The norms come after their branch.
+Family olmo2_modules() {
+  Family family = llama_modules("Olmo2", false, true);
+  for (Row& row : family.inside) {
+    if (row.kind == norm1) row.name = ".post_attention_layernorm";
+    if (row.kind == norm2) row.name = ".post_feedforward_layernorm";
+  }
+  return family;
+}
+
+/// A norm before each branch, and one after it.
+Family gemma_modules(const char* prefix, const char* base_class, bool normed_heads) {
+  Family family = llama_modules(prefix, false, normed_heads);
+  for (Row& row : family.outside) {
+    if (row.kind == base) row.class_name = base_class;
+    if (row.kind == token_embedding) row.class_name = "TextScaledWordEmbedding";
+  }
+  family.inside.pop_back();
+  for (const Row& row : {Row{branch_norm1, ".post_attention_layernorm", "RMSNorm"},
+                         Row{norm2, ".pre_feedforward_layernorm", "RMSNorm"},
+                         Row{branch_norm2, ".post_feedforward_layernorm", "RMSNorm"}})
+    family.inside.push_back(row);
+  return family;
+}
+
+/// The Python module that a family's classes are in.
+std::string_view python_module(ModelFamily family) {
+  return family == ModelFamily::gemma3_text ? "gemma3" : to_text(family);
+}
+
+const Family& family_of(const ModelSpec& model) {
+  if (model.family == ModelFamily::falcon) return falcon_modules(model.architecture);
   static const std::map<ModelFamily, Family> families = {
       {ModelFamily::gpt2, gpt2_modules},
       {ModelFamily::llama, llama_modules("Llama", false, false)},
@@ -169,8 +234,13 @@ const Family& family_of(ModelFamily family) {
       {ModelFamily::gpt_neox, gpt_neox_modules},
       {ModelFamily::qwen3, llama_modules("Qwen3", false, true)},
       {ModelFamily::bert, bert_modules},
+      {ModelFamily::olmo2, olmo2_modules()},
+      {ModelFamily::smollm3, llama_modules("SmolLM3", false, false)},
+      {ModelFamily::granite, llama_modules("Granite", false, false)},
+      {ModelFamily::gemma2, gemma_modules("Gemma2", "Model", false)},
+      {ModelFamily::gemma3_text, gemma_modules("Gemma3", "TextModel", true)},
   };
-  return families.at(family);
+  return families.at(model.family);
 }
 
 /// The row of a kind; null where the family has none.
@@ -182,9 +252,9 @@ const Row* find(const std::vector<Row>& rows, ModuleKind kind) {
 }  // namespace
 
 std::vector<NamedModule> named_modules(const ModelSpec& model) {
-  const Family& family = family_of(model.family);
-  const std::string own =
-      fmt::format("transformers.models.{0}.modeling_{0}.{1}", to_text(model.family), family.prefix);
+  const Family& family = family_of(model);
+  const std::string own = fmt::format("transformers.models.{0}.modeling_{0}.{1}",
+                                      python_module(model.family), family.prefix);
   std::vector<NamedModule> modules;
   const auto add = [&](ModuleKind kind, int layer, std::string name, const char* class_name) {
     const bool is_own = std::string_view(class_name).find('.') == std::string_view::npos;
@@ -203,14 +273,14 @@ std::vector<NamedModule> named_modules(const ModelSpec& model) {
   return modules;
 }
 
-std::vector<ModuleKind> modules_of_block(ModelFamily family) {
+std::vector<ModuleKind> modules_of_block(const ModelSpec& model) {
   std::vector<ModuleKind> kinds;
-  for (const Row& row : family_of(family).inside) kinds.push_back(row.kind);
+  for (const Row& row : family_of(model).inside) kinds.push_back(row.kind);
   return kinds;
 }
 
-std::string parameter_path(ModelFamily family, ModuleKind kind, int layer) {
-  const Family& known = family_of(family);
+std::string parameter_path(const ModelSpec& model, ModuleKind kind, int layer) {
+  const Family& known = family_of(model);
   std::string path;
   if (const Row* const outside = find(known.outside, kind)) {
     path = outside->name;
@@ -218,9 +288,10 @@ std::string parameter_path(ModelFamily family, ModuleKind kind, int layer) {
     path.append(find(known.outside, blocks)->name).append(".");
     path.append(std::to_string(layer)).append(inside->name);
   }
-  if (family == ModelFamily::gpt_neox && kind == head) return "embed_out";
+  if (model.family == ModelFamily::gpt_neox && kind == head) return "embed_out";
   constexpr std::string_view base_of_gpt2 = "transformer.";
-  if (path.starts_with(base_of_gpt2)) path.erase(0, base_of_gpt2.size());
+  if (model.family == ModelFamily::gpt2 && path.starts_with(base_of_gpt2))
+    path.erase(0, base_of_gpt2.size());
   return path;
 }
 

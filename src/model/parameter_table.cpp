@@ -43,15 +43,21 @@ class Units {
     linear(unit, qkv_weight, qkv_bias, one_or({query_key_value}, {query, key, value}), qkv_width,
            hidden, parts_.qkv_bias);
     if (parts_.query_key_norm) {
-      vector(unit, query_norm_weight, {query_norm}, model_.head_size, InitialValue::one);
-      vector(unit, key_norm_weight, {key_norm}, model_.head_size, InitialValue::one);
+      const auto width = [&](std::int64_t heads_of_one) {
+        return (parts_.norm_spans_heads ? heads_of_one : 1) * model_.head_size;
+      };
+      norm_weight(unit, query_norm_weight, query_norm, width(model_.num_heads));
+      norm_weight(unit, key_norm_weight, key_norm, width(model_.num_kv_heads));
     }
     linear(unit, projection_weight, projection_bias, {projection}, hidden, heads,
            parts_.projection_bias, parts_.scaled_projections);
-    norm(unit, norm2_weight, norm2_bias, norm2);
+    const bool has_branch_norms = parts_.block == BlockKind::double_norm;
+    if (has_branch_norms) norm_weight(unit, branch_norm1_weight, branch_norm1, hidden);
+    if (!parts_.shared_norm) norm(unit, norm2_weight, norm2_bias, norm2);
     linear(unit, fc_weight, fc_bias, one_or({fc}, {gate, up}), fc_width, hidden, parts_.mlp_bias);
     linear(unit, fc_projection_weight, fc_projection_bias, {fc_projection}, hidden,
            model_.intermediate_size, parts_.mlp_bias, parts_.scaled_projections);
+    if (has_branch_norms) norm_weight(unit, branch_norm2_weight, branch_norm2, hidden);
   }
 
   void head(int unit) {
@@ -76,14 +82,14 @@ class Units {
 
   /// The first where the family has that module.
   [[nodiscard]] Modules one_or(Modules one, Modules several) const {
-    return parameter_path(model_.family, one.front()).empty() ? several : one;
+    return parameter_path(model_, one.front()).empty() ? several : one;
   }
   /// "first.weight+second.weight": the parts of one matrix of ours.
   [[nodiscard]] std::string name_of(int unit, const Modules& modules, const char* suffix) const {
     std::string result;
     for (const ModuleKind module : modules) {
       if (!result.empty()) result += '+';
-      result.append(parameter_path(model_.family, module, unit - 1)).append(suffix);
+      result.append(parameter_path(model_, module, unit - 1)).append(suffix);
     }
     return result;
   }
@@ -97,21 +103,22 @@ class Units {
     add({role, unit, name_of(unit, modules, ".weight"), rows, columns, 0, InitialValue::normal,
          deviation});
   }
-  void vector(int unit, ParameterRole role, const Modules& modules, std::int64_t elements,
-              InitialValue initial) {
-    const char* const suffix = initial == InitialValue::one ? ".weight" : ".bias";
-    add({role, unit, name_of(unit, modules, suffix), elements, 1, 0, initial});
+  void bias_vector(int unit, ParameterRole role, const Modules& modules, std::int64_t elements) {
+    add({role, unit, name_of(unit, modules, ".bias"), elements, 1, 0, InitialValue::zero});
+  }
+  void norm_weight(int unit, ParameterRole role, ModuleKind module, std::int64_t elements) {
+    add({role, unit, name_of(unit, {module}, ".weight"), elements, 1, 0,
+         parts_.unit_offset_norm ? InitialValue::zero : InitialValue::one});
   }
   void norm(int unit, ParameterRole weight, ParameterRole bias, ModuleKind module) {
-    vector(unit, weight, {module}, model_.hidden_size, InitialValue::one);
-    if (parts_.norm == NormKind::layer)
-      vector(unit, bias, {module}, model_.hidden_size, InitialValue::zero);
+    norm_weight(unit, weight, module, model_.hidden_size);
+    if (parts_.norm == NormKind::layer) bias_vector(unit, bias, {module}, model_.hidden_size);
   }
   void linear(int unit, ParameterRole weight, ParameterRole bias, const Modules& modules,
               std::int64_t rows, std::int64_t columns, bool has_bias,
               bool residual_projection = false) {
     matrix(unit, weight, modules, rows, columns, residual_projection);
-    if (has_bias) vector(unit, bias, modules, rows, InitialValue::zero);
+    if (has_bias) bias_vector(unit, bias, modules, rows);
   }
 
   void add(Parameter parameter) {

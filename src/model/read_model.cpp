@@ -122,12 +122,21 @@ ModelSpec read_model(const json::Node& node, json::Problems& problems) {
   spec.vocab_size = read_size(node, problems, "vocab_size", std::nullopt);
   spec.max_positions = read_size(node, problems, "max_positions", default_positions(spec.family));
   spec.norm_epsilon = default_epsilon(spec.family);
-  spec.tie_embeddings = gpt2_like && spec.family != ModelFamily::gpt_neox;
+  spec.tie_embeddings = (gpt2_like && spec.family != ModelFamily::gpt_neox) ||
+                        spec.family == ModelFamily::smollm3 || spec.architecture.scaled_embeddings;
+  if (spec.family == ModelFamily::smollm3) {
+    spec.rope_theta = 2e6;
+    spec.unrotated_layers = model::every_nth_layer(spec.num_layers, 4);
+  }
   if (const auto tie = node.find("tie_embeddings"))
     spec.tie_embeddings = tie->boolean(problems).value_or(spec.tie_embeddings);
   spec.head_size = 1;
   if (problems.all().size() > problems_before) return spec;
-  spec.head_size = model::head_size_of(spec.hidden_size, spec.num_heads, node, problems);
+  if (spec.architecture.scaled_embeddings) {
+    model::set_gemma_layers(spec);
+  } else {
+    spec.head_size = model::head_size_of(spec.hidden_size, spec.num_heads, node, problems);
+  }
   model::check_shape(spec, node, problems);
   if (problems.all().size() == problems_before) spec.name = model::sized_name(spec);
   return spec;

@@ -81,7 +81,21 @@ ModelSpec import_gpt2(const Config& config);
 ModelSpec import_opt(const Config& config);
 ModelSpec import_gpt_neox(const Config& config);
 ModelSpec import_bert(const Config& config);
-/// llama, mistral, phi3, qwen2, qwen3.
+ModelSpec import_falcon(const Config& config);
+/// llama, mistral, phi3, qwen2, qwen3, olmo2.
 ModelSpec import_llama_like(const Config& config, ModelFamily family);
+ModelSpec import_smollm3(const Config& config);
+ModelSpec import_granite(const Config& config);
+/// gemma2, gemma3_text.
+ModelSpec import_gemma(const Config& config, ModelFamily family);
+/// Sets what Gemma's configs may leave out: the heads' size, windows, the angles of their layers.
+void set_gemma_layers(ModelSpec& spec);
+
+/// SmolLM 3 leaves every `interval`-th layer without rotation.
+[[nodiscard]] std::vector<std::int64_t> every_nth_layer(std::int64_t num_layers,
+                                                        std::int64_t interval);
+/// Refuses keys of a config that act in other families, and in this one are not read by
+/// transformers.
+void refuse_foreign_keys(const Config& config, const ModelSpec& spec);
 
 }  // namespace dstune::model

@@ -127,19 +127,31 @@ std::optional<RopeKind> kind_of(const Config& section, const char* name, ModelFa
 }
 
 void read_rotary_fraction(const Config& section, ModelSpec& spec) {
+  const Config::Names names = {"partial_rotary_factor", "rotary_pct"};
   double& fraction = spec.architecture.rotary_fraction;
-  fraction = section.number({"partial_rotary_factor", "rotary_pct"}, fraction, 0.0, 1.0);
+  const double given = section.number(names, fraction, 0.0, 1.0);
+  // The modules of the others rotate whole heads, whatever the key says.
+  const bool acts = spec.family == ModelFamily::phi3 || spec.family == ModelFamily::gpt_neox;
+  if (!acts && given != fraction) {
+    section.refuse(*section.find(names),
+                   fmt::format("a rotated part of {} acts on no layer of {}: remove it", given,
+                               to_text(spec.family)));
+    return;
+  }
+  fraction = given;
 }
 
 }  // namespace
 
 void Config::read_rope(ModelSpec& spec) const {
-  spec.rope_theta = number({"rope_theta", "rotary_emb_base"}, 10000.0, 1.0, 1e12);
+  spec.rope_theta = number({"rope_theta", "rotary_emb_base"}, spec.rope_theta, 1.0, 1e12);
   read_rotary_fraction(*this, spec);
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     const auto node = find({name});
     if (!node || !node->expect_object(problems_)) continue;
-    const Config section(*node, problems_);
+    // Gemma 3 has one for layers with a window, and one for the others.
+    const auto of_full_layers = node->find("full_attention");
+    const Config section(of_full_layers ? *of_full_layers : *node, problems_);
     spec.rope_theta = section.number({"rope_theta"}, spec.rope_theta, 1.0, 1e12);
     read_rotary_fraction(section, spec);
     if (const auto kind = kind_of(section, name, spec.family))
@@ -221,6 +233,14 @@ RotaryAngles rotary_angles(const ModelSpec& model, std::int64_t sequence_length)
       break;
   }
   return {std::move(frequencies), rope.attention_factor};
+}
+
+RotaryAngles local_rotary_angles(const ModelSpec& model) {
+  if (model.rope_local_theta == 0) return {};
+  ModelSpec local = model;
+  local.rope_theta = model.rope_local_theta;
+  local.rope = {};
+  return rotary_angles(local, model.max_positions);
 }
 
 }  // namespace dstune

@@ -56,13 +56,19 @@ double elements_of(const Work& work) {
   }
 }
 
+/// A soft cap: bytes of an element that its division, tanh and product move.
+double cap_bytes(bool is_forward, double e) {
+  return (is_forward ? 6 : 7) * e;
+}
+
 /// Eager attention's scores: bytes of each that forward or backward moves.
 double score_bytes(bool is_forward, double e, const TargetKernels& kernels) {
-  const double mask = kernels.drops_out ? 2 * e + 1 : 0;
+  const double more =
+      (kernels.drops_out ? 2 * e + 1 : 0) + (kernels.caps_scores ? cap_bytes(is_forward, e) : 0);
   // Written by the product, scaled, masked, softmax, read by the product.
-  if (is_forward) return 9 * e + mask + (kernels.softmax_in_fp32 ? 8 : 0);
+  if (is_forward) return 9 * e + more + (kernels.softmax_in_fp32 ? 8 : 0);
   // The products' gradient, that of the softmax, of the mask, of the scale; both products read.
-  return 12 * e + mask + (kernels.softmax_in_fp32 ? 12 : 0);
+  return 12 * e + more + (kernels.softmax_in_fp32 ? 12 : 0);
 }
 
 /// PyTorch's passes over a loss's logits, bytes of each. Full: a copy in fp32, one without the last
@@ -101,13 +107,18 @@ TargetKernels target_kernels(const ModelSpec& model, const TrainingConfig& confi
                              const TargetSpec& target) {
   const bool is_of_config = target.optimizer == TargetOptimizer::of_config;
   const bool old = model.family == ModelFamily::gpt2 || model.family == ModelFamily::bert;
-  return {.attention = target.attention,
+  // transformers has no sdpa of Gemma 2.
+  const bool is_eager =
+      target.attention == TargetAttention::sdpa && model.family == ModelFamily::gemma2;
+  return {.attention = is_eager ? TargetAttention::eager : target.attention,
           .loss = target.loss,
           .fp32_logits = target.fp32_logits,
           .list_wise_optimizer = is_of_config ? config.optimizer.torch_adam
                                               : target.optimizer == TargetOptimizer::adamw_torch,
           .softmax_in_fp32 = !old,
           .drops_out = model.dropout > 0,
+          .caps_scores = model.architecture.attention_softcap > 0,
+          .caps_logits = model.architecture.logits_softcap > 0,
           .num_heads = model.num_heads,
           .trained_share = trained_part(model, target).share,
           .gathers_all = config.zero_stage == 3,
@@ -148,8 +159,11 @@ double target_bytes(const Work& work, const TargetKernels& kernels) {
     case WorkKind::activation_backward:
       if (work.has(WorkFlag::gated)) return count * (is_liger ? 5 : 9) * e;
       return count * (work.has(WorkFlag::gelu_tanh) ? 31 : 3) * e;
-    case WorkKind::cross_entropy:
-      return count * logit_bytes(e, kernels);
+    case WorkKind::cross_entropy: {
+      const double caps =
+          kernels.caps_logits && !is_liger ? cap_bytes(true, e) + cap_bytes(false, e) : 0;
+      return count * (logit_bytes(e, kernels) + caps);
+    }
     case WorkKind::attention_forward:
     case WorkKind::attention_backward: {
       const auto sequence = static_cast<double>(work.width);

@@ -130,11 +130,12 @@ class WorkReader {
     return make(WorkKind::bias_backward, o.d_out, o.d_bias, o.width, 0, o.rows)
         .set(WorkFlag::accumulate, o.accumulate);
   }
-  Result operator()(const OneOf<op::HeadNormForward, op::Rotary> auto& o) const {
-    return heads(*o.traits.work, o.qkv);
+  Result operator()(const op::Rotary& o) const { return heads(WorkKind::rotary, o.qkv, false); }
+  Result operator()(const op::HeadNormForward& o) const {
+    return heads(WorkKind::head_norm_forward, o.qkv, o.spans_heads);
   }
   Result operator()(const op::HeadNormBackward& o) const {
-    return heads(WorkKind::head_norm_backward, o.d_qkv)
+    return heads(WorkKind::head_norm_backward, o.d_qkv, o.spans_heads)
         .set(WorkFlag::accumulate_weights, o.accumulate_weights);
   }
   Result operator()(const OneOf<op::AttentionForward, op::AttentionBackward> auto& o) const {
@@ -200,10 +201,12 @@ class WorkReader {
   [[nodiscard]] Work elements(WorkKind kind, const View& data, std::int64_t count) const {
     return make(kind, data, data, 0, 0, count);
   }
-  [[nodiscard]] Work heads(WorkKind kind, const View& qkv) const {
+  /// One that spans heads has those of q and of k for two heads, as wide as q's and k's mean.
+  [[nodiscard]] Work heads(WorkKind kind, const View& qkv, bool spans_heads) const {
     const ModelSpec& model = plan_.model;
-    return make(kind, qkv, qkv, model.head_size, model.num_heads + model.num_kv_heads,
-                plan_.config.micro_batch * plan_.config.sequence_length);
+    const std::int64_t heads = model.num_heads + model.num_kv_heads;
+    return make(kind, qkv, qkv, spans_heads ? model.head_size * heads / 2 : model.head_size,
+                spans_heads ? 2 : heads, plan_.config.micro_batch * plan_.config.sequence_length);
   }
   [[nodiscard]] Result collective(WorkKind kind, const op::Collective& all) const {
     if (all.among.size(plan_.group_size) == 1) return std::nullopt;

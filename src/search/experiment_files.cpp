@@ -1,11 +1,14 @@
 // Experiments that files name, in the place of a space.
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "dstune/base/text.hpp"
 #include "dstune/core/settings.hpp"
 #include "memory_predictor.hpp"
 #include "settling.hpp"
@@ -35,6 +38,7 @@ class ExperimentFile {
   Experiment read() {
     Experiment experiment;
     if (!root_.expect_object(*problems_)) return experiment;
+    check_keys();
     read_name(experiment);
     read_shape(experiment);
     const auto config = root_.find("ds_config");
@@ -47,8 +51,23 @@ class ExperimentFile {
   }
   /// Notes on keys that were left out of its config.
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
+  [[nodiscard]] bool says(const std::string& key) const {
+    const auto node = root_.find(key);
+    return node && !node->is_null();
+  }
 
  private:
+  /// DeepSpeed drops other keys, of which none is one of these mistyped.
+  void check_keys() {
+    const std::vector<std::string_view> known = {"name", "ds_config", "num_gpus", "num_nodes"};
+    for (const std::string& key : root_.keys()) {
+      if (std::ranges::find(known, key) != known.end()) continue;
+      if (const auto meant = json::nearest(key, known))
+        problems_->add(
+            root_.find(key)->problem(fmt::format("unknown key: did you mean \"{}\"?", *meant)));
+    }
+  }
+
   void read_name(Experiment& experiment) {
     const auto name = root_.find("name");
     if (!name) {
@@ -105,10 +124,18 @@ class ExperimentFile {
       problem.line = config.document().line(problem.pointer);
       problems_->add(std::move(problem));
     }
-    std::string why;
-    const auto triple = resolve_batch(
+    const WrittenBatch written{
         settings.integer("/train_batch_size"), settings.integer("/train_micro_batch_size_per_gpu"),
-        settings.integer("/gradient_accumulation_steps"), experiment.shape.size(), why);
+        settings.integer("/gradient_accumulation_steps"), experiment.shape.size()};
+    if (const std::string wrong = contradiction_of(written); !wrong.empty()) {
+      const std::string pointer = config.pointer() + "/train_batch_size";
+      problems_->add({config.document().file(), pointer, config.document().line(pointer),
+                      wrong + batch_advice(written)});
+      return;
+    }
+    std::string why;
+    const auto triple = resolve_batch(written.train_batch_size, written.micro_batch,
+                                      written.accumulation_steps, experiment.shape.size(), why);
     if (!triple) {
       problems_->add(config.problem(why));
       return;
@@ -132,33 +159,89 @@ class ExperimentFile {
   std::vector<std::string> notes_;
 };
 
+/// A key of DeepSpeed's scheduler without an effect here, and why.
+struct IdleKey {
+  const char* key;
+  const char* reason;
+};
+constexpr IdleKey idle_keys_of_files[] = {
+    {"exp_id", "as in DeepSpeed's scheduler, experiments have the order of their files"},
+    {"hostfile", "all experiments run on the ranks of this job"}};
+
+/// The experiments of all files, each once.
+class ExperimentFiles {
+ public:
+  explicit ExperimentFiles(const JobSpec& job) : job_(&job) {}
+
+  std::vector<Experiment> read() {
+    for (const std::string& path : job_->experiment_files) {
+      if (!paths_.insert(path).second) {
+        notes_.push_back(fmt::format("{} is given twice, and run once", path));
+        continue;
+      }
+      try {
+        read_file(path);
+      } catch (const InputError& error) {
+        for (const auto& problem : error.problems()) problems_.add(problem);
+      }
+    }
+    problems_.check();
+    for (const IdleKey& idle : idle_keys_of_files)
+      if (const auto& files = without_effect_[idle.key]; !files.empty())
+        notes_.push_back(fmt::format(
+            "{} has no effect in {}: {}", idle.key,
+            files.size() == 1 ? files.front() : format_count(files.size(), "file"), idle.reason));
+    return std::move(experiments_);
+  }
+  [[nodiscard]] std::vector<std::string>& notes() { return notes_; }
+
+ private:
+  void read_file(const std::string& path) {
+    const auto document = json::Document::read(path);
+    ExperimentFile file(*job_, document, problems_);
+    Experiment experiment = file.read();
+    std::ranges::copy(file.notes(), std::back_inserter(notes_));
+    for (const IdleKey& idle : idle_keys_of_files)
+      if (file.says(idle.key)) without_effect_[idle.key].push_back(path);
+    if (!experiment.name.empty()) {
+      const auto [known, is_new] = names_.try_emplace(experiment.name, experiments_.size(), path);
+      const auto& [index, first] = known->second;
+      if (!is_new && is_same(experiments_[index], experiment)) {
+        notes_.push_back(fmt::format("{} is the experiment of {}, too, and skipped", path, first));
+        return;
+      }
+      if (!is_new)
+        problems_.add({path, "/name", document.line("/name"),
+                       fmt::format("the name {} is that of another experiment, in {}: change one",
+                                   experiment.name, first)});
+    }
+    experiments_.push_back(std::move(experiment));
+  }
+
+  static bool is_same(const Experiment& one, const Experiment& other) {
+    return one.ds_config == other.ds_config && one.shape == other.shape;
+  }
+
+  const JobSpec* job_;
+  json::Problems problems_;
+  std::vector<Experiment> experiments_;
+  std::set<std::string> paths_;
+  std::map<std::string, std::pair<std::size_t, std::string>> names_;  ///< the first, and its file
+  std::map<std::string_view, std::vector<std::string>> without_effect_;  ///< files by key
+  std::vector<std::string> notes_;
+};
+
 }  // namespace
 
 PlannedSpace plan_experiments(const JobSpec& job, const WorkspaceSizes& workspaces,
                               const PlannerOptions& options) {
-  json::Problems problems;
   PlannedSpace space;
   space.is_unplanned = !is_planned(job);
   space.only_runs_tell = space.is_unplanned || options.forecasts.only_runs_tell;
   space.device_memory_bytes = options.device_memory_bytes;
-  std::vector<Experiment> experiments;
-  std::set<std::string> names;
-  for (const auto& path : job.experiment_files) {
-    try {
-      const auto document = json::Document::read(path);
-      ExperimentFile file(job, document, problems);
-      experiments.push_back(file.read());
-      std::ranges::copy(file.notes(), std::back_inserter(space.warnings));
-      const auto& name = experiments.back().name;
-      if (!name.empty() && !names.insert(name).second) {
-        problems.add({path, "/name", document.line("/name"),
-                      "the name " + name + " is that of another experiment, too: change one"});
-      }
-    } catch (const InputError& error) {
-      for (const auto& problem : error.problems()) problems.add(problem);
-    }
-  }
-  problems.check();
+  ExperimentFiles files(job);
+  std::vector<Experiment> experiments = files.read();
+  space.warnings = std::move(files.notes());
 
   MemoryPredictor predictor(job, workspaces);
   for (auto& experiment : experiments) {

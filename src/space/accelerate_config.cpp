@@ -180,8 +180,11 @@ class AccelerateConfig {
       put("/zero_optimization/stage3_gather_16bit_weights_on_model_save", flag_in(saves->value()),
           *saves);
     config_["gradient_clipping"] = "auto";
-    for (const auto& item : config_.items())
-      places_.emplace(fmt::format("/{}", item.key()), written_->place(section_pointer()));
+    for (const auto& item : config_.items()) {
+      const std::string key = fmt::format("/{}", item.key());
+      const json::Place section = written_->place(section_pointer());
+      places_.emplace(key, json::Place{section.file, section.pointer + key, section.line});
+    }
     const auto clipping = said("gradient_clipping");
     if (clipping && (clipping->value() == 0 || clipping->value() == false))
       config_.erase("gradient_clipping");  // there accelerate writes none
@@ -215,6 +218,10 @@ class AccelerateConfig {
     if (!config_.contains("gradient_accumulation_steps")) {
       config_["gradient_accumulation_steps"] = 1;
       places_["/gradient_accumulation_steps"] = base_->place("");
+      const auto batch = config_.find("train_batch_size");
+      if (batch != config_.end() && batch->is_number())
+        notes_.push_back(fmt::format(
+            "{} has no gradient_accumulation_steps: accelerate writes 1 there", base_->file()));
     }
     if (!config_.contains("zero_optimization")) {
       problems_->add(base_->problem(

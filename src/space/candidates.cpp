@@ -184,15 +184,39 @@ void add_quantization(const JobSpec& job, const json::Node& root,
   }
 }
 
-/// Tells whether some group would hold several copies of the states (MiCS).
-bool has_copies(const JobSpec& job, const json::Node& root) {
-  const json::Value list = candidates_of(root, "mics_shard_size");
-  return std::any_of(list.begin(), list.end(), [&](const json::Value& candidate) {
-    return candidate.is_number() && candidate.get<double>() > 0 &&
-           std::any_of(job.shapes.begin(), job.shapes.end(), [&](const GroupShape& shape) {
-             return candidate.get<double>() < shape.size();
-           });
+/// DeepSpeed reduces gradients over the group of their parameter from this one on (stage3.py,
+/// _get_param_partition_group), which MiCS does not tell it of.
+constexpr Version release_in_which_copies_hang{0, 19, 3};
+
+/// Says where DeepSpeed's MiCS fails.
+void add_mics(const JobSpec& job, const json::Node& root,
+              const std::function<void(const std::string&, std::string)>& add) {
+  const std::string pointer = "/zero_optimization/mics_shard_size";
+  const json::Value stages = candidates_of(root, "stage");
+  if (job.knobs().find_knob(pointer) == nullptr || !(has(stages, 3) || has(stages, "all"))) return;
+  const json::Value sizes = candidates_of(root, "mics_shard_size");
+  const auto any = [&](const auto& judge) {
+    return std::any_of(sizes.begin(), sizes.end(), [&](const json::Value& size) {
+      return size.is_number() && size.get<double>() > 0 && judge(size.get<double>());
+    });
+  };
+  const std::string release = to_text(job.deepspeed_version);
+  const bool has_copies = any([&](double size) {
+    return std::any_of(job.shapes.begin(), job.shapes.end(),
+                       [&](const GroupShape& shape) { return size < shape.size(); });
   });
+  if (has_copies && job.deepspeed_version >= release_in_which_copies_hang)
+    add(pointer,
+        fmt::format("DeepSpeed {} itself hangs in its first update where this is less than the "
+                    "group's size; what is measured here is MiCS without that",
+                    release));
+  if (job.target.framework == TargetFramework::huggingface && job.target.zero_init &&
+      any([](double) { return true; }))
+    add(pointer,
+        fmt::format("DeepSpeed {} refuses MiCS where the model is built under deepspeed.zero.Init, "
+                    "as Hugging Face's Trainer builds it at stage 3: build it before the "
+                    "TrainingArguments, and write \"zero_init\": false in dstune.target",
+                    release));
 }
 
 }  // namespace
@@ -207,10 +231,7 @@ void add_cautions(const JobSpec& job, ConfigFindings& findings) {
   const auto add = [&](const std::string& pointer, std::string message) {
     findings.add(FindingKind::caution, problem_at(job, pointer, std::move(message)));
   };
-  if (has_copies(job, root))
-    add("/zero_optimization/mics_shard_size",
-        "DeepSpeed 0.19.6 itself hangs in its first update where this is less than the group's "
-        "size; what is measured here is MiCS without that");
+  add_mics(job, root, add);
   add_quantization(job, root, add);
   if (has_unreduced_sums(job, root))
     add("/data_types/grad_accum_dtype",

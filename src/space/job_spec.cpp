@@ -285,6 +285,8 @@ void complete_config(const JobSpec& job, Recompute recompute, TrainingConfig& co
   // Only zero.Init changed PyTorch's linear before (partition_parameters.py, Init).
   if (!job.target.zero_init && job.deepspeed_version < release_that_wraps_built_models)
     config.memory_efficient_linear = false;
+  // Its blocks multiply by `weight.T` without PyTorch's linear (FalconLinear).
+  if (job.model.family == ModelFamily::falcon) config.memory_efficient_linear = false;
   const bool acts = reads_section && recompute == Recompute::block;
   config.cpu_checkpointing = config.cpu_checkpointing && acts;
   config.synchronize_checkpoint_boundary = config.synchronize_checkpoint_boundary && acts;

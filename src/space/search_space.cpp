@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "sections/products.hpp"
+#include "sections/names.hpp"
 
 namespace dstune {
 

@@ -88,6 +88,7 @@ struct Key {
 
   bool any_case = false;           ///< choices: in capitals too
   bool of_texts = false;           ///< list: of texts, of `choices` where there are any
+  bool is_partial = false;         ///< object: DeepSpeed reads more keys in it than have rows
   bool of_sections = false;        ///< object: its members are objects
   bool closed = false;             ///< object: keys without a row are refused
   bool model = false;              ///< object: closed, and its values are converted

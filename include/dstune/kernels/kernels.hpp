@@ -41,18 +41,26 @@ struct MatmulShape {
 };
 
 /// q, k, v are packed by row: [heads·head_size | kv_heads·head_size | kv_heads·head_size].
-/// The softmax scale is 1/sqrt(head_size). Query head h reads key head h·kv_heads/heads. Causal
+/// Query head h reads key head h·kv_heads/heads. Causal
 /// queries attend to positions up to their own, with a window to that many of them.
 struct AttentionShape {
   std::int64_t batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_size = 0;
   bool causal = true;
   DType type = DType::f32;
   std::int64_t window = 0;  ///< its own position included; 0: all
+  float softmax_scale = 0;  ///< of q·k; 0: 1/sqrt(head_size)
+  float softcap = 0;        ///< scores s become softcap·tanh(s/softcap); 0: they stay
 };
 
 /// gelu_tanh: 0.5·x·(1 + tanh(sqrt(2/π)·(x + 0.044715·x³))). gelu: x·Φ(x), Φ the normal
 /// distribution. relu: max(x, 0), slope 0 at 0. silu: x/(1 + e^−x).
 enum class Activation : std::uint8_t { gelu_tanh, gelu, relu, silu };
+
+/// The loss takes for a logit l: z = l·multiplier, which is above 0, or cap·tanh(z/cap).
+struct LogitsForm {
+  float multiplier = 1;
+  float cap = 0;  ///< 0: none
+};
 
 struct AdamStep {
   float learning_rate, beta1, beta2, epsilon, weight_decay;
@@ -149,25 +157,28 @@ struct Table {
                              const void* input, const float* mean, const float* rstd,
                              const void* weight, std::int64_t rows, std::int64_t width,
                              bool accumulate_input, bool accumulate_weights, void* workspace);
-  /// out = residual_out·rstd·weight, rstd = 1/sqrt(mean(residual_out²) + epsilon).
+  /// out = residual_out·rstd·(offset + weight), rstd = 1/sqrt(mean(residual_out²) + epsilon).
   void (*rmsnorm_forward)(DType, void* out, void* residual_out, float* rstd, const void* residual,
-                          const void* x, const void* weight, std::int64_t rows, std::int64_t width,
-                          float epsilon);
+                          const void* x, const void* weight, float offset, std::int64_t rows,
+                          std::int64_t width, float epsilon);
   void (*rmsnorm_backward)(DType, void* d_x, void* d_weight, const void* d_out, const void* input,
-                           const float* rstd, const void* weight, std::int64_t rows,
+                           const float* rstd, const void* weight, float offset, std::int64_t rows,
                            std::int64_t width, bool accumulate_input, bool accumulate_weights,
                            void* workspace);
   std::size_t (*norm_workspace_bytes)(std::int64_t width);
 
   /// RMSNorm of every head of q (weight[head_size] of its own) and of k of a packed qkv in place.
   /// raw[rows, (heads + kv_heads)·head_size] T gets what was there, for backward; rstd is
-  /// float[rows, heads + kv_heads].
-  void (*head_norm_forward)(const AttentionShape&, void* qkv, void* raw, float* rstd,
-                            const void* q_weight, const void* k_weight, float epsilon);
-  /// In place in d_qkv, v's part of which stays. workspace: norm_workspace_bytes(head_size).
-  void (*head_norm_backward)(const AttentionShape&, void* d_qkv, void* d_q_weight, void* d_k_weight,
-                             const void* raw, const float* rstd, const void* q_weight,
-                             const void* k_weight, bool accumulate_weights, void* workspace);
+  /// float[rows, heads + kv_heads]. spans_heads: of all of q at once (weight[heads·head_size]), and
+  /// of all of k (weight[kv_heads·head_size]); rstd is float[rows, 2]. `offset` as RMSNorm's.
+  void (*head_norm_forward)(const AttentionShape&, bool spans_heads, void* qkv, void* raw,
+                            float* rstd, const void* q_weight, const void* k_weight, float offset,
+                            float epsilon);
+  /// In place in d_qkv, v's part of which stays. workspace: norm_workspace_bytes() of a norm of q.
+  void (*head_norm_backward)(const AttentionShape&, bool spans_heads, void* d_qkv, void* d_q_weight,
+                             void* d_k_weight, const void* raw, const float* rstd,
+                             const void* q_weight, const void* k_weight, float offset,
+                             bool accumulate_weights, void* workspace);
 
   /// Rotates q and k of a packed qkv in place: of each head's first rotary_size elements the pairs
   /// (i, i + rotary_size/2) by the angle position·frequencies[i], as Hugging Face's LLaMA does, and
@@ -187,25 +198,25 @@ struct Table {
   void (*activation_forward)(DType, Activation, void* out, const void* x, std::int64_t count);
   void (*activation_backward)(DType, Activation, void* d_x, const void* d_out, const void* x,
                               std::int64_t count);
-  /// gate_up[rows, 2·width]: gate first; out[rows, width] = silu(gate)·up. d_gate_up may be
-  /// gate_up.
-  void (*swiglu_forward)(DType, void* out, const void* gate_up, std::int64_t rows,
-                         std::int64_t width);
-  void (*swiglu_backward)(DType, void* d_gate_up, const void* d_out, const void* gate_up,
-                          std::int64_t rows, std::int64_t width);
+  /// gate_up[rows, 2·width]: gate first; out[rows, width] = activation(gate)·up, which is silu or
+  /// gelu_tanh. d_gate_up may be gate_up.
+  void (*gated_forward)(DType, Activation, void* out, const void* gate_up, std::int64_t rows,
+                        std::int64_t width);
+  void (*gated_backward)(DType, Activation, void* d_gate_up, const void* d_out, const void* gate_up,
+                         std::int64_t rows, std::int64_t width);
 
   /// d_bias[width] T (+)= column sums of d_out[rows, width], summed in fp32; from one row to the
   /// next there are `stride` elements. workspace: norm_workspace_bytes(width).
   void (*bias_backward)(DType, void* d_bias, const void* d_out, std::int64_t rows,
                         std::int64_t width, std::int64_t stride, bool accumulate, void* workspace);
 
-  /// losses[row] = −log softmax(logits[row])[target[row]] in fp32; then logits[row] becomes
-  /// (softmax − onehot)·scale, in place. Logits have type `type`; from one row to the next there
-  /// are `stride` elements. A negative target stands for no target: loss and gradient of that row
-  /// are 0.
+  /// losses[row] = −log softmax(formed logits[row])[target[row]] in fp32; then logits[row] becomes
+  /// its gradient, (softmax − onehot)·scale through the form, in place. Logits have type `type`;
+  /// from one row to the next there are `stride` elements. A negative target stands for no target:
+  /// loss and gradient of that row are 0.
   void (*cross_entropy)(DType, float* losses, void* logits, const std::int32_t* targets,
                         std::int64_t rows, std::int64_t vocabulary, std::int64_t stride,
-                        float scale);
+                        float scale, LogitsForm form);
 
   /// y[i] += x[i] (in fp32, rounded once).
   void (*add)(DType to, void* y, DType from, const void* x, std::int64_t count);

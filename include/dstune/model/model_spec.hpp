@@ -14,7 +14,23 @@
 namespace dstune {
 
 /// Whose modules: names of parameters, and what of `Architecture` the family's config implies.
-enum class ModelFamily { gpt2, llama, mistral, qwen2, phi3, opt, gpt_neox, qwen3, bert };
+enum class ModelFamily {
+  gpt2,
+  llama,
+  mistral,
+  qwen2,
+  phi3,
+  opt,
+  gpt_neox,
+  qwen3,
+  bert,
+  olmo2,
+  smollm3,
+  granite,
+  gemma2,
+  gemma3_text,
+  falcon
+};
 
 /// layer: LayerNorm, with a bias. rms: RMSNorm, without.
 enum class NormKind { layer, rms };
@@ -23,7 +39,9 @@ enum class NormKind { layer, rms };
 /// parallel: x += attention(norm1(x)) + mlp(norm2(x)).
 /// post_norm: x = norm1(x + attention(x)), then x = norm2(x + mlp(x)); the embeddings are normed,
 /// too, and there is no final norm.
-enum class BlockKind { sequential, parallel, post_norm };
+/// branch_norm: x += norm1(attention(x)), then x += norm2(mlp(x)).
+/// double_norm: as sequential, and a branch's result has a norm of its own before it is added.
+enum class BlockKind { sequential, parallel, post_norm, branch_norm, double_norm };
 enum class PositionKind { learned, rotary };
 /// gelu_tanh: GELU by its tanh approximation; gelu: exact; silu: x·logistic(x).
 enum class Activation { gelu_tanh, gelu, relu, silu };
@@ -39,7 +57,7 @@ struct Architecture {
   PositionKind positions = PositionKind::learned;
   Objective objective = Objective::next_token;
   Activation activation = Activation::gelu_tanh;
-  bool gated = false;  ///< the MLP is activation(gate)·up; silu only
+  bool gated = false;  ///< the MLP is activation(gate)·up
   bool qkv_bias = true, projection_bias = true, mlp_bias = true;
   bool query_key_norm = false;  ///< RMSNorm of each head of q and k, before the rotation
   /// Initial weights of what is added to the residual stream are divided by sqrt(2·num_layers).
@@ -47,6 +65,16 @@ struct Architecture {
   std::int64_t position_offset = 0;  ///< rows of the position table before position 0's
   std::int64_t token_types = 0;      ///< rows of a table of token types, all tokens being of type 0
   double rotary_fraction = 1.0;      ///< of a head's elements, the first ones
+  bool norm_spans_heads = false;     ///< query_key_norm: one RMSNorm for all heads of q, one for k
+  double embedding_multiplier = 1;   ///< of the sum of embeddings
+  double residual_multiplier = 1;    ///< of a branch's result, before it is added
+  double attention_multiplier = 0;   ///< of q·k; 0: 1 / sqrt(head_size)
+  double logits_scaling = 1;         ///< logits are divided by it
+  bool unit_offset_norm = false;     ///< RMSNorm multiplies by 1 + weight, which begins at 0
+  bool scaled_embeddings = false;    ///< by sqrt(hidden_size), rounded to the parameters' type
+  double attention_softcap = 0;      ///< scores s become c·tanh(s/c); 0: they stay
+  double logits_softcap = 0;         ///< likewise
+  bool shared_norm = false;          ///< parallel branches read norm1's result: there is no norm2
   bool operator==(const Architecture&) const = default;
 };
 
@@ -86,17 +114,24 @@ struct ModelSpec {
   double norm_epsilon = 1e-5;
   double rope_theta = 10000.0;      ///< rotary positions
   RopeScaling rope{};               ///< … for long contexts
+  double rope_local_theta = 0;      ///< … of layers with a window, not scaled; 0: as the others
   double initializer_range = 0.02;  ///< standard deviation of the initial weights
   double dropout =
       0.0;  ///< largest of the config's; our step runs without, the target's masks count
   /// Positions back that a token attends to, its own included; 0: all.
   std::int64_t attention_window = 0;
   std::vector<std::int64_t> full_layers{};  ///< those without the window, ascending
+  std::vector<std::int64_t>
+      unrotated_layers{};  ///< those whose q and k stay as they are, ascending
   Architecture architecture{};
   bool operator==(const ModelSpec&) const = default;
 
   /// The window of a layer on sequences of that length; 0: all positions.
   [[nodiscard]] std::int64_t window_of(std::int64_t layer, std::int64_t sequence_length) const;
+  /// Tells whether a layer rotates q and k.
+  [[nodiscard]] bool rotates(std::int64_t layer) const;
+  /// Tells whether a layer has the angles of rope_local_theta.
+  [[nodiscard]] bool rotates_locally(std::int64_t layer) const;
   /// Elements of a head that the rotation turns; even.
   [[nodiscard]] std::int64_t rotary_size() const {
     return static_cast<std::int64_t>(static_cast<double>(head_size) * architecture.rotary_fraction);
@@ -111,6 +146,8 @@ struct RotaryAngles {
 };
 /// For sequences of that length.
 [[nodiscard]] RotaryAngles rotary_angles(const ModelSpec& model, std::int64_t sequence_length);
+/// Those of layers that rotate locally; none where no layer does.
+[[nodiscard]] RotaryAngles local_rotary_angles(const ModelSpec& model);
 
 [[nodiscard]] const EnumTexts& texts_of(ModelFamily);
 /// "gpt2, llama, …"

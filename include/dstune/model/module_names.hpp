@@ -21,6 +21,7 @@ enum class ModuleKind : std::uint8_t {
   blocks,  ///< the list of them
   block,
   norm1,
+  branch_norm1,
   attention,
   query_key_value,  ///< in one
   query,
@@ -30,6 +31,7 @@ enum class ModuleKind : std::uint8_t {
   key_norm,
   projection,
   norm2,
+  branch_norm2,
   mlp,
   fc,
   gate,
@@ -53,12 +55,12 @@ struct NamedModule {
 [[nodiscard]] std::vector<NamedModule> named_modules(const ModelSpec& model);
 
 /// The modules in a block, likewise.
-[[nodiscard]] std::vector<ModuleKind> modules_of_block(ModelFamily family);
+[[nodiscard]] std::vector<ModuleKind> modules_of_block(const ModelSpec& model);
 
 /// Returns the text before ".weight" and ".bias" of a module's parameters in a checkpoint. Names
 /// are as in named_modules(), with two exceptions: gpt2's have no "transformer.", and gpt_neox's
 /// head is "embed_out". A module in a block is that of block `layer`. Empty where there is none.
-[[nodiscard]] std::string parameter_path(ModelFamily family, ModuleKind kind, int layer = -1);
+[[nodiscard]] std::string parameter_path(const ModelSpec& model, ModuleKind kind, int layer = -1);
 
 /// Those of the model that are selected.
 [[nodiscard]] std::vector<NamedModule> selected_modules(const ModelSpec& model,

@@ -21,16 +21,18 @@ enum class ParameterRole {
   norm1_bias,
   qkv_weight,  ///< [(heads + 2·kv_heads)·head_size, hidden_size], rows q, k, v
   qkv_bias,
-  query_norm_weight,  ///< [head_size], query_key_norm
+  query_norm_weight,  ///< [head_size], query_key_norm; [heads·head_size], norm_spans_heads
   key_norm_weight,
   projection_weight,  ///< [hidden_size, heads·head_size]
   projection_bias,
+  branch_norm1_weight,  ///< double_norm
   norm2_weight,
   norm2_bias,
   fc_weight,  ///< [intermediate, hidden]; gated: [2·intermediate, hidden], gate then up
   fc_bias,
   fc_projection_weight,  ///< [hidden_size, intermediate_size]
   fc_projection_bias,
+  branch_norm2_weight,
   final_norm_weight,  ///< absent where norms come after their branch
   final_norm_bias,
   transform_weight,  ///< [hidden_size, hidden_size], masked_token; then a norm

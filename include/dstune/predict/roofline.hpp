@@ -28,6 +28,7 @@ struct TargetKernels {
   bool list_wise_optimizer = false;  ///< PyTorch's, a pass over all tensors for each operation
   bool softmax_in_fp32 = false;      ///< eager attention's
   bool drops_out = false;
+  bool caps_scores = false, caps_logits = false;  ///< soft caps, written out in Python
   std::int64_t num_heads = 1;
   /// Gradients, their reductions and the update are of this share of the parameters; so is what is
   /// gathered or copied, but for parameters that stage 3 gathers and that are offloaded.

@@ -25,6 +25,17 @@ std::optional<BatchTriple> resolve_batch(std::optional<std::int64_t> train_batch
                                          std::optional<std::int64_t> accumulation_steps,
                                          std::int64_t group_size, std::string& why);
 
+/// Batch sizes as somebody wrote them, and the ranks that share a batch; nothing: not known.
+struct WrittenBatch {
+  std::optional<std::int64_t> train_batch_size, micro_batch, accumulation_steps, ranks;
+};
+/// Says how they contradict DeepSpeed's rule: "256 is no multiple of
+/// train_micro_batch_size_per_gpu 2 x 7 ranks". Empty where they do not.
+std::string contradiction_of(const WrittenBatch& written);
+/// The nearest that would do, for where they contradict it: ": write 252 or 266, or train on 8
+/// ranks".
+std::string batch_advice(const WrittenBatch& written);
+
 /// A member before anybody asked whether it fits.
 struct Member {
   std::uint64_t number = 0;

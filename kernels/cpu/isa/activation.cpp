@@ -1,4 +1,4 @@
-// Activations and SwiGLU.
+// Activations, and their products with what they gate.
 #include "common/formulas.hpp"
 #include "common/functions.hpp"
 #include "isa/parallel.hpp"
@@ -27,35 +27,39 @@ void activation_backward(DType type, Activation activation, void* d_x, const voi
   });
 }
 
-void swiglu_forward(DType type, void* out, const void* gate_up, std::int64_t rows,
-                    std::int64_t width) {
-  with_type(type, [&](auto tag) {
-    using T = decltype(tag);
-    for_items(rows, width, [&](std::int64_t row) {
-      T* to = static_cast<T*>(out) + row * width;
-      const T* gate = static_cast<const T*>(gate_up) + row * 2 * width;
-      const T* up = gate + width;
-      for_vectors(0, width, [&](std::int64_t i, auto extent) {
-        store(to + i, swiglu<Exact>(load(gate + i, extent), load(up + i, extent)), extent);
+void gated_forward(DType type, Activation activation, void* out, const void* gate_up,
+                   std::int64_t rows, std::int64_t width) {
+  with_gate(activation, [&](auto gating) {
+    with_type(type, [&](auto tag) {
+      using T = decltype(tag);
+      for_items(rows, width, [&](std::int64_t row) {
+        T* to = static_cast<T*>(out) + row * width;
+        const T* gate = static_cast<const T*>(gate_up) + row * 2 * width;
+        const T* up = gate + width;
+        for_vectors(0, width, [&](std::int64_t i, auto extent) {
+          store(to + i, gated<gating, Exact>(load(gate + i, extent), load(up + i, extent)), extent);
+        });
       });
     });
   });
 }
 
-void swiglu_backward(DType type, void* d_gate_up, const void* d_out, const void* gate_up,
-                     std::int64_t rows, std::int64_t width) {
-  with_type(type, [&](auto tag) {
-    using T = decltype(tag);
-    for_items(rows, width, [&](std::int64_t row) {
-      T* d_gate = static_cast<T*>(d_gate_up) + row * 2 * width;
-      const T* d_row = static_cast<const T*>(d_out) + row * width;
-      const T* gate_row = static_cast<const T*>(gate_up) + row * 2 * width;
-      for_vectors(0, width, [&](std::int64_t i, auto extent) {
-        const SwigluSlopes slopes =
-            swiglu_slopes<Exact>(load(gate_row + i, extent), load(gate_row + width + i, extent),
-                                 load(d_row + i, extent));
-        store(d_gate + i, slopes.gate, extent);
-        store(d_gate + width + i, slopes.up, extent);
+void gated_backward(DType type, Activation activation, void* d_gate_up, const void* d_out,
+                    const void* gate_up, std::int64_t rows, std::int64_t width) {
+  with_gate(activation, [&](auto gating) {
+    with_type(type, [&](auto tag) {
+      using T = decltype(tag);
+      for_items(rows, width, [&](std::int64_t row) {
+        T* d_gate = static_cast<T*>(d_gate_up) + row * 2 * width;
+        const T* d_row = static_cast<const T*>(d_out) + row * width;
+        const T* gate_row = static_cast<const T*>(gate_up) + row * 2 * width;
+        for_vectors(0, width, [&](std::int64_t i, auto extent) {
+          const SwigluSlopes slopes = gated_slopes<gating, Exact>(
+              load(gate_row + i, extent), load(gate_row + width + i, extent),
+              load(d_row + i, extent));
+          store(d_gate + i, slopes.gate, extent);
+          store(d_gate + width + i, slopes.up, extent);
+        });
       });
     });
   });

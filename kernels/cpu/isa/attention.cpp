@@ -53,6 +53,14 @@ void mask_before_window(const AttentionGeometry& g, float* scores, std::int64_t 
   for (std::int64_t i = 0; i < masked && i < keys; ++i) scores[i] = -__builtin_inff();
 }
 
+/// Nothing is done without a cap.
+void cap_scores(const AttentionGeometry& g, float* scores, std::int64_t padded_keys) {
+  if (!(g.shape.softcap > 0.0F)) return;
+  const Softcap softcap(g.shape.softcap);
+  for (std::int64_t i = 0; i < padded_keys; i += lanes)
+    store(scores + i, softcap.value(load(scores + i, Full{})), Full{});
+}
+
 /// One row of scores becomes exp(score − largest); returns what older sums must be multiplied by.
 float softmax_row(float* scores, std::int64_t keys, std::int64_t padded_keys, float* largest,
                   float* sum) {
@@ -95,6 +103,7 @@ void forward_tile(const AttentionGeometry& g, const ForwardScratch& s, T* out, f
                  s.keys_transposed + first_key * g.depth, key_tile, rows, padded, g.depth, false);
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t visible = g.keys_of(first_query + row, first_key, keys);
+      cap_scores(g, s.scores + row * key_tile, padded);
       mask_before_window(g, s.scores + row * key_tile, first_query + row, first_key, keys);
       const float correction =
           softmax_row(s.scores + row * key_tile, visible, padded, s.largest + row, s.sum + row);
@@ -114,14 +123,18 @@ void forward_tile(const AttentionGeometry& g, const ForwardScratch& s, T* out, f
   }
 }
 
-/// P = exp(S − log_sum_exp) and dS = P∘(dP − delta) of one row; what is masked becomes zero.
+/// P = exp(S − log_sum_exp) and dS = P∘(dP − delta) of one row, through the cap; what is masked
+/// becomes zero.
+template <bool is_capped>
 void score_gradients(float* probabilities, float* d_scores, std::int64_t keys,
-                     std::int64_t padded_keys, float log_sum_exp, float delta) {
+                     std::int64_t padded_keys, float log_sum_exp, float delta, float cap) {
   for (std::int64_t i = 0; i < padded_keys; i += lanes) {
-    const Vector all = exponential(load(probabilities + i, Full{}) - log_sum_exp);
-    const Vector probability = inside(all, Part{keys - i});
+    const Vector score = load(probabilities + i, Full{});
+    const Vector probability = inside(exponential(score - log_sum_exp), Part{keys - i});
     store(probabilities + i, probability, Full{});
-    store(d_scores + i, probability * (load(d_scores + i, Full{}) - delta), Full{});
+    Vector d_score = probability * (load(d_scores + i, Full{}) - delta);
+    if (is_capped) d_score *= Softcap(cap).slope(score);
+    store(d_scores + i, d_score, Full{});
   }
 }
 
@@ -154,10 +167,14 @@ void backward_tile(const AttentionGeometry& g, const BackwardScratch& s, T* d_qu
     tile_product(s.d_scores, key_tile, {s.d_out, g.depth, 1}, s.values_transposed + offset,
                  key_tile, rows, padded, g.depth, false);
     for (std::int64_t row = 0; row < rows; ++row) {
+      cap_scores(g, s.probabilities + row * key_tile, padded);
       mask_before_window(g, s.probabilities + row * key_tile, first_query + row, first_key, keys);
-      score_gradients(s.probabilities + row * key_tile, s.d_scores + row * key_tile,
-                      g.keys_of(first_query + row, first_key, keys), padded,
-                      log_sum_exp[first_query + row], s.delta[row]);
+      const std::int64_t visible = g.keys_of(first_query + row, first_key, keys);
+      with_either<true, false>(g.shape.softcap > 0.0F, [&](auto is_capped) {
+        score_gradients<is_capped>(s.probabilities + row * key_tile, s.d_scores + row * key_tile,
+                                   visible, padded, log_sum_exp[first_query + row], s.delta[row],
+                                   g.shape.softcap);
+      });
     }
     tile_product(s.d_values + offset, g.depth, {s.probabilities, 1, key_tile}, s.d_out, g.depth,
                  keys, g.depth, rows, true);

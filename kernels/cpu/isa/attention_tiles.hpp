@@ -27,7 +27,9 @@ struct AttentionGeometry {
         group(shape.heads / shape.kv_heads),
         row_width((shape.heads + 2 * shape.kv_heads) * shape.head_size),
         out_width(shape.heads * shape.head_size),
-        softmax_scale(1.0F / __builtin_sqrtf(static_cast<float>(shape.head_size))) {}
+        softmax_scale(shape.softmax_scale > 0.0F
+                          ? shape.softmax_scale
+                          : 1.0F / __builtin_sqrtf(static_cast<float>(shape.head_size))) {}
 
   std::int64_t first_row(std::int64_t batch) const { return batch * shape.sequence; }
   std::int64_t key_column(std::int64_t kv_head) const {

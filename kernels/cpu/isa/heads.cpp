@@ -9,7 +9,8 @@ namespace dstune::kernels::DSTUNE_ISA {
 namespace {
 
 template <class T>
-float forward_head(T* head, T* raw, const T* weight, std::int64_t size, float epsilon) {
+float forward_head(T* head, T* raw, const T* weight, float offset, std::int64_t size,
+                   float epsilon) {
   Vector squares{};
   for_vectors(0, size, [&](std::int64_t i, auto extent) {
     const Vector x = load(head + i, extent);
@@ -19,7 +20,7 @@ float forward_head(T* head, T* raw, const T* weight, std::int64_t size, float ep
   const float rstd =
       1.0F / __builtin_sqrtf(sum_of_lanes(squares) / static_cast<float>(size) + epsilon);
   for_vectors(0, size, [&](std::int64_t i, auto extent) {
-    store(head + i, load(head + i, extent) * rstd * load(weight + i, extent), extent);
+    store(head + i, load(head + i, extent) * rstd * (load(weight + i, extent) + offset), extent);
   });
   return rstd;
 }
@@ -27,19 +28,53 @@ float forward_head(T* head, T* raw, const T* weight, std::int64_t size, float ep
 /// d_x = rstd·(g − unit·mean(g·unit)) with g = d_out·weight.
 template <class T>
 void backward_head(T* d_head, float* d_weight, const T* raw, float rstd, const T* weight,
-                   std::int64_t size) {
+                   float offset, std::int64_t size) {
   Vector product_sum{};
   for_vectors(0, size, [&](std::int64_t i, auto extent) {
     const Vector d = load(d_head + i, extent);
     const Vector unit = load(raw + i, extent) * rstd;
-    product_sum = multiply_add(d * load(weight + i, extent), unit, product_sum);
+    product_sum = multiply_add(d * (load(weight + i, extent) + offset), unit, product_sum);
     store(d_weight + i, multiply_add(d, unit, load(d_weight + i, extent)), extent);
   });
   const float mean = sum_of_lanes(product_sum) / static_cast<float>(size);
   for_vectors(0, size, [&](std::int64_t i, auto extent) {
     const Vector unit = load(raw + i, extent) * rstd;
-    const Vector g = load(d_head + i, extent) * load(weight + i, extent);
+    const Vector g = load(d_head + i, extent) * (load(weight + i, extent) + offset);
     store(d_head + i, multiply_add(unit, splat(-mean), g) * rstd, extent);
+  });
+}
+
+void forward_part(const Heads& heads, DType type, void* qkv, void* raw, float* rstd,
+                  const void* weight, float offset, float epsilon) {
+  with_type(type, [&](auto tag) {
+    using T = decltype(tag);
+    for_items(heads.rows, heads.of_row * heads.size, [&](std::int64_t row) {
+      for (std::int64_t head = 0; head < heads.of_row; ++head) {
+        const std::int64_t number = row * heads.of_row + head;
+        rstd[heads.rstd_at(number)] = forward_head(
+            static_cast<T*>(qkv) + heads.begin(number), static_cast<T*>(raw) + heads.raw_at(number),
+            static_cast<const T*>(weight), offset, heads.size, epsilon);
+      }
+    });
+  });
+}
+
+void backward_part(const Heads& heads, DType type, void* d_qkv, void* d_weight, const void* raw,
+                   const float* rstd, const void* weight, float offset, bool accumulate,
+                   void* workspace) {
+  with_type(type, [&](auto tag) {
+    using T = decltype(tag);
+    const ColumnSums sums(heads.rows, heads.size, 1, workspace);
+    sums.add_rows(heads.of_row * heads.size, [&](std::int64_t row, float* of_row) {
+      for (std::int64_t head = 0; head < heads.of_row; ++head) {
+        const std::int64_t number = row * heads.of_row + head;
+        backward_head(static_cast<T*>(d_qkv) + heads.begin(number), of_row,
+                      static_cast<const T*>(raw) + heads.raw_at(number),
+                      rstd[heads.rstd_at(number)], static_cast<const T*>(weight), offset,
+                      heads.size);
+      }
+    });
+    sums.combine(static_cast<T*>(d_weight), 0, accumulate);
   });
 }
 
@@ -63,43 +98,21 @@ void rotate(T* head, const float* cosines, const float* sines, std::int64_t firs
 
 }  // namespace
 
-void head_norm_forward(const AttentionShape& shape, void* qkv, void* raw, float* rstd,
-                       const void* q_weight, const void* k_weight, float epsilon) {
-  const Heads heads(shape);
-  with_type(shape.type, [&](auto tag) {
-    using T = decltype(tag);
-    for_items(heads.rows, heads.row_width, [&](std::int64_t row) {
-      for (std::int64_t head = 0; head < heads.normed; ++head) {
-        const std::int64_t number = row * heads.normed + head;
-        rstd[number] = forward_head(
-            static_cast<T*>(qkv) + row * heads.row_width + head * heads.size,
-            static_cast<T*>(raw) + number * heads.size,
-            static_cast<const T*>(head < heads.queries ? q_weight : k_weight), heads.size, epsilon);
-      }
-    });
-  });
+void head_norm_forward(const AttentionShape& shape, bool spans_heads, void* qkv, void* raw,
+                       float* rstd, const void* q_weight, const void* k_weight, float offset,
+                       float epsilon) {
+  forward_part({shape, spans_heads, true}, shape.type, qkv, raw, rstd, q_weight, offset, epsilon);
+  forward_part({shape, spans_heads, false}, shape.type, qkv, raw, rstd, k_weight, offset, epsilon);
 }
 
-void head_norm_backward(const AttentionShape& shape, void* d_qkv, void* d_q_weight,
-                        void* d_k_weight, const void* raw, const float* rstd, const void* q_weight,
-                        const void* k_weight, bool accumulate_weights, void* workspace) {
-  const Heads heads(shape);
-  with_type(shape.type, [&](auto tag) {
-    using T = decltype(tag);
-    const ColumnSums sums(heads.rows, heads.size, 2, workspace);
-    sums.add_rows(heads.row_width, [&](std::int64_t row, float* q_sums) {
-      for (std::int64_t head = 0; head < heads.normed; ++head) {
-        const bool query = head < heads.queries;
-        const std::int64_t number = row * heads.normed + head;
-        backward_head(static_cast<T*>(d_qkv) + row * heads.row_width + head * heads.size,
-                      query ? q_sums : q_sums + heads.size,
-                      static_cast<const T*>(raw) + number * heads.size, rstd[number],
-                      static_cast<const T*>(query ? q_weight : k_weight), heads.size);
-      }
-    });
-    sums.combine(static_cast<T*>(d_q_weight), 0, accumulate_weights);
-    sums.combine(static_cast<T*>(d_k_weight), 1, accumulate_weights);
-  });
+void head_norm_backward(const AttentionShape& shape, bool spans_heads, void* d_qkv,
+                        void* d_q_weight, void* d_k_weight, const void* raw, const float* rstd,
+                        const void* q_weight, const void* k_weight, float offset,
+                        bool accumulate_weights, void* workspace) {
+  backward_part({shape, spans_heads, true}, shape.type, d_qkv, d_q_weight, raw, rstd, q_weight,
+                offset, accumulate_weights, workspace);
+  backward_part({shape, spans_heads, false}, shape.type, d_qkv, d_k_weight, raw, rstd, k_weight,
+                offset, accumulate_weights, workspace);
 }
 
 void rotary(const AttentionShape& shape, std::int64_t rotary_size, void* qkv,

@@ -6,9 +6,16 @@
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
 
+/// The factor of a norm.
+template <bool Centred, class T, class Extent>
+Vector weight_at(const T* weight, float offset, Extent extent) {
+  const Vector stored = load(weight, extent);
+  return Centred ? stored : stored + offset;
+}
+
 template <bool Centred, class T>
 void forward_row(T* out, T* residual_out, float* mean, float* rstd, const T* residual, const T* x,
-                 const T* weight, const T* bias, std::int64_t width, float epsilon) {
+                 const T* weight, const T* bias, float offset, std::int64_t width, float epsilon) {
   if (x != nullptr) {
     for_vectors(0, width, [&](std::int64_t i, auto extent) {
       store(residual_out + i, load(residual + i, extent) + load(x + i, extent), extent);
@@ -35,20 +42,22 @@ void forward_row(T* out, T* residual_out, float* mean, float* rstd, const T* res
   for_vectors(0, width, [&](std::int64_t i, auto extent) {
     const Vector unit = (load(residual_out + i, extent) - centre) * spread;
     const Vector shift = Centred ? load(bias + i, extent) : Vector{};
-    store(out + i, multiply_add(unit, load(weight + i, extent), shift), extent);
+    const Vector factor = weight_at<Centred>(weight + i, offset, extent);
+    store(out + i, multiply_add(unit, factor, shift), extent);
   });
 }
 
 /// d_x = rstd·(g − mean(g) − unit·mean(g·unit)) with g = d_out·weight; mean(g) only where Centred.
 template <bool Centred, class T>
 void backward_row(T* d_x, float* d_weight, float* d_bias, const T* d_out, const T* input,
-                  float mean, float rstd, const T* weight, std::int64_t width, bool accumulate) {
+                  float mean, float rstd, const T* weight, float offset, std::int64_t width,
+                  bool accumulate) {
   Vector sum{};
   Vector product_sum{};
   for_vectors(0, width, [&](std::int64_t i, auto extent) {
     const Vector d = load(d_out + i, extent);
     const Vector unit = (load(input + i, extent) - mean) * rstd;
-    const Vector g = d * load(weight + i, extent);
+    const Vector g = d * weight_at<Centred>(weight + i, offset, extent);
     sum += g;
     product_sum = multiply_add(g, unit, product_sum);
     store(d_weight + i, multiply_add(d, unit, load(d_weight + i, extent)), extent);
@@ -59,7 +68,7 @@ void backward_row(T* d_x, float* d_weight, float* d_bias, const T* d_out, const 
   const float product_mean = sum_of_lanes(product_sum) / count;
   for_vectors(0, width, [&](std::int64_t i, auto extent) {
     const Vector unit = (load(input + i, extent) - mean) * rstd;
-    const Vector g = load(d_out + i, extent) * load(weight + i, extent);
+    const Vector g = load(d_out + i, extent) * weight_at<Centred>(weight + i, offset, extent);
     const Vector before = accumulate ? load(d_x + i, extent) : Vector{};
     const Vector apart = multiply_add(unit, splat(-product_mean), g - g_mean);
     store(d_x + i, multiply_add(splat(rstd), apart, before), extent);
@@ -70,7 +79,7 @@ void backward_row(T* d_x, float* d_weight, float* d_bias, const T* d_out, const 
 
 void norm_forward(DType type, void* out, void* residual_out, float* mean, float* rstd,
                   const void* residual, const void* x, const void* weight, const void* bias,
-                  std::int64_t rows, std::int64_t width, float epsilon) {
+                  float offset, std::int64_t rows, std::int64_t width, float epsilon) {
   with_either<true, false>(bias != nullptr, [&](auto centred) {
     constexpr bool is_centred = centred;
     with_type(type, [&](auto tag) {
@@ -81,7 +90,7 @@ void norm_forward(DType type, void* out, void* residual_out, float* mean, float*
             static_cast<T*>(out) + first, static_cast<T*>(residual_out) + first,
             is_centred ? mean + row : nullptr, rstd + row, static_cast<const T*>(residual) + first,
             x != nullptr ? static_cast<const T*>(x) + first : nullptr,
-            static_cast<const T*>(weight), static_cast<const T*>(bias), width, epsilon);
+            static_cast<const T*>(weight), static_cast<const T*>(bias), offset, width, epsilon);
       });
     });
   });
@@ -89,7 +98,7 @@ void norm_forward(DType type, void* out, void* residual_out, float* mean, float*
 
 void norm_backward(DType type, void* d_x, void* d_weight, void* d_bias, const void* d_out,
                    const void* input, const float* mean, const float* rstd, const void* weight,
-                   std::int64_t rows, std::int64_t width, bool accumulate_input,
+                   float offset, std::int64_t rows, std::int64_t width, bool accumulate_input,
                    bool accumulate_weights, void* workspace) {
   with_either<true, false>(d_bias != nullptr, [&](auto centred) {
     constexpr bool is_centred = centred;
@@ -102,7 +111,7 @@ void norm_backward(DType type, void* d_x, void* d_weight, void* d_bias, const vo
                                  static_cast<const T*>(d_out) + first,
                                  static_cast<const T*>(input) + first,
                                  is_centred ? mean[row] : 0.0F, rstd[row],
-                                 static_cast<const T*>(weight), width, accumulate_input);
+                                 static_cast<const T*>(weight), offset, width, accumulate_input);
       });
       sums.combine(static_cast<T*>(d_weight), 0, accumulate_weights);
       if (is_centred) sums.combine(static_cast<T*>(d_bias), 1, accumulate_weights);

@@ -1,4 +1,4 @@
-// Activations and SwiGLU.
+// Activations, and their products with what they gate.
 #include "common/formulas.hpp"
 #include "common/functions.hpp"
 #include "isa/launches.hpp"
@@ -50,7 +50,8 @@ struct ActivationBackward {
   }
 };
 
-struct SwigluForward {
+template <Activation activation>
+struct GatedForward {
   Output out;
   Input gate_up;
   std::int64_t width;
@@ -64,14 +65,16 @@ struct SwigluForward {
       Values<N> gate = gate_up.load<N>(2 * row * width + i);
       const Values<N> up = gate_up.load<N>(2 * row * width + width + i);
       with_arithmetic(gate_up.type, [&]<class Arithmetic>(Arithmetic) {
-        for (int k = 0; k < N; ++k) gate.of[k] = swiglu<Arithmetic>(gate.of[k], up.of[k]);
+        for (int k = 0; k < N; ++k)
+          gate.of[k] = gated<activation, Arithmetic>(gate.of[k], up.of[k]);
       });
       out.store(row * width + i, gate);
     });
   }
 };
 
-struct SwigluBackward {
+template <Activation activation>
+struct GatedBackward {
   Output d_gate_up;
   Input d_out, gate_up;
   std::int64_t width;
@@ -88,7 +91,8 @@ struct SwigluBackward {
       const Values<N> d = d_out.load<N>(row * width + i);
       with_arithmetic(gate_up.type, [&]<class Arithmetic>(Arithmetic) {
         for (int k = 0; k < N; ++k) {
-          const SwigluSlopes slopes = swiglu_slopes<Arithmetic>(gate.of[k], up.of[k], d.of[k]);
+          const SwigluSlopes slopes =
+              gated_slopes<activation, Arithmetic>(gate.of[k], up.of[k], d.of[k]);
           gate.of[k] = slopes.gate;
           up.of[k] = slopes.up;
         }
@@ -112,16 +116,21 @@ void activation_backward(DType type, Activation activation, void* d_x, const voi
                are_packed(d_x, d_out, x));
 }
 
-void swiglu_forward(DType type, void* out, const void* gate_up, std::int64_t rows,
-                    std::int64_t width) {
-  for_rows(rows, width, SwigluForward{{out, type}, {gate_up, type}, width},
-           are_rows_packed(width, width, out, gate_up));
+void gated_forward(DType type, Activation activation, void* out, const void* gate_up,
+                   std::int64_t rows, std::int64_t width) {
+  with_gate(activation, [&](auto gating) {
+    for_rows(rows, width, GatedForward<gating>{{out, type}, {gate_up, type}, width},
+             are_rows_packed(width, width, out, gate_up));
+  });
 }
 
-void swiglu_backward(DType type, void* d_gate_up, const void* d_out, const void* gate_up,
-                     std::int64_t rows, std::int64_t width) {
-  for_rows(rows, width, SwigluBackward{{d_gate_up, type}, {d_out, type}, {gate_up, type}, width},
-           are_rows_packed(width, width, d_gate_up, d_out, gate_up));
+void gated_backward(DType type, Activation activation, void* d_gate_up, const void* d_out,
+                    const void* gate_up, std::int64_t rows, std::int64_t width) {
+  with_gate(activation, [&](auto gating) {
+    for_rows(rows, width,
+             GatedBackward<gating>{{d_gate_up, type}, {d_out, type}, {gate_up, type}, width},
+             are_rows_packed(width, width, d_gate_up, d_out, gate_up));
+  });
 }
 
 }  // namespace dstune::kernels::DSTUNE_ISA

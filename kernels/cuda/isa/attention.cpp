@@ -92,6 +92,7 @@ struct AttentionForward {
       Tile::multiply(block, scores, queries, keys, g.stride, g.size);
       for (int r = 0; r < rows; ++r) {
         const bool seen = g.sees(own + r, first_key + lane);
+        scores[r] = g.capped(scores[r]);
         const float now = larger(warp_largest(block, seen ? scores[r] : -3.0e38F), largest[r]);
         const float correction = exponential(largest[r] - now);
         scores[r] = seen ? exponential(scores[r] - now) : 0.0F;
@@ -210,7 +211,9 @@ struct QueryGradients {
         float d_score = 0.0F;
         if (g.sees(own + r, first_key + lane)) {
           const std::int64_t at = g.statistic_at(batch, head, own + r);
-          d_score = exponential(scores[r] - t.log_sum_exp[at]) * (d_weights[r] - t.delta[at]);
+          const float score = g.capped(scores[r]);
+          d_score = exponential(score - t.log_sum_exp[at]) * (d_weights[r] - t.delta[at]) *
+                    g.slope_of_cap(score);
         }
         scores[r] = d_score;
       }
@@ -282,8 +285,10 @@ struct KeyGradients {
         for (int r = 0; r < rows; ++r) {
           const bool seen = g.sees(first_query + lane, own + r);
           const std::int64_t at = g.statistic_at(batch, head, first_query + lane);
-          scores[r] = seen ? exponential(scores[r] - t.log_sum_exp[at]) : 0.0F;
-          d_weights[r] = seen ? scores[r] * (d_weights[r] - t.delta[at]) : 0.0F;
+          const float score = g.capped(scores[r]);
+          scores[r] = seen ? exponential(score - t.log_sum_exp[at]) : 0.0F;
+          d_weights[r] =
+              seen ? scores[r] * (d_weights[r] - t.delta[at]) * g.slope_of_cap(score) : 0.0F;
         }
         Tile::keep(block, weights, scores);
         block.sync();
@@ -328,24 +333,24 @@ bool is_empty(const AttentionShape& shape) {
 
 }  // namespace
 
-std::size_t fp32_attention_workspace_bytes(const AttentionShape& shape) {
+std::size_t own_attention_workspace_bytes(const AttentionShape& shape) {
   return sizeof(float) * static_cast<std::size_t>(shape.batch * shape.heads * shape.sequence);
 }
 
-void fp32_attention_forward(const AttentionShape& shape, void* out, float* log_sum_exp,
-                            const void* qkv, void* /*workspace*/) {
+void own_attention_forward(const AttentionShape& shape, void* out, float* log_sum_exp,
+                           const void* qkv, void* /*workspace*/) {
   if (is_empty(shape)) return;
   with_chunks(shape.head_size, [&](auto chunks) {
     launch_tiles(AttentionForward<chunks>{
-        AttentionGeometry(shape), {out, DType::f32}, log_sum_exp, {qkv, DType::f32}});
+        AttentionGeometry(shape), {out, shape.type}, log_sum_exp, {qkv, shape.type}});
   });
 }
 
-void fp32_attention_backward(const AttentionShape& shape, void* d_qkv, const void* d_out,
-                             const void* qkv, const void* out, const float* log_sum_exp,
-                             void* workspace) {
+void own_attention_backward(const AttentionShape& shape, void* d_qkv, const void* d_out,
+                            const void* qkv, const void* out, const float* log_sum_exp,
+                            void* workspace) {
   if (is_empty(shape)) return;
-  constexpr DType type = DType::f32;
+  const DType type = shape.type;
   const AttentionGeometry g(shape);
   auto* delta = static_cast<float*>(workspace);
   launch({.blocks = divide_up(shape.batch * shape.sequence * shape.heads, max_warps),

@@ -3,6 +3,7 @@
 /// their gradients are made) whose sums its warps keep in registers, and goes through the tiles of
 /// the other side, one lane a row of it. Tiles lie in shared memory as floats.
 
+#include "common/formulas.hpp"
 #include "isa/launches.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
@@ -16,7 +17,9 @@ struct AttentionGeometry {
         row_width((shape.heads + 2 * shape.kv_heads) * shape.head_size),
         out_width(shape.heads * shape.head_size),
         stride(shape.head_size | 1),
-        softmax_scale(1.0F / sqrtf(static_cast<float>(shape.head_size))) {}
+        softmax_scale(shape.softmax_scale > 0.0F
+                          ? shape.softmax_scale
+                          : 1.0F / sqrtf(static_cast<float>(shape.head_size))) {}
 
   // The place of the first element of a head in a row of the batch.
   DSTUNE_FUNCTION std::int64_t query_at(std::int64_t batch, std::int64_t head,
@@ -57,6 +60,14 @@ struct AttentionGeometry {
   DSTUNE_FUNCTION std::int64_t end_query(std::int64_t key) const {
     const std::int64_t end = key + shape.window;
     return shape.window > 0 && end < shape.sequence ? end : shape.sequence;
+  }
+
+  DSTUNE_FUNCTION float capped(float score) const {
+    return shape.softcap > 0.0F ? Softcap(shape.softcap).value(score) : score;
+  }
+  /// The slope of the cap from the score that it gave.
+  DSTUNE_FUNCTION float slope_of_cap(float score) const {
+    return shape.softcap > 0.0F ? Softcap(shape.softcap).slope(score) : 1.0F;
   }
 
   AttentionShape shape;

@@ -11,28 +11,26 @@ struct HeadNormForward {
   Heads heads;
   Output qkv, raw;
   float* rstd;
-  Input q_weight, k_weight;
-  float epsilon;
+  Input weight;
+  float offset, epsilon;
 
   DSTUNE_DEVICE DType type() const { return qkv.type; }
-  DSTUNE_DEVICE void assume(DType all) {
-    qkv.type = raw.type = q_weight.type = k_weight.type = all;
-  }
+  DSTUNE_DEVICE void assume(DType all) { qkv.type = raw.type = weight.type = all; }
 
   DSTUNE_DEVICE void head(const Block& block, std::int64_t number, int lane) const {
     const std::int64_t begin = heads.begin(number);
+    const std::int64_t raw_begin = heads.raw_at(number);
     float squares = 0.0F;
     for (std::int64_t i = lane; i < heads.size; i += warp_size) {
       const float x = qkv[begin + i];
-      raw.set(number * heads.size + i, x);
+      raw.set(raw_begin + i, x);
       squares = multiply_add(x, x, squares);
     }
     const float count = static_cast<float>(heads.size);
     const float spread = 1.0F / square_root(warp_sum(block, squares) / count + epsilon);
-    const Input weight = heads.is_query(number) ? q_weight : k_weight;
     for (std::int64_t i = lane; i < heads.size; i += warp_size)
-      qkv.set(begin + i, qkv[begin + i] * spread * weight[i]);
-    if (lane == 0) rstd[number] = spread;
+      qkv.set(begin + i, qkv[begin + i] * spread * (weight[i] + offset));
+    if (lane == 0) rstd[heads.rstd_at(number)] = spread;
   }
 };
 
@@ -42,26 +40,25 @@ struct HeadNormBackward {
   Output d_qkv;
   Input raw;
   const float* rstd;
-  Input q_weight, k_weight;
+  Input weight;
+  float offset;
 
   DSTUNE_DEVICE DType type() const { return d_qkv.type; }
-  DSTUNE_DEVICE void assume(DType all) {
-    d_qkv.type = raw.type = q_weight.type = k_weight.type = all;
-  }
+  DSTUNE_DEVICE void assume(DType all) { d_qkv.type = raw.type = weight.type = all; }
 
   DSTUNE_DEVICE void head(const Block& block, std::int64_t number, int lane) const {
     const std::int64_t begin = heads.begin(number);
-    const float spread = rstd[number];
-    const Input weight = heads.is_query(number) ? q_weight : k_weight;
+    const std::int64_t raw_begin = heads.raw_at(number);
+    const float spread = rstd[heads.rstd_at(number)];
     float product_sum = 0.0F;
     for (std::int64_t i = lane; i < heads.size; i += warp_size) {
-      const float unit = raw[number * heads.size + i] * spread;
-      product_sum = multiply_add(d_qkv[begin + i] * weight[i], unit, product_sum);
+      const float unit = raw[raw_begin + i] * spread;
+      product_sum = multiply_add(d_qkv[begin + i] * (weight[i] + offset), unit, product_sum);
     }
     const float mean = warp_sum(block, product_sum) / static_cast<float>(heads.size);
     for (std::int64_t i = lane; i < heads.size; i += warp_size) {
-      const float unit = raw[number * heads.size + i] * spread;
-      const float g = d_qkv[begin + i] * weight[i];
+      const float unit = raw[raw_begin + i] * spread;
+      const float g = d_qkv[begin + i] * (weight[i] + offset);
       d_qkv.set(begin + i, multiply_add(unit, -mean, g) * spread);
     }
   }
@@ -72,7 +69,7 @@ struct EachHead {
   Body body;
   DSTUNE_DEVICE void operator()(const Block& block) const {
     const std::int64_t number = block.index() * max_warps + block.thread() / warp_size;
-    if (number >= body.heads.rows * body.heads.normed) return;
+    if (number >= body.heads.rows * body.heads.of_row) return;
     with_known_types(
         body, [&](const Body& known) { known.head(block, number, block.thread() % warp_size); });
   }
@@ -80,7 +77,7 @@ struct EachHead {
 
 template <class Body>
 void for_heads(const Body& body) {
-  const std::int64_t count = body.heads.rows * body.heads.normed;
+  const std::int64_t count = body.heads.rows * body.heads.of_row;
   if (count <= 0 || body.heads.size <= 0) return;
   launch({.blocks = divide_up(count, max_warps), .threads = max_warps * warp_size},
          EachHead<Body>{body});
@@ -88,7 +85,7 @@ void for_heads(const Body& body) {
 
 struct HeadWeightTerm {
   static constexpr int min_blocks = 4;
-  static constexpr int kinds = 2;
+  static constexpr int kinds = 1;
   static constexpr int rows_together = 1;  // of many heads each
   Heads heads;
   Input d_qkv, raw;
@@ -99,25 +96,24 @@ struct HeadWeightTerm {
 
   template <int N>
   DSTUNE_DEVICE void add(std::int64_t row, std::int64_t column, Values<N>* sums) const {
-    for (std::int64_t head = 0; head < heads.normed; ++head) {
-      const std::int64_t number = row * heads.normed + head;
-      const Values<N> x = raw.load<N>(number * heads.size + column);
+    for (std::int64_t head = 0; head < heads.of_row; ++head) {
+      const std::int64_t number = row * heads.of_row + head;
+      const Values<N> x = raw.load<N>(heads.raw_at(number) + column);
       const Values<N> d = d_qkv.load<N>(heads.begin(number) + column);
-      const float spread = rstd[number];
-      if (heads.is_query(number)) {
-        add_products(d, x, spread, sums[0]);
-      } else {
-        add_products(d, x, spread, sums[1]);
-      }
+      const float spread = rstd[heads.rstd_at(number)];
+      for (int k = 0; k < N; ++k)
+        sums[0].of[k] = multiply_add(d.of[k], x.of[k] * spread, sums[0].of[k]);
     }
   }
-
-  template <int N>
-  static DSTUNE_DEVICE void add_products(const Values<N>& d, const Values<N>& x, float spread,
-                                         Values<N>& sum) {
-    for (int k = 0; k < N; ++k) sum.of[k] = multiply_add(d.of[k], x.of[k] * spread, sum.of[k]);
-  }
 };
+
+void backward_part(const Heads& heads, DType type, void* d_qkv, void* d_weight, const void* raw,
+                   const float* rstd, const void* weight, float offset, bool accumulate,
+                   bool packed, void* workspace) {
+  const HeadWeightTerm term{heads, {d_qkv, type}, {raw, type}, rstd};
+  sum_columns(term, heads.rows, heads.size, {{d_weight, type}}, accumulate, workspace, packed);
+  for_heads(HeadNormBackward{heads, {d_qkv, type}, {raw, type}, rstd, {weight, type}, offset});
+}
 
 // Rotary position embedding, angles in double: a block a position, which keeps its cosines and
 // sines in shared memory and turns it in all samples.
@@ -183,23 +179,35 @@ struct RotationBy {
 
 }  // namespace
 
-void head_norm_forward(const AttentionShape& shape, void* qkv, void* raw, float* rstd,
-                       const void* q_weight, const void* k_weight, float epsilon) {
+void head_norm_forward(const AttentionShape& shape, bool spans_heads, void* qkv, void* raw,
+                       float* rstd, const void* q_weight, const void* k_weight, float offset,
+                       float epsilon) {
   const DType type = shape.type;
-  for_heads(HeadNormForward{
-      Heads(shape), {qkv, type}, {raw, type}, rstd, {q_weight, type}, {k_weight, type}, epsilon});
+  for_heads(HeadNormForward{{shape, spans_heads, true},
+                            {qkv, type},
+                            {raw, type},
+                            rstd,
+                            {q_weight, type},
+                            offset,
+                            epsilon});
+  for_heads(HeadNormForward{{shape, spans_heads, false},
+                            {qkv, type},
+                            {raw, type},
+                            rstd,
+                            {k_weight, type},
+                            offset,
+                            epsilon});
 }
 
-void head_norm_backward(const AttentionShape& shape, void* d_qkv, void* d_q_weight,
-                        void* d_k_weight, const void* raw, const float* rstd, const void* q_weight,
-                        const void* k_weight, bool accumulate_weights, void* workspace) {
-  const DType type = shape.type;
-  const Heads heads(shape);
-  const HeadWeightTerm term{heads, {d_qkv, type}, {raw, type}, rstd};
-  sum_columns(term, heads.rows, heads.size, {{d_q_weight, type}, {d_k_weight, type}},
-              accumulate_weights, workspace, are_rows_packed(heads.size, heads.size, d_qkv, raw));
-  for_heads(HeadNormBackward{
-      heads, {d_qkv, type}, {raw, type}, rstd, {q_weight, type}, {k_weight, type}});
+void head_norm_backward(const AttentionShape& shape, bool spans_heads, void* d_qkv,
+                        void* d_q_weight, void* d_k_weight, const void* raw, const float* rstd,
+                        const void* q_weight, const void* k_weight, float offset,
+                        bool accumulate_weights, void* workspace) {
+  const bool packed = are_rows_packed(shape.head_size, shape.head_size, d_qkv, raw);
+  backward_part({shape, spans_heads, true}, shape.type, d_qkv, d_q_weight, raw, rstd, q_weight,
+                offset, accumulate_weights, packed, workspace);
+  backward_part({shape, spans_heads, false}, shape.type, d_qkv, d_k_weight, raw, rstd, k_weight,
+                offset, accumulate_weights, packed, workspace);
 }
 
 void rotary(const AttentionShape& shape, std::int64_t rotary_size, void* qkv,

@@ -8,12 +8,14 @@
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
 
+template <class Form>
 struct CrossEntropy {
   float* losses;
   Output logits;
   const std::int32_t* targets;
   std::int64_t vocabulary, stride;
   float scale;
+  Form form;
 
   DSTUNE_DEVICE DType type() const { return logits.type; }
   DSTUNE_DEVICE void assume(DType all) { logits.type = all; }
@@ -34,23 +36,28 @@ struct CrossEntropy {
     float sum = 0.0F;
     for_logits<N, false>(block, begin, [&]<int M>(int, const Values<M>& values) {
       float now = largest;
-      for (int k = 0; k < M; ++k) now = larger(values.of[k], now);
+      Values<M> formed;
+      for (int k = 0; k < M; ++k) formed.of[k] = form.value(values.of[k]);
+      for (int k = 0; k < M; ++k) now = larger(formed.of[k], now);
       if (now > largest) {
         sum *= quick_exponential(largest - now);
         largest = now;
       }
-      for (int k = 0; k < M; ++k) sum += quick_exponential(values.of[k] - largest);
+      for (int k = 0; k < M; ++k) sum += quick_exponential(formed.of[k] - largest);
     });
     const float shift = block_largest(block, largest);
     // The sum's barriers also stand between reading the target's logit and overwriting it.
-    const float from_target = logits[begin + target] - shift;
+    const float target_logit = form.value(logits[begin + target]);
+    const float from_target = target_logit - shift;
     sum = block_sum(block, sum * quick_exponential(largest - shift));
     const float factor = scale / sum;
-    const float at_target = (quick_exponential(from_target) / sum - 1.0F) * scale;
+    const float at_target =
+        (quick_exponential(from_target) / sum - 1.0F) * scale * form.slope(target_logit);
     for_logits<N, true>(block, begin, [&]<int M>(int i, Values<M> values) {
       const int of_target = target - i;
       for (int k = 0; k < M; ++k) {
-        const float slope = quick_exponential(values.of[k] - shift) * factor;
+        const float formed = form.value(values.of[k]);
+        const float slope = quick_exponential(formed - shift) * factor * form.slope(formed);
         values.of[k] = k == of_target ? at_target : slope;
       }
       logits.store(begin + i, values);
@@ -99,11 +106,21 @@ struct CrossEntropy {
 }  // namespace
 
 void cross_entropy(DType type, float* losses, void* logits, const std::int32_t* targets,
-                   std::int64_t rows, std::int64_t vocabulary, std::int64_t stride, float scale) {
+                   std::int64_t rows, std::int64_t vocabulary, std::int64_t stride, float scale,
+                   LogitsForm form) {
   if (rows <= 0 || vocabulary <= 0) return;
-  const CrossEntropy body{losses, {logits, type}, targets, vocabulary, stride, scale};
-  const cuda::Grid grid{.blocks = rows, .shared_bytes = reduction_bytes};
-  with_packs(are_packed(logits), [&](auto n) { launch(grid, EachRow<n, CrossEntropy>{body}); });
+  with_either<true, false>(form.cap > 0.0F, [&](auto is_capped) {
+    using Body = CrossEntropy<FormedLogits<is_capped>>;
+    const Body body{losses,
+                    {logits, type},
+                    targets,
+                    vocabulary,
+                    stride,
+                    scale,
+                    {form.multiplier, Softcap(form.cap)}};
+    const cuda::Grid grid{.blocks = rows, .shared_bytes = reduction_bytes};
+    with_packs(are_packed(logits), [&](auto n) { launch(grid, EachRow<n, Body>{body}); });
+  });
 }
 
 }  // namespace dstune::kernels::DSTUNE_ISA

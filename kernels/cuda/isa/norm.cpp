@@ -6,6 +6,12 @@
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
 
+/// The factor of a norm.
+template <bool Centred>
+DSTUNE_FUNCTION float with_offset(float weight, float offset) {
+  return Centred ? weight : weight + offset;
+}
+
 template <bool Centred, int kept>
 struct NormForward {
   Output out, residual_out;
@@ -13,6 +19,7 @@ struct NormForward {
   float* rstd;
   Input residual, x;
   Input weight, bias;
+  float offset;
   std::int64_t width;
   float epsilon;
 
@@ -53,8 +60,8 @@ struct NormForward {
           Values<N> shift{};
           if (Centred) shift = bias.load<N>(i);
           for (int k = 0; k < N; ++k)
-            values.of[k] =
-                multiply_add((values.of[k] - centre) * spread, factor.of[k], shift.of[k]);
+            values.of[k] = multiply_add((values.of[k] - centre) * spread,
+                                        with_offset<Centred>(factor.of[k], offset), shift.of[k]);
           out.store(begin + i, values);
         },
         input);
@@ -111,6 +118,7 @@ struct NormBackward {
   const float* mean;
   const float* rstd;
   Input weight;
+  float offset;
   std::int64_t width;
   bool accumulate;
 
@@ -140,7 +148,7 @@ struct NormBackward {
         [&](int i, const Values<N>& d, const Values<N>& values) {
           const Values<N> factor = weight.load<N>(i);
           for (int k = 0; k < N; ++k) {
-            const float g = d.of[k] * factor.of[k];
+            const float g = d.of[k] * with_offset<Centred>(factor.of[k], offset);
             sums.of[0] += g;
             sums.of[1] = multiply_add(g, (values.of[k] - centre) * spread, sums.of[1]);
           }
@@ -158,7 +166,8 @@ struct NormBackward {
       for (int k = 0; k < N; ++k) {
         unit.of[k] = (values.of[k] - centre) * spread;
         const float apart =
-            multiply_add(unit.of[k], -product_mean, d.of[k] * factor.of[k] - g_mean);
+            multiply_add(unit.of[k], -product_mean,
+                         d.of[k] * with_offset<Centred>(factor.of[k], offset) - g_mean);
         result.of[k] = multiply_add(spread, apart, accumulate ? old.of[k] : 0.0F);
       }
       d_x.store(begin + i, result);
@@ -311,13 +320,13 @@ void backward_once(const NormBackward<Centred, kept, true>& body,
 
 void norm_forward(DType type, void* out, void* residual_out, float* mean, float* rstd,
                   const void* residual, const void* x, const void* weight, const void* bias,
-                  std::int64_t rows, std::int64_t width, float epsilon) {
+                  float offset, std::int64_t rows, std::int64_t width, float epsilon) {
   with_either<true, false>(bias != nullptr, [&](auto centred) {
     constexpr bool is_centred = centred;
     with_kept(width, [&](auto kept) {
       const NormForward<is_centred, kept> body{
-          {out, type}, {residual_out, type}, mean,         rstd,  {residual, type},
-          {x, type},   {weight, type},       {bias, type}, width, epsilon};
+          {out, type},    {residual_out, type}, mean,   rstd,  {residual, type}, {x, type},
+          {weight, type}, {bias, type},         offset, width, epsilon};
       for_rows(rows, width, body,
                are_rows_packed(width, width, out, residual_out, residual, x, weight, bias));
     });
@@ -326,16 +335,16 @@ void norm_forward(DType type, void* out, void* residual_out, float* mean, float*
 
 void norm_backward(DType type, void* d_x, void* d_weight, void* d_bias, const void* d_out,
                    const void* input, const float* mean, const float* rstd, const void* weight,
-                   std::int64_t rows, std::int64_t width, bool accumulate_input,
+                   float offset, std::int64_t rows, std::int64_t width, bool accumulate_input,
                    bool accumulate_weights, void* workspace) {
   with_either<true, false>(d_bias != nullptr, [&](auto centred) {
     constexpr bool is_centred = centred;
     Output d_weights[is_centred ? 2 : 1] = {{d_weight, type}};
     if constexpr (is_centred) d_weights[1] = {d_bias, type};
     const auto body = [&]<int kept, bool fits>() {
-      return NormBackward<is_centred, kept, fits>{
-          {d_x, type}, {d_out, type},  {input, type}, mean,
-          rstd,        {weight, type}, width,         accumulate_input};
+      return NormBackward<is_centred, kept, fits>{{d_x, type}, {d_out, type}, {input, type},
+                                                  mean,        rstd,          {weight, type},
+                                                  offset,      width,         accumulate_input};
     };
     const bool packed = are_rows_packed(width, width, d_x, d_out, input, weight);
     if (packed && width > 0 && width <= widest_kept_row) {

@@ -244,7 +244,9 @@ void LibraryAttention::serve(const AttentionShape& shape, Direction direction, b
 
 bool LibraryAttention::execute(const Descriptor& plan, const AttentionShape& shape,
                                Addresses addresses, void* workspace) try {
-  const float scale = 1.0F / std::sqrt(static_cast<float>(shape.head_size));
+  const float scale = shape.softmax_scale > 0.0F
+                          ? shape.softmax_scale
+                          : 1.0F / std::sqrt(static_cast<float>(shape.head_size));
   const float masked = -std::numeric_limits<float>::infinity();
   const auto window = static_cast<float>(shape.window);
   addresses.emplace_back(uid_scale, &scale);

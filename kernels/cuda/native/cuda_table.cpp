@@ -114,22 +114,22 @@ void matmul_bias_backward(const MatmulShape& shape, const void* a, const void* b
 }
 
 std::size_t attention_workspace_bytes(const AttentionShape& shape) {
-  return shape.type == DType::f32 ? fp32_attention_workspace_bytes(shape)
+  return has_own_attention(shape) ? own_attention_workspace_bytes(shape)
                                   : LibraryAttention::workspace_bytes(shape);
 }
 
 void attention_forward(const AttentionShape& shape, void* out, float* log_sum_exp, const void* qkv,
                        void* workspace) {
-  if (shape.type == DType::f32)
-    return fp32_attention_forward(shape, out, log_sum_exp, qkv, workspace);
+  if (has_own_attention(shape))
+    return own_attention_forward(shape, out, log_sum_exp, qkv, workspace);
   attention().forward(shape, out, log_sum_exp, qkv, workspace);
 }
 
 void attention_backward(const AttentionShape& shape, void* d_qkv, const void* d_out,
                         const void* qkv, const void* out, const float* log_sum_exp,
                         void* workspace) {
-  if (shape.type == DType::f32)
-    return fp32_attention_backward(shape, d_qkv, d_out, qkv, out, log_sum_exp, workspace);
+  if (has_own_attention(shape))
+    return own_attention_backward(shape, d_qkv, d_out, qkv, out, log_sum_exp, workspace);
   attention().backward(shape, d_qkv, d_out, qkv, out, log_sum_exp, workspace);
 }
 

@@ -113,15 +113,17 @@ std::vector<Case> cases() {
   // The others are made of the same parts and others; stages change nothing about parts. A few
   // updates show a wrong gradient.
   constexpr int few = 6;
-  for (const char* model : {"mistral", "qwen2", "qwen3", "phi3", "opt", "gpt_neox"})
+  for (const char* model : {"mistral", "qwen2", "qwen3", "phi3", "opt", "gpt_neox", "olmo2",
+                            "smollm3", "granite", "gemma2", "gemma3_text", "falcon"})
     for (const int stage : {1, 3}) result.push_back({model, stage, few});
   // Optimizers beside AdamW.
   for (const char* name : {"gpt2-sgd", "bert-sgd", "llama-lion", "gpt2-adagrad"})
     for (const int stage : {0, 1, 3}) result.push_back({name, stage, few});
   for (const char* name : {"llama-lion-host", "gpt2-adagrad-host"})
     for (const int stage : {1, 2, 3}) result.push_back({name, stage, few});
-  // Scaled rotations and windows.
-  for (const char* model : {"llama_rope", "mistral_window", "qwen2_window", "phi3_longrope"})
+  // Scaled rotations and windows; norms of their own for parallel branches.
+  for (const char* model :
+       {"llama_rope", "mistral_window", "qwen2_window", "phi3_longrope", "falcon_two_norms"})
     result.push_back({model, 2, few});
   return result;
 }

@@ -379,6 +379,8 @@ std::vector<Case> cases() {
   // Parallel branches, norms of heads.
   result.push_back({"gpt_neox", 3, Precision::bf16});
   result.push_back({"qwen3", 2, Precision::bf16});
+  result.push_back({"olmo2", 3, Precision::bf16});
+  result.push_back({"gemma3_text", 1, Precision::bf16});
   result.push_back({"qwen2_window", 1, Precision::bf16});
   return result;
 }

@@ -104,9 +104,10 @@ class RandomTest : public test::TrainingTest {
   }
 
   static void check(const RandomConfiguration& drawn) {
-    static const std::vector<Golden> goldens{Golden("gpt2"), Golden("llama"),    Golden("bert"),
-                                             Golden("opt"),  Golden("gpt_neox"), Golden("qwen3"),
-                                             Golden("phi3")};
+    static const std::vector<Golden> goldens{
+        Golden("gpt2"),     Golden("llama"),  Golden("bert"),       Golden("opt"),
+        Golden("gpt_neox"), Golden("qwen3"),  Golden("phi3"),       Golden("olmo2"),
+        Golden("granite"),  Golden("gemma2"), Golden("gemma3_text")};
     const Golden& golden = goldens[drawn.model_number % goldens.size()];
     TrainingConfig config = drawn.config;
     std::vector<std::int64_t> splits;  // of what a rank has of the batch, into micro-steps

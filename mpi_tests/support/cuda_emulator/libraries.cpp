@@ -21,20 +21,20 @@ void matmul(const MatmulShape& shape, const void* a, const void* b, const void* 
 }
 
 std::size_t attention_workspace_bytes(const AttentionShape& shape) {
-  return shape.type == DType::f32 ? fp32_attention_workspace_bytes(shape)
+  return has_own_attention(shape) ? own_attention_workspace_bytes(shape)
                                   : processor().attention_workspace_bytes(shape);
 }
 
 void attention_forward(const AttentionShape& shape, void* out, float* log_sum_exp, const void* qkv,
                        void* workspace) {
-  (shape.type == DType::f32 ? fp32_attention_forward : processor().attention_forward)(
+  (has_own_attention(shape) ? own_attention_forward : processor().attention_forward)(
       shape, out, log_sum_exp, qkv, workspace);
 }
 
 void attention_backward(const AttentionShape& shape, void* d_qkv, const void* d_out,
                         const void* qkv, const void* out, const float* log_sum_exp,
                         void* workspace) {
-  (shape.type == DType::f32 ? fp32_attention_backward : processor().attention_backward)(
+  (has_own_attention(shape) ? own_attention_backward : processor().attention_backward)(
       shape, d_qkv, d_out, qkv, out, log_sum_exp, workspace);
 }
 

@@ -11,10 +11,6 @@ class ActivationTest : public KernelTest {};
 constexpr Activation activations[] = {Activation::gelu_tanh, Activation::gelu, Activation::relu,
                                       Activation::silu};
 
-double silu(double x) {
-  return activation_value(Activation::silu, x);
-}
-
 TEST_P(ActivationTest, EqualsTheFormulaAndItsSlope) {
   for (const Activation activation : activations) {
     for (const std::int64_t count : {1, 7, 65, 1027}) {
@@ -96,8 +92,11 @@ TEST_P(ActivationTest, PassesNotANumberOn) {
   }
 }
 
-TEST_P(ActivationTest, SwigluEqualsTheFormulaAndItsSlopes) {
-  for (const std::int64_t rows : {1, 7}) {
+TEST_P(ActivationTest, GatedProductsEqualTheFormulaAndItsSlopes) {
+  for (const auto& [rows, activation] : {std::pair{std::int64_t{1}, Activation::silu},
+                                         {7, Activation::silu},
+                                         {7, Activation::gelu_tanh},
+                                         {2, Activation::gelu_tanh}}) {
     for (const std::int64_t width : {48, 65, 3}) {
       const Values gate_up = random_values(rows * 2 * width, 1, 5.0);
       const Values d_out = random_values(rows * width, 2);
@@ -107,21 +106,22 @@ TEST_P(ActivationTest, SwigluEqualsTheFormulaAndItsSlopes) {
         const std::size_t gate =
             i / static_cast<std::size_t>(width) * static_cast<std::size_t>(width) + i;
         const std::size_t up = gate + static_cast<std::size_t>(width);
-        expected[i] = silu(gate_up[gate]) * gate_up[up];
+        const double opening = activation_value(activation, gate_up[gate]);
+        expected[i] = opening * gate_up[up];
         expected_slopes[gate] =
-            d_out[i] * gate_up[up] * activation_slope(Activation::silu, gate_up[gate]);
-        expected_slopes[up] = d_out[i] * silu(gate_up[gate]);
+            d_out[i] * gate_up[up] * activation_slope(activation, gate_up[gate]);
+        expected_slopes[up] = d_out[i] * opening;
       }
       Buffer out = poisoned(rows * width);
       Buffer d_gate_up = poisoned(rows * 2 * width);
-      table().swiglu_forward(type(), out.data(), typed(gate_up).data(), rows, width);
-      table().swiglu_backward(type(), d_gate_up.data(), typed(d_out).data(), typed(gate_up).data(),
-                              rows, width);
+      table().gated_forward(type(), activation, out.data(), typed(gate_up).data(), rows, width);
+      table().gated_backward(type(), activation, d_gate_up.data(), typed(d_out).data(),
+                             typed(gate_up).data(), rows, width);
       expect_close(out.values(), expected, tolerance(), "out");
       expect_close(d_gate_up.values(), expected_slopes, tolerance(), "d_gate_up");
       Buffer in_place = typed(gate_up);
-      table().swiglu_backward(type(), in_place.data(), typed(d_out).data(), in_place.data(), rows,
-                              width);
+      table().gated_backward(type(), activation, in_place.data(), typed(d_out).data(),
+                             in_place.data(), rows, width);
       EXPECT_TRUE(in_place == d_gate_up);
     }
   }

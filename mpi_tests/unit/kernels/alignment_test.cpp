@@ -104,10 +104,12 @@ TEST_P(AlignmentTest, OfElementwiseOperationsIsNoMatter) {
 TEST_P(AlignmentTest, OfRowsIsNoMatter) {
   const Table& t = table();
   const std::int64_t rows = 3, width = 16, whole = rows * width;
-  check("SwiGLU", {of(whole), of(2 * whole)},
-        [&](const Addresses& at) { t.swiglu_forward(type(), at[0], at[1], rows, width); });
-  check("SwiGLU's slopes", {of(2 * whole), of(whole), of(2 * whole)},
-        [&](const Addresses& at) { t.swiglu_backward(type(), at[0], at[1], at[2], rows, width); });
+  check("SwiGLU", {of(whole), of(2 * whole)}, [&](const Addresses& at) {
+    t.gated_forward(type(), Activation::silu, at[0], at[1], rows, width);
+  });
+  check("SwiGLU's slopes", {of(2 * whole), of(whole), of(2 * whole)}, [&](const Addresses& at) {
+    t.gated_backward(type(), Activation::silu, at[0], at[1], at[2], rows, width);
+  });
   check("bias", {of(width), of(whole)}, [&](const Addresses& at) {
     Workspace workspace(t.norm_workspace_bytes(width));
     t.bias_backward(type(), at[0], at[1], rows, width, width, true, workspace.data());
@@ -116,7 +118,7 @@ TEST_P(AlignmentTest, OfRowsIsNoMatter) {
   const Tokens targets{5, 0, 14};
   check("cross-entropy", {of(whole), {DType::f32, rows}}, [&](const Addresses& at) {
     t.cross_entropy(type(), static_cast<float*>(at[1]), at[0], targets.data(), rows, width - 1,
-                    width, 1.0F);
+                    width, 1.0F, {});
     finish_kernels();
   });
   const Tokens tokens{2, 0, 2};
@@ -168,8 +170,8 @@ TEST_P(AlignmentTest, OfNormsIsNoMatter) {
     check("RMSNorm's gradients", {of(whole), of(width), of(whole), of(whole), of(width)},
           [&](const Addresses& at) {
             Workspace workspace(t.norm_workspace_bytes(width));
-            t.rmsnorm_backward(type(), at[0], at[1], at[2], at[3], rstd.data(), at[4], rows, width,
-                               true, true, workspace.data());
+            t.rmsnorm_backward(type(), at[0], at[1], at[2], at[3], rstd.data(), at[4], 0.0F, rows,
+                               width, true, true, workspace.data());
             workspace.check();
           });
   }
@@ -182,15 +184,15 @@ TEST_P(AlignmentTest, OfHeadsIsNoMatter) {
   const std::int64_t qkv = 3 * 4 * 16, normed = 3 * 3 * 16;
   check("norm of heads", {of(qkv), of(normed), of(16), of(16)}, [&](const Addresses& at) {
     KernelVector<float> rstd(9);
-    t.head_norm_forward(shape, at[0], at[1], rstd.data(), at[2], at[3], 1e-5F);
+    t.head_norm_forward(shape, false, at[0], at[1], rstd.data(), at[2], at[3], 0.0F, 1e-5F);
     finish_kernels();
   });
   check("its gradients", {of(qkv), of(16), of(16), of(normed), of(16), of(16)},
         [&](const Addresses& at) {
           KernelVector<float> rstd(9, 0.5F);
           Workspace workspace(t.norm_workspace_bytes(16));
-          t.head_norm_backward(shape, at[0], at[1], at[2], at[3], rstd.data(), at[4], at[5], true,
-                               workspace.data());
+          t.head_norm_backward(shape, false, at[0], at[1], at[2], at[3], rstd.data(), at[4], at[5],
+                               0.0F, true, workspace.data());
           workspace.check();
         });
   const KernelVector<double> frequencies(8, 0.5);

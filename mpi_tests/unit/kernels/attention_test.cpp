@@ -14,6 +14,7 @@ class Reference {
     const std::int64_t rows = s_.batch * s_.sequence;
     out_.resize(static_cast<std::size_t>(rows * s_.heads * s_.head_size));
     log_sum_exp_.resize(static_cast<std::size_t>(s_.batch * s_.heads * s_.sequence));
+    slopes_.resize(static_cast<std::size_t>(s_.sequence));
     for_queries([&](std::int64_t batch, std::int64_t head, std::int64_t query) {
       const Values p = probabilities(batch, head, query);
       for (std::int64_t i = 0; i < s_.head_size; ++i) {
@@ -45,7 +46,7 @@ class Reference {
       }
       for (std::int64_t key = 0; key < keys(query); ++key) {
         const auto at = static_cast<std::size_t>(key);
-        const double d_score = p[at] * (d_p[at] - delta) * scale();
+        const double d_score = p[at] * (d_p[at] - delta) * scale() * slopes_[at];
         for (std::int64_t i = 0; i < s_.head_size; ++i) {
           d_qkv[query_at(batch, head, query, i)] += d_score * qkv_[key_at(batch, head, key, i)];
           d_qkv[key_at(batch, head, key, i)] += d_score * qkv_[query_at(batch, head, query, i)];
@@ -75,7 +76,9 @@ class Reference {
       double score = 0.0;
       for (std::int64_t i = 0; i < s_.head_size; ++i)
         score += qkv_[query_at(batch, head, query, i)] * qkv_[key_at(batch, head, key, i)];
-      p.push_back(std::exp(score * scale()));
+      const double capped = cap() > 0 ? std::tanh(score * scale() / cap()) : 0;
+      slopes_[static_cast<std::size_t>(key)] = 1 - capped * capped;
+      p.push_back(std::exp(cap() > 0 ? cap() * capped : score * scale()));
       sum += p.back();
     }
     for (double& value : p) value /= sum;
@@ -84,7 +87,11 @@ class Reference {
     return p;
   }
 
-  double scale() const { return 1.0 / std::sqrt(static_cast<double>(s_.head_size)); }
+  double cap() const { return static_cast<double>(s_.softcap); }
+  double scale() const {
+    const auto given = static_cast<double>(s_.softmax_scale);
+    return given > 0 ? given : 1.0 / std::sqrt(static_cast<double>(s_.head_size));
+  }
   std::int64_t keys(std::int64_t query) const { return s_.causal ? query + 1 : s_.sequence; }
   std::int64_t first(std::int64_t query) const {
     return s_.window > 0 ? std::max<std::int64_t>(0, query + 1 - s_.window) : 0;
@@ -118,6 +125,7 @@ class Reference {
   const Values& qkv_;
   Values out_;
   Values log_sum_exp_;
+  Values slopes_;  ///< of the cap, by key of the query that was looked at last
 };
 
 std::int64_t qkv_count(const AttentionShape& s) {
@@ -136,6 +144,14 @@ const AttentionShape shapes[] = {
     {.batch = 1, .sequence = 200, .heads = 2, .kv_heads = 2, .head_size = 80},
     {.batch = 1, .sequence = 40, .heads = 2, .kv_heads = 1, .head_size = 96},
     {.batch = 1, .sequence = 40, .heads = 2, .kv_heads = 1, .head_size = 256},
+    {.batch = 1, .sequence = 70, .heads = 2, .kv_heads = 1, .head_size = 16, .softmax_scale = 0.5F},
+    {.batch = 1,
+     .sequence = 70,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_size = 24,
+     .softmax_scale = 1.5F,
+     .softcap = 2},
 };
 
 /// Around the sizes of tiles, and within and beyond the sequence.

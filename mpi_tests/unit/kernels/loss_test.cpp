@@ -7,6 +7,18 @@
 namespace dstune::kernels::test {
 namespace {
 
+constexpr LogitsForm forms[] = {{}, {.multiplier = 0.125F}, {.multiplier = 2, .cap = 5}};
+
+Values formed(const Values& logits, LogitsForm form) {
+  Values values = logits;
+  const auto cap = static_cast<double>(form.cap);
+  for (double& value : values) {
+    value *= static_cast<double>(form.multiplier);
+    if (cap > 0) value = cap * std::tanh(value / cap);
+  }
+  return values;
+}
+
 double loss_of(const double* logits, std::int64_t vocabulary, std::int32_t target) {
   double largest = logits[0];
   for (std::int64_t i = 1; i < vocabulary; ++i) largest = std::max(largest, logits[i]);
@@ -18,7 +30,8 @@ double loss_of(const double* logits, std::int64_t vocabulary, std::int32_t targe
 class CrossEntropyTest : public KernelTest {};
 
 TEST_P(CrossEntropyTest, GivesLossesAndFiniteDifferences) {
-  for (const std::int64_t rows : {1, 7}) {
+  for (const auto& [rows, form] :
+       {std::pair{std::int64_t{1}, forms[0]}, {7, forms[0]}, {3, forms[1]}, {5, forms[2]}}) {
     for (const std::int64_t vocabulary : {3, 48, 257}) {
       const float scale = 0.25F;
       const Values logits = random_values(rows * vocabulary, 1, 6.0);
@@ -26,18 +39,18 @@ TEST_P(CrossEntropyTest, GivesLossesAndFiniteDifferences) {
       Buffer gradient = typed(logits);
       Buffer losses(DType::f32, rows);
       table().cross_entropy(type(), losses.floats(), gradient.data(), targets.data(), rows,
-                            vocabulary, vocabulary, scale);
+                            vocabulary, vocabulary, scale, form);
       Values expected_losses;
       Values expected;
       for (std::int64_t row = 0; row < rows; ++row) {
         const std::int32_t target = targets[static_cast<std::size_t>(row)];
         const Values own(logits.begin() + row * vocabulary,
                          logits.begin() + (row + 1) * vocabulary);
-        expected_losses.push_back(loss_of(own.data(), vocabulary, target));
-        for (const double slope : numeric_gradient(
-                 [&](const Values& v) { return loss_of(v.data(), vocabulary, target); }, own)) {
-          expected.push_back(slope * scale);
-        }
+        const auto loss = [&, form = form](const Values& v) {
+          return loss_of(formed(v, form).data(), vocabulary, target);
+        };
+        expected_losses.push_back(loss(own));
+        for (const double slope : numeric_gradient(loss, own)) expected.push_back(slope * scale);
       }
       expect_close(losses.values(), expected_losses, 1e-5, "losses");
       expect_close(gradient.values(), expected, tolerance(), "gradient");
@@ -59,9 +72,9 @@ TEST_P(CrossEntropyTest, LeavesWhatLiesBetweenRows) {
     Buffer expected_losses(DType::f32, rows);
     Buffer losses(DType::f32, rows);
     table().cross_entropy(type(), expected_losses.floats(), expected.data(), targets.data(), rows,
-                          vocabulary, vocabulary, 0.5F);
+                          vocabulary, vocabulary, 0.5F, {});
     table().cross_entropy(type(), losses.floats(), gradient.data(), targets.data(), rows,
-                          vocabulary, stride, 0.5F);
+                          vocabulary, stride, 0.5F, {});
     expect_close(losses.values(), expected_losses.values(), 1e-6, "losses");
     const Values before = typed(logits).values();
     const Values after = gradient.values();
@@ -86,11 +99,11 @@ TEST_P(CrossEntropyTest, ARowWithoutATargetHasNeitherLossNorGradient) {
   Buffer gradient = typed(logits);
   Buffer losses(DType::f32, 3);
   table().cross_entropy(type(), losses.floats(), gradient.data(), targets.data(), 3, vocabulary,
-                        vocabulary, 0.5F);
+                        vocabulary, 0.5F, {});
   Buffer alone = typed(Values(logits.begin() + vocabulary, logits.begin() + 2 * vocabulary));
   Buffer loss(DType::f32, 1);
   table().cross_entropy(type(), loss.floats(), alone.data(), &targets[1], 1, vocabulary, vocabulary,
-                        0.5F);
+                        0.5F, {});
   EXPECT_EQ(losses.values(), (Values{0.0, loss.values()[0], 0.0}));
   Values expected(logits.size());
   const Values of_row = alone.values();
@@ -103,13 +116,13 @@ TEST_P(CrossEntropyTest, StandsLargeLogitsAndReportsNotANumber) {
   Buffer logits = typed({-60000.0, 50000.0, 49998.0});
   const Values rounded = logits.values();
   Buffer loss(DType::f32, 1);
-  table().cross_entropy(type(), loss.floats(), logits.data(), targets.data(), 1, 3, 3, 1.0F);
+  table().cross_entropy(type(), loss.floats(), logits.data(), targets.data(), 1, 3, 3, 1.0F, {});
   EXPECT_NEAR(loss.values()[0], loss_of(rounded.data(), 3, targets[0]), 1e-5);
 
   Values broken(40, 1.0);
   broken[17] = std::numeric_limits<double>::quiet_NaN();
   Buffer bad = typed(broken);
-  table().cross_entropy(type(), loss.floats(), bad.data(), targets.data(), 1, 40, 40, 1.0F);
+  table().cross_entropy(type(), loss.floats(), bad.data(), targets.data(), 1, 40, 40, 1.0F, {});
   EXPECT_TRUE(std::isnan(loss.values()[0]));
 }
 
@@ -121,7 +134,7 @@ TEST_P(CrossEntropyTest, IsTheSameInAllWays) {
     std::vector<Buffer> results{Buffer(DType::f32, rows),
                                 typed(random_values(rows * vocabulary, 1, 6.0))};
     table().cross_entropy(type(), results[0].floats(), results[1].data(), targets.data(), rows,
-                          vocabulary, vocabulary, 1.0F);
+                          vocabulary, vocabulary, 1.0F, {});
     return results;
   });
 }

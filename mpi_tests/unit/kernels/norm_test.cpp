@@ -150,8 +150,8 @@ class NormTest : public KernelTest {
                                  accumulate, workspace.data());
     } else {
       table().rmsnorm_backward(type(), d_x.data(), d_weight.data(), typed(d_out).data(),
-                               typed(x).data(), rstd.floats(), typed(weight).data(), size.rows,
-                               size.width, accumulate, accumulate, workspace.data());
+                               typed(x).data(), rstd.floats(), typed(weight).data(), 0.0F,
+                               size.rows, size.width, accumulate, accumulate, workspace.data());
     }
     workspace.check();
   }
@@ -166,7 +166,7 @@ class NormTest : public KernelTest {
                                 size.width, epsilon);
     } else {
       table().rmsnorm_forward(type(), out.data(), residual_out.data(), rstd.floats(), residual, x,
-                              weight.data(), size.rows, size.width, epsilon);
+                              weight.data(), 0.0F, size.rows, size.width, epsilon);
     }
   }
 
@@ -227,6 +227,34 @@ TEST_P(NormTest, BackwardEqualsFiniteDifferences) {
       check_backward(size, true, accumulate);
       check_backward(size, false, accumulate);
     }
+  }
+}
+
+TEST_P(NormTest, AnOffsetIsAddedToTheWeights) {
+  // So few bits that the sums are exact in every type.
+  for (const Size size : {Size{7, 65}, Size{3, 512}}) {
+    Values weight;
+    for (std::int64_t i = 0; i < size.width; ++i)
+      weight.push_back(0.25 * static_cast<double>(i % 5) - 0.5);
+    Values whole = weight;
+    for (double& value : whole) value += 1;
+    const std::int64_t count = size.rows * size.width;
+    const Buffer x = typed(random_values(count, 1, 3.0));
+    const Buffer d_out = typed(random_values(count, 2));
+    const auto run = [&](const Values& of, float offset) {
+      const Buffer weights = typed(of);
+      std::vector<Buffer> results{poisoned(count), poisoned(count), poisoned(size.width)};
+      Buffer same = x;
+      Buffer rstd(DType::f32, size.rows);
+      Workspace workspace(table().norm_workspace_bytes(size.width));
+      table().rmsnorm_forward(type(), results[0].data(), same.data(), rstd.floats(), same.data(),
+                              nullptr, weights.data(), offset, size.rows, size.width, epsilon);
+      table().rmsnorm_backward(type(), results[1].data(), results[2].data(), d_out.data(), x.data(),
+                               rstd.floats(), weights.data(), offset, size.rows, size.width, false,
+                               false, workspace.data());
+      return results;
+    };
+    EXPECT_TRUE(run(weight, 1.0F) == run(whole, 0.0F));
   }
 }
 

@@ -11,8 +11,8 @@ TEST_P(NothingToDoTest, IsDone) {
   const Table& t = table();
   t.activation_forward(type(), Activation::silu, nullptr, nullptr, 0);
   t.activation_backward(type(), Activation::silu, nullptr, nullptr, nullptr, 0);
-  t.swiglu_forward(type(), nullptr, nullptr, 0, 8);
-  t.swiglu_backward(type(), nullptr, nullptr, nullptr, 0, 8);
+  t.gated_forward(type(), Activation::silu, nullptr, nullptr, 0, 8);
+  t.gated_backward(type(), Activation::silu, nullptr, nullptr, nullptr, 0, 8);
   t.add(type(), nullptr, DType::f32, nullptr, 0);
   t.convert(type(), nullptr, type(), nullptr, 0);
   t.convert(DType::f32, nullptr, DType::bf16, nullptr, 0);
@@ -20,7 +20,7 @@ TEST_P(NothingToDoTest, IsDone) {
   t.zero(nullptr, 0);
   t.fill(type(), nullptr, 2.0F, 0);
   t.fill_normal(type(), nullptr, 1, 2, 3, 0, 0.02);
-  t.cross_entropy(type(), nullptr, nullptr, nullptr, 0, 8, 8, 1.0F);
+  t.cross_entropy(type(), nullptr, nullptr, nullptr, 0, 8, 8, 1.0F, {});
   t.layernorm_forward(type(), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
                       nullptr, 0, 8, 1e-5F);
   t.embedding_forward(type(), nullptr, nullptr, nullptr, nullptr, nullptr, 0, 1, 8);

@@ -64,8 +64,9 @@ TEST_P(SameBitsTest, Activations) {
     const Buffer d_out = typed(random_values(rows * width, 2));
     expect_same_or_next("swiglu", [&](const Table& t) {
       std::vector<Buffer> results{poisoned(rows * width), poisoned(2 * rows * width)};
-      t.swiglu_forward(type(), results[0].data(), gate_up.data(), rows, width);
-      t.swiglu_backward(type(), results[1].data(), d_out.data(), gate_up.data(), rows, width);
+      t.gated_forward(type(), Activation::silu, results[0].data(), gate_up.data(), rows, width);
+      t.gated_backward(type(), Activation::silu, results[1].data(), d_out.data(), gate_up.data(),
+                       rows, width);
       return results;
     });
   }

@@ -36,7 +36,8 @@ TEST(ReadModelTest, SectionsAreModelsOrRefused) {
 
 TEST(ReadModelTest, TakesEveryFamily) {
   using enum ModelFamily;
-  for (const ModelFamily family : {gpt2, llama, mistral, qwen2, phi3, opt, gpt_neox, qwen3, bert}) {
+  for (const ModelFamily family :
+       {gpt2, llama, mistral, qwen2, phi3, opt, gpt_neox, qwen3, bert, falcon}) {
     const auto [model, problems] =
         read_text(R"({"family": ")" + std::string(to_text(family)) +
                   R"(", "hidden_size": 64, "num_layers": 2, "num_heads": 4, "intermediate_size": 96,

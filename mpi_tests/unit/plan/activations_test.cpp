@@ -48,8 +48,12 @@ TEST(ActivationsTest, ALayerKeepsThePublishedBytes) {
         Kept{opt, 32 * h + 4 * a + 16, 20 * h + 4 * a},
         Kept{bert, 32 * h + 4 * a + 16, 22 * h + 4 * a + 8},
         Kept{gpt_neox, 30 * h + 4 * a + 16, 18 * h + 4 * a},
+        Kept{falcon, 28 * h + 4 * a + 8, 18 * h + 4 * a},
         Kept{llama, 14 * h + 6 * f + 4 * a + 8, 10 * h + 4 * f + 4 * a},
-        Kept{qwen3, 17 * h + 6 * f + 10 * a + 8, 10 * h + 4 * f + 4 * a}}) {
+        Kept{qwen3, 17 * h + 6 * f + 10 * a + 8, 10 * h + 4 * f + 4 * a},
+        // The input, both branches' results, their sums' first, and the norms' statistics.
+        Kept{gemma2, 18 * h + 6 * f + 4 * a + 16, 14 * h + 4 * f + 4 * a + 8},
+        Kept{olmo2, 17 * h + 6 * f + 4 * a + 16, 12 * h + 4 * f + 4 * a + 4}}) {
     const auto of_a_layer = [family = family](Recompute recompute) {
       return activations_at_peak(6, family, recompute) - activations_at_peak(5, family, recompute);
     };

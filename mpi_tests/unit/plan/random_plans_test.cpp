@@ -43,9 +43,10 @@ class Dice {
 };
 
 ModelSpec random_model(Dice& dice) {
-  ModelSpec model = test::tiny_model(dice.one_of(
-      {ModelFamily::gpt2, ModelFamily::llama, ModelFamily::mistral, ModelFamily::qwen2,
-       ModelFamily::qwen3, ModelFamily::opt, ModelFamily::gpt_neox, ModelFamily::bert}));
+  ModelSpec model = test::tiny_model(
+      dice.one_of({ModelFamily::gpt2, ModelFamily::llama, ModelFamily::mistral, ModelFamily::qwen2,
+                   ModelFamily::qwen3, ModelFamily::opt, ModelFamily::gpt_neox, ModelFamily::bert,
+                   ModelFamily::olmo2, ModelFamily::gemma3_text, ModelFamily::falcon}));
   model.num_kv_heads = dice.size(1, 64);
   const bool has_key_heads = model.architecture.norm == NormKind::rms;
   model.num_heads = model.num_kv_heads * (has_key_heads ? dice.size(1, 8) : 1);

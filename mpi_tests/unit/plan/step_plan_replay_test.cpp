@@ -117,8 +117,12 @@ TEST_P(StepPlanReplayTest, IsSoundForEveryCombination) {
 
 TEST_P(StepPlanReplayTest, IsSoundForEveryFamily) {
   using enum ModelFamily;
-  for (const ModelFamily family : {opt, gpt_neox, bert, qwen2, qwen3, phi3, mistral})
+  for (const ModelFamily family :
+       {opt, gpt_neox, bert, qwen2, qwen3, phi3, mistral, olmo2, gemma3_text, falcon})
     check(test::tiny_model(family), 3, {600});
+  ModelSpec falcon_of_two_norms = test::tiny_model(falcon);
+  falcon_of_two_norms.architecture.shared_norm = false;
+  check(falcon_of_two_norms, 3, {600});
 }
 
 TEST_P(StepPlanReplayTest, IsSoundWithAnOffloadedOptimizer) {

@@ -52,6 +52,11 @@ TEST(TargetActivationsTest, ALayerKeepsWhatItsPartsSave) {
   EXPECT_EQ(layer(ModelFamily::phi3), 16 * h + 8 + attention + 6 * h + 4 * 8 * h);
   EXPECT_EQ(layer(ModelFamily::bert), 8 * h + 16 + attention + 2 * 8 * h);
   EXPECT_EQ(layer(ModelFamily::qwen2), 16 * h + 8 + attention + 4 * 8 * h);
+  // Four norms: inputs and values in fp32; two outputs.
+  EXPECT_EQ(layer(ModelFamily::gemma2), 36 * h + 16 + attention + 4 * 8 * h);
+  EXPECT_EQ(layer(ModelFamily::gemma3_text),
+            36 * h + 16 + attention + 8 * 2 * h + 8 * a + 4 * 8 * h);
+  EXPECT_EQ(layer(ModelFamily::olmo2), 20 * h + 8 + attention + 8 * 2 * h + 8 + 4 * 8 * h);
   EXPECT_EQ(layer(ModelFamily::qwen3), 16 * h + 8 + attention + 6 * 2 * h + 8 * a + 4 * 8 * h);
 }
 

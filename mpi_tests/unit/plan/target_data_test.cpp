@@ -40,6 +40,7 @@ ModelSpec model_of(const json::Value& measured) {
   model.tie_embeddings = measured.at("tie_embeddings");
   model.dropout = measured.at("dropout");
   model.architecture = architecture_of(model.family);
+  if (model.num_kv_heads > 1) model.architecture.shared_norm = false;
   return model;
 }
 

@@ -297,5 +297,23 @@ TEST(PublishedProfile, IsWrittenAndReadAgain) {
   EXPECT_FALSE(to_json(DeviceProfile{}).contains("cluster"));
 }
 
+TEST(Roofline, GemmaTwoIsEagerAndItsCapsMoveBytes) {
+  const ModelSpec gemma2 = test::tiny_model(ModelFamily::gemma2);
+  const TargetKernels capped = target_kernels(gemma2, TrainingConfig(), TargetSpec());
+  EXPECT_EQ(capped.attention, TargetAttention::eager);
+  TargetKernels plain = capped;
+  plain.caps_scores = plain.caps_logits = false;
+  // Six bytes an element of a type's size there and seven back, of scores and of logits.
+  const Work scores{WorkKind::attention_forward, DType::bf16, DType::bf16, 0, 64, 32, 2};
+  const double more = target_bytes(scores, capped) - target_bytes(scores, plain);
+  EXPECT_EQ(more, 6.0 * 2 * static_cast<double>(2 * capped.num_heads * 64 * 64));
+  const Work logits{WorkKind::cross_entropy, DType::bf16, DType::bf16, 0, 100, 0, 5};
+  EXPECT_EQ(target_bytes(logits, capped) - target_bytes(logits, plain), 13.0 * 2 * 500);
+  EXPECT_EQ(
+      target_kernels(test::tiny_model(ModelFamily::gemma3_text), TrainingConfig(), TargetSpec())
+          .attention,
+      TargetAttention::sdpa);
+}
+
 }  // namespace
 }  // namespace dstune

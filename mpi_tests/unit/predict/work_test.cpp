@@ -23,8 +23,9 @@ const Op& first(const StepPlan& plan) {
 }
 
 TEST(WorkTest, EveryOperationOfAGroupThatTakesTimeIsWork) {
-  for (const ModelFamily family : {ModelFamily::gpt2, ModelFamily::llama, ModelFamily::gpt_neox,
-                                   ModelFamily::qwen3, ModelFamily::bert}) {
+  for (const ModelFamily family :
+       {ModelFamily::gpt2, ModelFamily::llama, ModelFamily::gpt_neox, ModelFamily::qwen3,
+        ModelFamily::bert, ModelFamily::olmo2, ModelFamily::gemma3_text, ModelFamily::falcon}) {
     for (int stage = 0; stage <= 3; ++stage) {
       TrainingConfig config = test::tiny_config(stage);
       config.accumulation_steps = 2;

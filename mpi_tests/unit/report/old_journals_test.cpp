@@ -58,7 +58,8 @@ INSTANTIATE_TEST_SUITE_P(Journals, OldJournalTest,
                                          OldJournal{"replay", 6, 3, 0, false},
                                          OldJournal{"lost-rank", 6, 0, 0, false},
                                          OldJournal{"stopped", 4, 0, 0, false},
-                                         OldJournal{"killed", 3, 0, 1, false}));
+                                         OldJournal{"killed", 3, 0, 1, false},
+                                         OldJournal{"lying-names", 4, 2, 0, false}));
 
 }  // namespace
 }  // namespace dstune

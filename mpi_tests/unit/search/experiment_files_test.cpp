@@ -46,6 +46,47 @@ TEST_F(ExperimentFilesTest, RunsExactlyWhatTheFileSays) {
   EXPECT_EQ(experiment.ds_config["train_batch_size"], 12);
   EXPECT_FALSE(experiment.ds_config.contains("autotuning"));
   EXPECT_GT(space.members[0].planned.predicted.peak_memory_bytes, 0);
+  EXPECT_THAT(
+      space.warnings,
+      testing::ElementsAre(
+          "exp_id has no effect in " + file +
+              ": as in DeepSpeed's scheduler, experiments have the order of their files",
+          "hostfile has no effect in " + file + ": all experiments run on the ranks of this job"));
+}
+
+// As DeepSpeed's scheduler skips what it has.
+TEST_F(ExperimentFilesTest, TheSameExperimentTwiceIsRunOnce) {
+  const std::string config = R"("exp_id": 3, "num_gpus": 1, "ds_config":
+      {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 1}}})";
+  const auto first = write("a.json", R"({"name": "a", )" + config);
+  const auto other = write("b.json", R"({"name": "b", )" + config);
+  const auto copy = write("copy.json", R"({"name": "a", )" + config);
+  const auto space = plan_files({first, first, other, copy});
+  ASSERT_EQ(space.members.size(), 2U);
+  EXPECT_EQ(space.members[1].planned.experiment.name, "b");
+  EXPECT_THAT(space.warnings,
+              testing::ElementsAre(
+                  first + " is given twice, and run once",
+                  copy + " is the experiment of " + first + ", too, and skipped",
+                  "exp_id has no effect in 3 files: as in DeepSpeed's scheduler, experiments have "
+                  "the order of their files"));
+}
+
+TEST_F(ExperimentFilesTest, MistypedKeysAreNamed) {
+  const auto file = write("a.json", R"({"name": "a", "num_gpu": 1, "my_notes": 1,
+      "ds_config": {"train_micro_batch_size_per_gpu": 1}})");
+  EXPECT_THAT(places({file}), testing::ElementsAre("1 /num_gpu"));
+}
+
+TEST_F(ExperimentFilesTest, ABatchIsNamedAtItsKey) {
+  const auto file = write("a.json",
+                          "{\"name\": \"a\", \"num_gpus\": 7, \"ds_config\": {\n"
+                          "\"train_micro_batch_size_per_gpu\": 2,\n\"train_batch_size\": 256}}");
+  EXPECT_THAT([&] { plan_files({file}); },
+              testing::ThrowsMessage<InputError>(testing::HasSubstr(
+                  "a.json:3: /ds_config/train_batch_size: 256 is no multiple of "
+                  "train_micro_batch_size_per_gpu 2 x 7 ranks: write 252 or 266, or train on 8 "
+                  "ranks")));
 }
 
 TEST_F(ExperimentFilesTest, HjsonFilesAreRead) {
@@ -77,7 +118,9 @@ TEST_F(ExperimentFilesTest, GroupsMustFitAndNamesDiffer) {
   const auto large = write("a.json", R"({"name": "a", "num_gpus": 4, )" + config);
   EXPECT_THAT(places({large}), testing::ElementsAre("1 /num_gpus"));
   const auto fits = write("b.json", R"({"name": "b", )" + config);
-  EXPECT_THAT(places({fits, fits}), testing::ElementsAre("1 /name"));
+  const auto same_name =
+      write("c.json", R"({"name": "b", "ds_config": {"train_micro_batch_size_per_gpu": 2}})");
+  EXPECT_THAT(places({fits, same_name}), testing::ElementsAre("1 /name"));
   EXPECT_EQ(plan_files({fits}).members[0].planned.experiment.shape, (GroupShape{2, 1}));
 }
 

@@ -46,6 +46,15 @@ TEST(ConfigCheckTest, TakesWhatDeepSpeedTakesWithoutALook) {
             Found{"unchecked /steps_per_print"});
 }
 
+TEST(ConfigCheckTest, SectionsWithMoreKeysThanRowsKeepThem) {
+  EXPECT_EQ(found_in(with_batch(R"("data_efficiency": {"data_routing": {"random_ltd":
+      {"total_layer_num": 12, "hidden_state_order": "batch_seq_dim"}}})")),
+            Found{});
+  EXPECT_EQ(found_in(with_batch(R"("progressive_layer_drop": {"enabled": true, "theta": 0.6})"),
+                     of_release({0, 16, 9})),
+            Found{"not_built /progressive_layer_drop/enabled"});
+}
+
 TEST(ConfigCheckTest, OldReleasesHaveTheirOwnTypes) {
   const std::string scale = with_batch(R"("fp16": {"enabled": true, "min_loss_scale": 1e-8})");
   EXPECT_EQ(found_in(scale, of_release({0, 14, 5})), Found{});
@@ -80,6 +89,15 @@ TEST(ConfigCheckTest, MistypedKeysAreErrorsAtTheTopLevelAlone) {
   EXPECT_EQ(found_in(with_batch(R"("aio": {"block_sizes": 7})")),
             (Found{"unknown /aio/block_sizes", "no_effect /aio"}));
   EXPECT_EQ(found_in(with_batch(R"("run_name": "tuesday")")), Found{"unknown /run_name"});
+}
+
+// The degree of tensor parallelism is taken by DeepSpeed's autotuner, and not built here.
+TEST(ConfigCheckTest, KeysOfTheAutotunerThatNothingReadsAreTold) {
+  EXPECT_EQ(found_in(with_batch(R"("autotuning": {"enabled": true, "mp_size": 1,
+      "model_info": {"profile": true}, "metric_path": null})")),
+            (Found{"no_effect /autotuning/mp_size", "no_effect /autotuning/model_info"}));
+  EXPECT_EQ(found_in(with_batch(R"("autotuning": {"mp_size": 2})")),
+            Found{"not_built /autotuning/mp_size"});
 }
 
 TEST(ConfigCheckTest, OneCauseIsOneFinding) {

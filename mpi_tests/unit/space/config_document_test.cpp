@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
+#include "dstune/space/config_check.hpp"
 #include "golden.hpp"
 #include "space_fixture.hpp"
 
@@ -97,6 +98,42 @@ TEST_F(ConfigDocumentTest, AWrongValueIsNamedWhereTheFileHasIt) {
                    "  sequence_length: no number\n"),
       testing::UnorderedElementsAre(HasSubstr("wrong.json:4: /zero_optimization/overlap_comm: "),
                                     HasSubstr("b.yaml:5: /dstune/sequence_length: ")));
+}
+
+TEST_F(ConfigDocumentTest, ABatchIsNamedAtItsOwnPlace) {
+  write("batch.json",
+        "{\n\"zero_optimization\": {\"stage\": 2},\n\"train_batch_size\": 256,\n"
+        "\"train_micro_batch_size_per_gpu\": [3]}\n");
+  EXPECT_THAT(job_problems("a.yaml",
+                           "distributed_type: DEEPSPEED\n"
+                           "num_processes: 7\n"
+                           "deepspeed_config:\n"
+                           "  deepspeed_config_file: batch.json\n"),
+              ElementsAre(HasSubstr("batch.json:3: /train_batch_size: 256 is not ")));
+  EXPECT_THAT(read_config_file((folder_ / "a.yaml").string()).notes,
+              ElementsAre(HasSubstr("batch.json has no gradient_accumulation_steps: accelerate "
+                                    "writes 1 there")));
+  EXPECT_THAT(job_problems("b.yaml",
+                           "distributed_type: DEEPSPEED\n"
+                           "num_processes: 7\n"
+                           "deepspeed_config:\n"
+                           "  zero_stage: 2\n"
+                           "autotuning:\n"
+                           "  max_train_batch_size: 5\n"),
+              ElementsAre(HasSubstr("b.yaml:6: /autotuning/max_train_batch_size: leaves no")));
+}
+
+/// A key that no file has is named beside the place that stands for it.
+TEST_F(ConfigDocumentTest, AKeyThatIsNotWrittenIsNamed) {
+  const std::string path = write("a.yaml",
+                                 "distributed_type: DEEPSPEED\n"
+                                 "mixed_precision: bf16\n");
+  const CheckedConfig checked =
+      check_config(read_config_document(path), {.release = Version{0, 19, 8}});
+  std::vector<std::string> found;
+  for (const Finding& finding : checked.findings.all())
+    found.push_back(finding.problem.pointer + ": " + finding.problem.message);
+  EXPECT_THAT(found, Contains(HasSubstr("/mixed_precision: /bf16/")));
 }
 
 TEST_F(ConfigDocumentTest, AJobHasTheFilesRanksUnlessItsMachineIsKnown) {

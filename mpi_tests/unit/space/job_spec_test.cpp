@@ -101,7 +101,11 @@ TEST_F(ReadJobTest, ReadsTheWholeOfBothSections) {
                                             "gradient_accumulation_steps", "--gas")));
   EXPECT_EQ(read.tuning.max_train_batch_size, 64);
   EXPECT_EQ(read.tuning.num_tuning_micro_batch_sizes, 4);
-  EXPECT_THAT(read.warnings, IsEmpty());
+  EXPECT_THAT(read.warnings,
+              ElementsAre("autotuning.mp_size: has no effect: every rank computes the whole model "
+                          "here",
+                          "autotuning.model_info, autotuning.model_info_path: has no effect: what "
+                          "it says is known from the job's model"));
 }
 
 TEST_F(ReadJobTest, AProblemOfTheEngineIsWhereItIsAskedFor) {

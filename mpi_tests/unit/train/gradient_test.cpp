@@ -43,6 +43,14 @@ ModelSpec sequential_gpt_neox() {
   return model;
 }
 
+/// One key head for all; `shared`: one norm for both branches.
+ModelSpec small_falcon(bool shared) {
+  ModelSpec model = small_model(ModelFamily::falcon, true);
+  model.num_kv_heads = shared ? 1 : 2;
+  model.architecture.shared_norm = shared;
+  return model;
+}
+
 /// A llama with every bias, and rotations of half a head.
 ModelSpec biased_llama() {
   ModelSpec model = small_model(ModelFamily::llama, false);
@@ -60,6 +68,35 @@ ModelSpec windowed_qwen2() {
   model.max_positions = 7;
   model.rope = {
       .kind = RopeKind::yarn, .factor = 4, .original_positions = 40, .attention_factor = 1.2};
+  return model;
+}
+
+/// The second layer's q and k are not rotated.
+ModelSpec half_rotated_smollm3() {
+  ModelSpec model = small_model(ModelFamily::smollm3, true);
+  model.unrotated_layers = {1};
+  return model;
+}
+
+ModelSpec granite_with_multipliers() {
+  ModelSpec model = small_model(ModelFamily::granite, true);
+  model.architecture.embedding_multiplier = 3;
+  model.architecture.residual_multiplier = 0.4;
+  model.architecture.attention_multiplier = 0.25;
+  model.architecture.logits_scaling = 2;
+  return model;
+}
+
+/// Gemma whose caps bend what they are given; the first layer has a window.
+ModelSpec small_gemma(ModelFamily family) {
+  ModelSpec model = small_model(family, true);
+  model.attention_window = 3;
+  model.full_layers = {1};
+  model.max_positions = 7;
+  model.architecture.attention_multiplier = 0.3;
+  model.architecture.logits_softcap = 1.5;
+  if (family == ModelFamily::gemma2) model.architecture.attention_softcap = 0.5;
+  if (family == ModelFamily::gemma3_text) model.rope_local_theta = 50;
   return model;
 }
 
@@ -205,6 +242,13 @@ std::vector<Case> cases() {
     add("sequential_gpt_neox", sequential_gpt_neox());
     add("windowed_qwen2", windowed_qwen2());
     add("bert", small_model(bert, true));
+    add("olmo2", small_model(olmo2, false));
+    add("smollm3", half_rotated_smollm3());
+    add("granite", granite_with_multipliers());
+    add("gemma2", small_gemma(gemma2));
+    add("gemma3_text", small_gemma(gemma3_text));
+    add("falcon", small_falcon(true));
+    add("falcon_two_norms", small_falcon(false));
   }
   return result;
 }

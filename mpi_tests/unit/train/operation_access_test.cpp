@@ -162,11 +162,15 @@ class OperationAccessTest : public testing::Test {
 };
 
 TEST_F(OperationAccessTest, EveryKernelReadsAndWritesWhatTheCatalogueSays) {
-  for (const ModelFamily family : {ModelFamily::gpt2, ModelFamily::llama, ModelFamily::gpt_neox,
-                                   ModelFamily::qwen3, ModelFamily::bert}) {
+  for (const ModelFamily family :
+       {ModelFamily::gpt2, ModelFamily::llama, ModelFamily::gpt_neox, ModelFamily::qwen3,
+        ModelFamily::bert, ModelFamily::olmo2, ModelFamily::granite, ModelFamily::gemma3_text,
+        ModelFamily::falcon}) {
     TrainingConfig config = test::tiny_config(0);
     config.accumulation_steps = 3;
-    run(test::tiny_model(family), config, 1);
+    ModelSpec model = test::tiny_model(family);
+    if (family == ModelFamily::granite) model.architecture.residual_multiplier = 0.5;
+    run(model, config, 1);
   }
   for (const int stage : {0, 1, 2, 3}) {
     TrainingConfig config = test::tiny_config(stage);

@@ -32,9 +32,21 @@ double dot(const double* a, const double* b, std::int64_t count) {
 }
 
 template <class Rows>
-void add_to(Rows& x, const Rows& y) {
+void add_to(Rows& x, const Rows& y, double factor = 1) {
   for (std::size_t t = 0; t < x.size(); ++t)
-    for (std::size_t i = 0; i < x[t].size(); ++i) x[t][i] += y[t][i];
+    for (std::size_t i = 0; i < x[t].size(); ++i) x[t][i] += factor * y[t][i];
+}
+
+/// RMSNorm of so many values, in place.
+void norm_run(double* values, std::int64_t count, double epsilon, const double* weight,
+              double offset) {
+  const double squares = dot(values, values, count);
+  const double rstd = 1 / std::sqrt(squares / static_cast<double>(count) + epsilon);
+  for (std::int64_t i = 0; i < count; ++i) values[i] *= rstd * (offset + weight[i]);
+}
+
+double capped(double x, double cap) {
+  return cap > 0 ? cap * std::tanh(x / cap) : x;
 }
 
 double log_sum_exp(const std::vector<double>& values) {
@@ -59,6 +71,8 @@ ReferenceModel::Rows ReferenceModel::embeddings(const Weights& weights,
       if (parts.positions == PositionKind::learned)
         x[t][i] += weights.row(0, position_embedding, position)[i];
       if (parts.token_types > 0) x[t][i] += weights.row(0, token_type_embedding)[i];
+      x[t][i] *= parts.scaled_embeddings ? std::sqrt(static_cast<double>(width))
+                                         : parts.embedding_multiplier;
     }
   }
   if (parts.block != BlockKind::post_norm) return x;
@@ -86,14 +100,26 @@ void ReferenceModel::block(const Weights& weights, int unit, Rows& x) const {
   const auto norm2 = [&](const Rows& y) {
     return norm(weights, unit, norm2_weight, norm2_bias, y);
   };
+  const double multiplier = model_.architecture.residual_multiplier;
   switch (model_.architecture.block) {
     case BlockKind::sequential:
-      add_to(x, attention_branch(weights, unit, norm1(x)));
-      add_to(x, mlp_branch(weights, unit, norm2(x)));
+      add_to(x, attention_branch(weights, unit, norm1(x)), multiplier);
+      add_to(x, mlp_branch(weights, unit, norm2(x)), multiplier);
+      return;
+    case BlockKind::double_norm:
+      add_to(x, norm(weights, unit, branch_norm1_weight, norm1_bias,
+                     attention_branch(weights, unit, norm1(x))));
+      add_to(x, norm(weights, unit, branch_norm2_weight, norm2_bias,
+                     mlp_branch(weights, unit, norm2(x))));
+      return;
+    case BlockKind::branch_norm:
+      add_to(x, norm1(attention_branch(weights, unit, x)));
+      add_to(x, norm2(mlp_branch(weights, unit, x)));
       return;
     case BlockKind::parallel: {
       const Rows attended = attention_branch(weights, unit, norm1(x));
-      add_to(x, mlp_branch(weights, unit, norm2(x)));
+      const bool shared = model_.architecture.shared_norm;
+      add_to(x, mlp_branch(weights, unit, shared ? norm1(x) : norm2(x)));
       add_to(x, attended);
       return;
     }
@@ -131,6 +157,8 @@ double ReferenceModel::loss(const std::vector<double>& parameters,
                                                 : weights.row(last, head_weight, token);
       logits.push_back(dot(row, x[t].data(), model_.hidden_size));
       if (masked) logits.back() += weights.row(last, head_bias)[token];
+      logits.back() /= model_.architecture.logits_scaling;
+      logits.back() = capped(logits.back(), model_.architecture.logits_softcap);
     }
     sum += log_sum_exp(logits) - logits[static_cast<std::size_t>(targets[t])];
     count += 1;
@@ -139,16 +167,18 @@ double ReferenceModel::loss(const std::vector<double>& parameters,
 }
 
 void ReferenceModel::norm_heads(const Weights& weights, int unit, Rows& qkv) const {
-  const auto size = static_cast<std::size_t>(model_.head_size);
-  const auto normed = static_cast<std::size_t>(model_.num_heads + model_.num_kv_heads);
+  const std::int64_t queries = model_.num_heads * model_.head_size;
+  const std::int64_t all = queries + model_.num_kv_heads * model_.head_size;
+  const bool spans_heads = model_.architecture.norm_spans_heads;
   for (auto& row : qkv) {
-    for (std::size_t head = 0; head < normed; ++head) {
-      const bool query = head < static_cast<std::size_t>(model_.num_heads);
-      const double* weight = weights.row(unit, query ? query_norm_weight : key_norm_weight);
-      double* values = row.data() + head * size;
-      const double squares = dot(values, values, model_.head_size);
-      const double rstd = 1 / std::sqrt(squares / static_cast<double>(size) + model_.norm_epsilon);
-      for (std::size_t i = 0; i < size; ++i) values[i] *= rstd * weight[i];
+    for (std::int64_t first = 0; first < all;) {
+      const bool query = first < queries;
+      const std::int64_t end = query ? queries : all;
+      const std::int64_t count = spans_heads ? end - first : model_.head_size;
+      norm_run(row.data() + first, count, model_.norm_epsilon,
+               weights.row(unit, query ? query_norm_weight : key_norm_weight),
+               model_.architecture.unit_offset_norm ? 1 : 0);
+      first += count;
     }
   }
 }
@@ -167,7 +197,8 @@ ReferenceModel::Rows ReferenceModel::norm(const Weights& weights, int unit, Para
     for (double value : row) variance += (value - mean) * (value - mean) / count;
     const double rstd = 1 / std::sqrt(variance + model_.norm_epsilon);
     for (std::size_t i = 0; i < row.size(); ++i) {
-      row[i] = (row[i] - mean) * rstd * weights.row(unit, weight)[i];
+      const double offset = model_.architecture.unit_offset_norm ? 1 : 0;
+      row[i] = (row[i] - mean) * rstd * (offset + weights.row(unit, weight)[i]);
       if (weights.has(unit, bias)) row[i] += weights.row(unit, bias)[i];
     }
   }
@@ -188,15 +219,15 @@ ReferenceModel::Rows ReferenceModel::linear(const Weights& weights, int unit, Pa
   return out;
 }
 
-void ReferenceModel::rotate(std::vector<double>& row, std::int64_t first,
-                            std::int64_t position) const {
+void ReferenceModel::rotate(const RotaryAngles& angles, std::vector<double>& row,
+                            std::int64_t first, std::int64_t position) const {
   const std::int64_t turned_size = model_.rotary_size();
   const std::int64_t half = turned_size / 2;
   for (std::int64_t i = 0; i < half; ++i) {
     const double angle =
-        static_cast<double>(position) * angles_.frequencies[static_cast<std::size_t>(i)];
-    const double cosine = angles_.magnitude * std::cos(angle);
-    const double sine = angles_.magnitude * std::sin(angle);
+        static_cast<double>(position) * angles.frequencies[static_cast<std::size_t>(i)];
+    const double cosine = angles.magnitude * std::cos(angle);
+    const double sine = angles.magnitude * std::sin(angle);
     double& low = row[static_cast<std::size_t>(first + i)];
     double& high = row[static_cast<std::size_t>(first + i + half)];
     const double turned = low * cosine - high * sine;
@@ -209,16 +240,21 @@ ReferenceModel::Rows ReferenceModel::attention(int unit, Rows qkv) const {
   const std::int64_t heads = model_.num_heads;
   const std::int64_t kv_heads = model_.num_kv_heads;
   const std::int64_t size = model_.head_size;
-  if (model_.architecture.positions == PositionKind::rotary) {
+  const auto layer = static_cast<std::int64_t>(unit) - 1;
+  const double given = model_.architecture.attention_multiplier;
+  const double scale = given > 0 ? given : 1 / std::sqrt(static_cast<double>(size));
+  const bool is_full = std::count(model_.full_layers.begin(), model_.full_layers.end(), layer) > 0;
+  const auto window = static_cast<std::size_t>(is_full ? 0 : model_.attention_window);
+  const bool is_local = model_.rope_local_theta > 0 && window > 0;
+  if (model_.architecture.positions == PositionKind::rotary &&
+      std::count(model_.unrotated_layers.begin(), model_.unrotated_layers.end(), layer) == 0) {
     for (std::size_t t = 0; t < qkv.size(); ++t) {
       for (std::int64_t head = 0; head < heads + kv_heads; ++head)
-        rotate(qkv[t], head * size, static_cast<std::int64_t>(t));
+        rotate(is_local ? local_angles_ : angles_, qkv[t], head * size,
+               static_cast<std::int64_t>(t));
     }
   }
   const bool causal = model_.architecture.objective == Objective::next_token;
-  const auto layer = static_cast<std::int64_t>(unit) - 1;
-  const bool is_full = std::count(model_.full_layers.begin(), model_.full_layers.end(), layer) > 0;
-  const auto window = static_cast<std::size_t>(is_full ? 0 : model_.attention_window);
   Rows out(qkv.size(), std::vector<double>(static_cast<std::size_t>(heads * size)));
   for (std::size_t t = 0; t < qkv.size(); ++t) {
     for (std::int64_t head = 0; head < heads; ++head) {
@@ -228,8 +264,8 @@ ReferenceModel::Rows ReferenceModel::attention(int unit, Rows qkv) const {
       const std::size_t seen = causal ? t + 1 : qkv.size();
       const std::size_t first = window > 0 && t >= window ? t + 1 - window : 0;
       for (std::size_t s = first; s < seen; ++s) {
-        scores.push_back(dot(qkv[t].data() + head * size, qkv[s].data() + key, size) /
-                         std::sqrt(static_cast<double>(size)));
+        scores.push_back(capped(scale * dot(qkv[t].data() + head * size, qkv[s].data() + key, size),
+                                model_.architecture.attention_softcap));
       }
       const double total = log_sum_exp(scores);
       for (std::size_t s = first; s < seen; ++s) {

@@ -13,7 +13,10 @@ namespace dstune::test {
 class ReferenceModel {
  public:
   explicit ReferenceModel(const ModelSpec& model)
-      : model_(model), angles_(rotary_angles(model, model.max_positions)), table_(model) {}
+      : model_(model),
+        angles_(rotary_angles(model, model.max_positions)),
+        local_angles_(local_rotary_angles(model)),
+        table_(model) {}
 
   /// Mean loss over the targets of a sequence; `parameters` flat in the table's order. A target of
   /// −1 is none.
@@ -37,13 +40,14 @@ class ReferenceModel {
   [[nodiscard]] Rows mlp_branch(const Weights& weights, int unit, const Rows& x) const;
   void norm_heads(const Weights& weights, int unit, Rows& qkv) const;
   [[nodiscard]] Rows attention(int unit, Rows qkv) const;
-  void rotate(std::vector<double>& row, std::int64_t first, std::int64_t position) const;
+  void rotate(const RotaryAngles& angles, std::vector<double>& row, std::int64_t first,
+              std::int64_t position) const;
   [[nodiscard]] double activation(double z) const;
   [[nodiscard]] Rows activations(const Rows& x) const;
   [[nodiscard]] Rows gated(const Rows& x) const;
 
   ModelSpec model_;
-  RotaryAngles angles_;
+  RotaryAngles angles_, local_angles_;
   ParameterTable table_;
 };
 

@@ -237,6 +237,9 @@ Place Document::place(const std::string& pointer) const {
 Problem Document::located(Problem problem) const {
   if (places_.empty() || problem.file != file_) return problem;
   Place found = place(problem.pointer);
+  // Only what stands around the key is written somewhere.
+  if (found.pointer != problem.pointer && !places_.contains(problem.pointer))
+    problem.message = problem.pointer + ": " + problem.message;
   problem.file = std::move(found.file);
   problem.pointer = std::move(found.pointer);
   problem.line = found.line;
@@ -330,11 +333,27 @@ bool Node::expect_object(Problems& problems) const {
   return is_object();
 }
 
+namespace {
+
+/// The first of `known` whose first words are `key`: "tuner_type" for "tuner".
+std::optional<std::string> continued(std::string_view key,
+                                     const std::vector<std::string_view>& known) {
+  constexpr std::size_t shortest = 4;
+  const std::string begin = std::string(key) + "_";
+  const auto found = std::find_if(known.begin(), known.end(),
+                                  [&](std::string_view other) { return other.starts_with(begin); });
+  if (key.size() < shortest || found == known.end()) return std::nullopt;
+  return std::string(*found);
+}
+
+}  // namespace
+
 void Node::refuse_unknown_keys(Problems& problems,
                                const std::vector<std::string_view>& known) const {
   for (const std::string& key : keys()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-    const std::optional<std::string> meant = nearest(key, known);
+    std::optional<std::string> meant = nearest(key, known);
+    if (!meant) meant = continued(key, known);
     const std::string hint = meant ? fmt::format("did you mean \"{}\"?", *meant) : "remove it";
     Problem problem = find(key)->problem("unknown key: " + hint);
     problem.is_unknown_key = true;

@@ -131,6 +131,7 @@ const std::unordered_map<std::string_view, Setter>& columns() {
       {"until", set_version<&Key::until>},
       {"former", set_former},
       {"any_case", set_flag<&Key::any_case>},
+      {"partial", set_flag<&Key::is_partial>},
       {"of_sections", set_flag<&Key::of_sections>},
       {"closed", set_flag<&Key::closed>},
       {"model", [](Key& key, const Value& value) { key.model = key.closed = value.get<bool>(); }},

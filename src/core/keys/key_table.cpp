@@ -128,6 +128,7 @@ json::Value looked_at(const json::Value& value, const Key& key) {
   if (key.look == KnobLook::truth && value.is_number() && (value == 0 || value == 1))
     return value == 1;
   if (key.takes_lone_text && value.is_string()) return json::Value::array({value});
+  if (key.takes_lone_text && value == json::Value::object()) return json::Value::array();
   if (key.look == KnobLook::divided && !is_true(value)) return 0;
   const bool is_number = key.look >= KnobLook::number;
   if (is_number && value.is_boolean()) return value.get<bool>() ? 1 : 0;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "dstune/base/checked.hpp"
+#include "dstune/base/error.hpp"
 #include "parts/parts.hpp"
 
 namespace dstune::plan {
@@ -37,9 +38,12 @@ std::int64_t rows_of(const TrainingConfig& config) {
 
 Sizes sizes_of(const ModelSpec& model, const TrainingConfig& config, int group_size) {
   const bool gated = model.architecture.gated;
+  const Activation activation = model.architecture.activation;
+  require(!gated || activation == Activation::silu || activation == Activation::gelu_tanh,
+          "an activation that gates is a known one");
   // cuBLASLt activates a product's result by this form of GELU, and keeps its input. ReLU is not
   // fused: cuBLASLt keeps its signs as bits, and the step keeps the input.
-  const bool fuses = !gated && model.architecture.activation == Activation::gelu_tanh;
+  const bool fuses = !gated && activation == Activation::gelu_tanh;
   return {.rows = rows_of(config),
           .hidden = model.hidden_size,
           .heads_width = model.num_heads * model.head_size,

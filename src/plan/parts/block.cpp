@@ -1,25 +1,40 @@
+#include "dstune/base/error.hpp"
 #include "parts/parts.hpp"
 
 namespace dstune::plan {
 
 using enum ParameterRole;
 
+void multiply(const Context& context, TensorId x, double factor) {
+  if (factor == 1) return;
+  context.emitter.emit(
+      op::Scale{at(x), static_cast<float>(factor), context.sizes.rows * context.sizes.hidden});
+}
+
 Block::Block(const Context& context, int layer)
     : context_(context),
       layer_(layer),
       unit_(layer + 1),
       kind_(context.model.architecture.block),
+      norms_last_(kind_ == BlockKind::post_norm || kind_ == BlockKind::branch_norm),
+      multiplier_(context.model.architecture.residual_multiplier),
+      shares_norm_(context.model.architecture.shared_norm),
       recompute_(context.config.recompute),
       norm1_{.unit = unit_, .weight = norm1_weight, .bias = norm1_bias},
       norm2_{.unit = unit_, .weight = norm2_weight, .bias = norm2_bias},
+      branch_norm1_{.unit = unit_, .weight = branch_norm1_weight, .bias = branch_norm1_weight},
+      branch_norm2_{.unit = unit_, .weight = branch_norm2_weight, .bias = branch_norm2_weight},
       attention_(context, layer),
-      mlp_(context, layer) {}
+      mlp_(context, layer) {
+  require(multiplier_ == 1 || kind_ == BlockKind::sequential,
+          "branches with a multiplier follow each other");
+}
 
 Running Block::forward(const Running& running) {
   Running result;
-  if (kind_ == BlockKind::post_norm) {
+  if (norms_last_) {
     input_ = running.residual;
-    result = post_norm_forward(input_);
+    result = norms_last_forward(input_);
   } else {
     first_norm(running);
     result = branches();
@@ -39,25 +54,63 @@ void Block::first_norm(const Running& running) {
   if (running.release_residual) context_.emitter.release(running.residual);
 }
 
+TensorId Block::attended(TensorId in) {
+  const TensorId result = attention_.forward(in);
+  multiply(context_, result, multiplier_);
+  return after_branch(branch_norm1_, result);
+}
+
+TensorId Block::fed(TensorId in) {
+  const TensorId result = mlp_.forward(in);
+  multiply(context_, result, multiplier_);
+  return after_branch(branch_norm2_, result);
+}
+
+TensorId Block::after_branch(Norm& norm, TensorId x) {
+  if (kind_ != BlockKind::double_norm) return x;
+  norm.input = x;
+  norm_forward(context_, norm, x, no_tensor);
+  return norm.out;
+}
+
 Running Block::branches() {
-  const TensorId attended = attention_.forward(norm1_.out);
-  if (kind_ == BlockKind::sequential) {
-    norm_forward_of_sum(context_, norm2_, layer_, norm1_.input, attended);
+  const TensorId first = attended(norm1_.out);
+  if (kind_ != BlockKind::parallel) {
+    norm_forward_of_sum(context_, norm2_, layer_, norm1_.input, first);
     // The second norm's input is the block's own until its backward, or made again for it.
-    return {norm2_.input, mlp_.forward(norm2_.out), recompute_ == Recompute::block};
+    return {norm2_.input, fed(norm2_.out), recompute_ == Recompute::block};
   }
-  norm2_.input = norm1_.input;
-  norm_forward(context_, norm2_, norm2_.input, no_tensor);
-  const TensorId out = mlp_.forward(norm2_.out);
-  const std::int64_t elements = context_.sizes.rows * context_.sizes.hidden;
-  context_.emitter.emit(op::Add{at(out), at(attended), elements});
-  context_.emitter.release(attended);
+  const TensorId out = fed(second_norm_of_parallel());
+  add_into(out, first);
+  context_.emitter.release(first);
   return {norm1_.input, out, false};
 }
 
-Running Block::post_norm_forward(TensorId input) {
-  norm_forward_of_sum(context_, norm1_, layer_, input, attention_.forward(input));
-  norm_forward_of_sum(context_, norm2_, layer_, norm1_.out, mlp_.forward(norm1_.out));
+TensorId Block::second_norm_of_parallel() {
+  if (shares_norm_) return norm1_.out;
+  norm2_.input = norm1_.input;
+  norm_forward(context_, norm2_, norm2_.input, no_tensor);
+  return norm2_.out;
+}
+
+void Block::add_into(TensorId sum, TensorId x) {
+  const std::int64_t elements = context_.sizes.rows * context_.sizes.hidden;
+  context_.emitter.emit(op::Add{at(sum), at(x), elements});
+}
+
+void Block::end_branch(Norm& norm, TensorId input, TensorId x) {
+  if (kind_ == BlockKind::post_norm) {
+    norm_forward_of_sum(context_, norm, layer_, input, x);
+    return;
+  }
+  norm.input = x;
+  norm_forward(context_, norm, x, no_tensor);
+  add_into(norm.out, input);
+}
+
+Running Block::norms_last_forward(TensorId input) {
+  end_branch(norm1_, input, attended(input));
+  end_branch(norm2_, norm1_.out, fed(norm1_.out));
   return {norm2_.out, no_tensor, false};
 }
 
@@ -66,12 +119,14 @@ void Block::release_saved() {
   emitter.release({norm1_.mean, norm1_.rstd, norm1_.out});
   attention_.release_saved();
   emitter.release({norm2_.mean, norm2_.rstd});
-  if (kind_ == BlockKind::post_norm) {
+  if (norms_last_) {
     // The second norm's result is the next block's input.
     emitter.release({norm1_.input, norm2_.input});
   } else {
     emitter.release(norm2_.out);
   }
+  emitter.release(
+      {branch_norm1_.input, branch_norm1_.rstd, branch_norm2_.input, branch_norm2_.rstd});
   mlp_.release_saved();
 }
 
@@ -79,37 +134,42 @@ void Block::release_cheap() {
   Emitter& emitter = context_.emitter;
   emitter.release({norm1_.mean, norm1_.rstd, norm1_.out});
   // If norms come after their branch, the second norm's result is the next block's input.
-  if (kind_ != BlockKind::post_norm) emitter.release({norm2_.mean, norm2_.rstd, norm2_.out});
+  if (!norms_last_) emitter.release({norm2_.mean, norm2_.rstd, norm2_.out});
   attention_.release_cheap();
   mlp_.release_cheap();
 }
 
 void Block::forward_again() {
-  if (kind_ == BlockKind::post_norm) {
-    forward_again_of_post_norm();
+  if (norms_last_) {
+    forward_again_with_norms_last();
     return;
   }
   norm_forward(context_, norm1_, norm1_.input, no_tensor);
-  if (kind_ == BlockKind::sequential && recompute_ == Recompute::block) {
-    const TensorId attended = attention_.forward(norm1_.out);
-    norm_forward_of_sum(context_, norm2_, layer_, norm1_.input, attended);
+  if (kind_ != BlockKind::parallel && recompute_ == Recompute::block) {
+    norm_forward_of_sum(context_, norm2_, layer_, norm1_.input, attended(norm1_.out));
   } else {
     attention_.forward_again(norm1_.out);
-    if (kind_ == BlockKind::parallel) norm2_.input = norm1_.input;
-    norm_forward(context_, norm2_, norm2_.input, no_tensor);
+    if (kind_ == BlockKind::double_norm) pass(context_, branch_norm1_);
+    if (kind_ != BlockKind::parallel) norm_forward(context_, norm2_, norm2_.input, no_tensor);
+  }
+  if (kind_ == BlockKind::double_norm && recompute_ == Recompute::block) {
+    context_.emitter.release(fed(norm2_.out));
+    return;
   }
   // The block's output itself is not needed again.
-  mlp_.forward_again(norm2_.out);
+  mlp_.forward_again(kind_ == BlockKind::parallel ? second_norm_of_parallel() : norm2_.out);
+  if (kind_ == BlockKind::double_norm) pass(context_, branch_norm2_);
 }
 
-void Block::forward_again_of_post_norm() {
+void Block::forward_again_with_norms_last() {
   if (recompute_ == Recompute::block) {
-    const Running result = post_norm_forward(input_);
+    const Running result = norms_last_forward(input_);
     context_.emitter.release(result.residual);
     return;
   }
   attention_.forward_again(input_);
   norm_forward(context_, norm1_, norm1_.input, no_tensor);
+  if (kind_ == BlockKind::branch_norm) add_into(norm1_.out, input_);
   mlp_.forward_again(norm1_.out);
   pass(context_, norm2_);
 }
@@ -124,6 +184,7 @@ TensorId Block::backward(TensorId d_out) {
   TensorId d_input = d_out;
   switch (kind_) {
     case BlockKind::sequential:
+    case BlockKind::double_norm:
       sequential_backward(d_out);
       break;
     case BlockKind::parallel:
@@ -132,20 +193,66 @@ TensorId Block::backward(TensorId d_out) {
     case BlockKind::post_norm:
       d_input = post_norm_backward(d_out);
       break;
+    case BlockKind::branch_norm:
+      branch_norm_backward(d_out);
+      break;
   }
   context_.gradients.close(unit_);
   return d_input;
 }
 
+TensorId Block::through(const Norm& norm, TensorId d_residual) {
+  const TensorId d_x = context_.activation("d branch", layer_, context_.sizes.hidden);
+  norm_backward(context_, norm, d_x, d_residual, false);
+  context_.emitter.release(norm.input);
+  return d_x;
+}
+
+TensorId Block::d_branch(const Norm& norm, TensorId d_residual) {
+  if (kind_ == BlockKind::double_norm) return through(norm, d_residual);
+  if (multiplier_ == 1) return d_residual;
+  const TensorId d_x = context_.activation("d branch", layer_, context_.sizes.hidden);
+  const std::int64_t elements = context_.sizes.rows * context_.sizes.hidden;
+  context_.emitter.emit(op::Convert{at(d_x), at(d_residual), elements});
+  multiply(context_, d_x, multiplier_);
+  return d_x;
+}
+
+void Block::release_branch(TensorId d_branch, TensorId d_residual) {
+  if (d_branch != d_residual) context_.emitter.release(d_branch);
+}
+
 void Block::sequential_backward(TensorId d_residual) {
-  norm_backward_into(norm2_, d_residual, mlp_.backward(d_residual, norm2_.out));
+  TensorId d_x = d_branch(branch_norm2_, d_residual);
+  TensorId d_norm = mlp_.backward(d_x, norm2_.out);
+  release_branch(d_x, d_residual);
+  norm_backward_into(norm2_, d_residual, d_norm);
   context_.emitter.release(norm2_.input);
-  norm_backward_into(norm1_, d_residual, attention_.backward(d_residual, norm1_.out));
+  d_x = d_branch(branch_norm1_, d_residual);
+  d_norm = attention_.backward(d_x, norm1_.out);
+  release_branch(d_x, d_residual);
+  norm_backward_into(norm1_, d_residual, d_norm);
   context_.emitter.release(norm1_.input);
+}
+
+void Block::branch_norm_backward(TensorId d_residual) {
+  const TensorId d_fed = through(norm2_, d_residual);
+  mlp_.backward(d_fed, norm1_.out, d_residual);
+  context_.emitter.release(d_fed);
+  const TensorId d_attended = through(norm1_, d_residual);
+  attention_.backward(d_attended, input_, d_residual);
+  context_.emitter.release(d_attended);
 }
 
 void Block::parallel_backward(TensorId d_residual) {
   // Both branches read the gradient of the sum before either adds to it.
+  if (shares_norm_) {
+    const TensorId d_norm = mlp_.backward_keeping(d_residual, norm1_.out);
+    attention_.backward(d_residual, norm1_.out, d_norm);
+    norm_backward_into(norm1_, d_residual, d_norm);
+    context_.emitter.release(norm1_.input);
+    return;
+  }
   const TensorId d_norm2 = mlp_.backward(d_residual, norm2_.out);
   const TensorId d_norm1 = attention_.backward(d_residual, norm1_.out);
   norm_backward_into(norm2_, d_residual, d_norm2);

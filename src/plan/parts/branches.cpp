@@ -11,6 +11,7 @@ Attention::Attention(const Context& context, int layer)
       window_(context.model.window_of(layer, context.config.sequence_length)),
       keeps_raw_(context.config.recompute == Recompute::selective &&
                  context.model.architecture.query_key_norm),
+      rotates_(context.model.rotates(layer)),
       qkv_layer_{unit_, qkv_weight, qkv_bias, context.sizes.hidden, context.sizes.qkv_width},
       projection_layer_{unit_, projection_weight, projection_bias, context.sizes.heads_width,
                         context.sizes.hidden} {}
@@ -53,7 +54,7 @@ void Attention::make_heads() {
     emitter.emit(op::Convert{at(heads_), at(qkv_), sizes.rows * sizes.qkv_width});
   }
   if (parts.query_key_norm) head_norm_forward();
-  if (parts.positions == PositionKind::rotary) emitter.emit(op::Rotary{at(heads_), false});
+  if (rotates_) emitter.emit(op::Rotary{at(heads_), false, context_.model.rotates_locally(layer_)});
 }
 
 void Attention::release_saved() {
@@ -76,7 +77,7 @@ TensorId Attention::backward(TensorId d_out, TensorId in, TensorId d_in) {
       at(d_qkv), at(d_attention), at(heads_), at(attention_), at(log_sum_exp_), {}, window_});
   emitter.release({d_attention, heads_, attention_, log_sum_exp_});
   if (keeps_raw_) emitter.release(qkv_);
-  if (parts.positions == PositionKind::rotary) emitter.emit(op::Rotary{at(d_qkv), true});
+  if (rotates_) emitter.emit(op::Rotary{at(d_qkv), true, context_.model.rotates_locally(layer_)});
   if (parts.query_key_norm) head_norm_backward(d_qkv);
   return linear_backward(context_, qkv_layer_, d_qkv, in, d_in);
 }
@@ -84,9 +85,10 @@ TensorId Attention::backward(TensorId d_out, TensorId in, TensorId d_in) {
 void Attention::head_norm_forward() {
   const std::int64_t heads = context_.model.num_heads + context_.model.num_kv_heads;
   raw_ = context_.activation("raw q and k", layer_, heads * context_.model.head_size);
-  head_rstd_ = context_.statistics("heads' rstd", layer_, heads);
+  const bool spans_heads = context_.model.architecture.norm_spans_heads;
+  head_rstd_ = context_.statistics("heads' rstd", layer_, spans_heads ? 2 : heads);
   context_.parameters.use(unit_, query_norm_weight, key_norm_weight);
-  context_.emitter.emit(op::HeadNormForward{at(heads_), at(raw_), at(head_rstd_),
+  context_.emitter.emit(op::HeadNormForward{spans_heads, at(heads_), at(raw_), at(head_rstd_),
                                             context_.parameters.view(unit_, query_norm_weight),
                                             context_.parameters.view(unit_, key_norm_weight)});
   context_.parameters.done(unit_, query_norm_weight, key_norm_weight);
@@ -95,7 +97,8 @@ void Attention::head_norm_forward() {
 void Attention::head_norm_backward(TensorId d_qkv) {
   context_.parameters.use(unit_, query_norm_weight, key_norm_weight);
   context_.emitter.emit(
-      op::HeadNormBackward{.d_qkv = at(d_qkv),
+      op::HeadNormBackward{.spans_heads = context_.model.architecture.norm_spans_heads,
+                           .d_qkv = at(d_qkv),
                            .d_q_weight = context_.gradients.view(unit_, query_norm_weight),
                            .d_k_weight = context_.gradients.view(unit_, key_norm_weight),
                            .raw = at(raw_),
@@ -174,6 +177,15 @@ TensorId Mlp::projection_backward(TensorId d_out) {
                                       sizes.intermediate});
   emitter.release(sizes.gated ? d_activated : fc_);
   return d_fc;
+}
+
+TensorId Mlp::backward_keeping(TensorId d_out, TensorId in) {
+  const TensorId d_fc = projection_backward(d_out);
+  linear_backward_weights(context_, fc_layer_, d_fc, in);
+  const TensorId d_in = context_.activation("d norm", layer_, context_.sizes.hidden);
+  linear_backward_input(context_, fc_layer_, d_in, d_fc);
+  context_.emitter.release(d_fc);
+  return d_in;
 }
 
 TensorId Mlp::backward(TensorId d_out, TensorId in, TensorId d_in) {

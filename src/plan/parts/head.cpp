@@ -155,8 +155,13 @@ TensorId emit_head(const Context& context, const Running& running, MicroStep mic
   const bool masked = parts.objective == Objective::masked_token;
   Norm norm{.unit = unit, .weight = final_norm_weight, .bias = final_norm_bias};
   if (final_norm) {
-    norm_forward_of_sum(context, norm, -1, running.residual, running.x);
-    if (running.release_residual) emitter.release(running.residual);
+    if (running.x == no_tensor) {
+      norm.input = running.residual;
+      norm_forward(context, norm, running.residual, no_tensor);
+    } else {
+      norm_forward_of_sum(context, norm, -1, running.residual, running.x);
+      if (running.release_residual) emitter.release(running.residual);
+    }
   } else {
     norm.out = running.residual;
   }

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "parts/parts.hpp"
 
 namespace dstune::plan {
@@ -93,6 +95,20 @@ void wait_at_boundary(const Context& context) {
   if (config.cpu_checkpointing) wait_for(Stream::copy);
 }
 
+/// The factor on the sum of embeddings.
+double embedding_factor(const Context& context) {
+  const Architecture& parts = context.model.architecture;
+  if (!parts.scaled_embeddings) return parts.embedding_multiplier;
+  const double factor = std::sqrt(static_cast<double>(context.model.hidden_size));
+  const DType type = context.emitter.type();
+  if (type == DType::f32) return factor;
+  // Rounded to the digits of the type, as Hugging Face's module has it.
+  const int digits = type == DType::bf16 ? 8 : 11;
+  int exponent = 0;
+  const double fraction = std::frexp(factor, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(fraction, digits)), exponent - digits);
+}
+
 /// The model's first part: tokens, positions and types looked up and added, and normed where norms
 /// come after their branch.
 class Embedding {
@@ -113,6 +129,7 @@ class Embedding {
                              first_position(context_.parameters.view(0, position_embedding)),
                              context_.parameters.view(0, token_type_embedding), sizes.rows});
     context_.parameters.done(0, token_embedding, last_table_);
+    multiply(context_, sum, embedding_factor(context_));
     norm_.input = sum;
     if (normed_) norm_forward(context_, norm_, sum, no_tensor);
     return {normed_ ? norm_.out : sum, no_tensor, false};
@@ -128,6 +145,7 @@ class Embedding {
     if (!tied) context_.gradients.open(0);
     const TensorId d_sum =
         normed_ ? norm_backward_anew(context_, norm_, "d residual", -1, d_out) : d_out;
+    multiply(context_, d_sum, embedding_factor(context_));
     // DeepSpeed gathers the tables before their backward, which does not read them.
     context_.parameters.use(0, token_embedding, last_table_);
     positions_backward(accumulate);

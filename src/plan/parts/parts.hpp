@@ -119,6 +119,7 @@ class Attention {
   int layer_, unit_;
   std::int64_t window_;
   bool keeps_raw_;  ///< the product's result, where the heads' norms are computed again
+  bool rotates_;
   Linear qkv_layer_, projection_layer_;
   // Kept for backward. Norm and rotation are in place in heads_: that is qkv_ or, where the raw
   // product is kept, a copy of it.
@@ -140,6 +141,8 @@ class Mlp {
   void release_cheap();
   /// Returns the same as Attention's.
   TensorId backward(TensorId d_out, TensorId in, TensorId d_in = no_tensor);
+  /// Likewise in a new tensor, but `in` stays.
+  TensorId backward_keeping(TensorId d_out, TensorId in);
 
  private:
   void forward_for_backward(TensorId in);
@@ -161,6 +164,9 @@ struct Running {
   bool release_residual = false;  ///< by who takes it over: no backward needs it
 };
 
+/// Multiplies a tensor [rows, hidden] in place. Emits nothing for a factor of 1.
+void multiply(const Context& context, TensorId x, double factor);
+
 /// Norms and branches, put together as the model's BlockKind says.
 class Block {
  public:
@@ -172,29 +178,48 @@ class Block {
   /// Takes over the gradient of the block's output and returns that of its input.
   TensorId backward(TensorId d_out);
   /// The tensor that is kept if the whole block is computed again.
-  [[nodiscard]] TensorId& input() { return kind_ == BlockKind::post_norm ? input_ : norm1_.input; }
+  [[nodiscard]] TensorId& input() { return norms_last_ ? input_ : norm1_.input; }
 
  private:
   void first_norm(const Running& running);
+  /// The MLP's input.
+  TensorId second_norm_of_parallel();
   Running branches();
-  Running post_norm_forward(TensorId input);
+  /// The results of branches, by what they are added with.
+  TensorId attended(TensorId in);
+  TensorId fed(TensorId in);
+  /// x, or the result of its own norm.
+  TensorId after_branch(Norm& norm, TensorId x);
+  void add_into(TensorId sum, TensorId x);
+  /// A branch whose norm comes last: the norm's result with the stream `input` in it.
+  void end_branch(Norm& norm, TensorId input, TensorId x);
+  Running norms_last_forward(TensorId input);
   void forward_again();
-  void forward_again_of_post_norm();
+  void forward_again_with_norms_last();
   void release_saved();
   void release_cheap();
   void sequential_backward(TensorId d_residual);
   void parallel_backward(TensorId d_residual);
   TensorId post_norm_backward(TensorId d_out);
+  void branch_norm_backward(TensorId d_residual);
+  /// The gradient of a branch's result from that of the sum: another tensor, or the same one.
+  TensorId d_branch(const Norm& norm, TensorId d_residual);
+  /// The gradient of the norm's input, which is released, as a new tensor.
+  TensorId through(const Norm& norm, TensorId d_residual);
+  void release_branch(TensorId d_branch, TensorId d_residual);
   void norm_backward_into(const Norm& norm, TensorId d_residual, TensorId d_norm);
 
   const Context& context_;
   int layer_, unit_;
   BlockKind kind_;
+  bool norms_last_;  ///< of a branch: post_norm, branch_norm
+  double multiplier_;
+  bool shares_norm_;
   Recompute recompute_;
 
   // Kept for backward. A whole block that is computed again keeps only its input, from forward on:
   // norm1_.input, or input_ if norms come after their branch.
-  Norm norm1_, norm2_;
+  Norm norm1_, norm2_, branch_norm1_, branch_norm2_;
   TensorId input_ = no_tensor;
   Attention attention_;
   Mlp mlp_;

@@ -137,8 +137,9 @@ class Emitter {
   std::int64_t workspace_bytes(const op::BiasBackward& operation) {
     return norm_bytes(operation.width);
   }
-  std::int64_t workspace_bytes(const op::HeadNormBackward&) {
-    return norm_bytes(plan_.model.head_size);
+  std::int64_t workspace_bytes(const op::HeadNormBackward& operation) {
+    return norm_bytes(plan_.model.head_size *
+                      (operation.spans_heads ? plan_.model.num_heads : std::int64_t{1}));
   }
   std::int64_t workspace_bytes(const op::AttentionForward&) const { return attention_bytes_; }
   std::int64_t workspace_bytes(const op::AttentionBackward&) const { return attention_bytes_; }

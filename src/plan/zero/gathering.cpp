@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "dstune/base/error.hpp"
 #include "zero/disk.hpp"
 
@@ -23,6 +25,7 @@ GatherSchedule::GatherSchedule(const ModuleTrace& trace, const std::vector<Piece
       status_(pieces.size(), Status::partitioned),
       fetched_for_(pieces.size(), never),
       buffers_(std::move(buffers)),
+      num_buffers_(buffers_.count),
       buffer_(buffers_.on_disk.size(), no_buffer) {
   for (int buffer = 0; buffer < buffers_.count; ++buffer) free_.push_back(buffer);
   const bool any_leaf = std::any_of(trace.modules.begin(), trace.modules.end(),
@@ -199,12 +202,7 @@ bool GatherSchedule::is_absent(int piece) const {
 }
 
 void GatherSchedule::take_buffer(int piece, int visit, VisitLists<ShardRead>& reads) {
-  if (free_.empty()) {
-    failure_ = "DeepSpeed runs out of buffers for parameters: offload_param.buffer_count is " +
-               std::to_string(buffers_.count) +
-               ", and more of those on the disk are gathered at a time";
-    return;
-  }
+  if (free_.empty()) free_.push_back(static_cast<int>(num_buffers_++));
   buffer_[piece] = free_.back();
   reads.add(visit, {piece, free_.back()});
   free_.pop_back();
@@ -334,6 +332,7 @@ Gathering gather_ahead(std::shared_ptr<const TracedGathers> traced, const Layout
   schedule.update();
   gathering.steady = schedule.micro_step(limits);
   gathering.failure = schedule.failure();
+  gathering.num_buffers = schedule.num_buffers();
   if (gathering.failure.empty()) gathering.failure = weights_violation(layout, gathering, config);
   return gathering;
 }
@@ -342,7 +341,24 @@ Gathering gather_ahead(std::shared_ptr<const TracedGathers> traced, const Layout
 
 Gathering plan_gathering(const ModelSpec& model, const Layout& layout,
                          const TrainingConfig& config) {
-  return gather_ahead(trace_gathers(model, layout, config), layout, config);
+  Gathering gathering = gather_ahead(trace_gathers(model, layout, config), layout, config);
+  const std::int64_t given = config.disk.parameter_buffers;
+  if (gathering.num_buffers <= given) return gathering;
+  // With more buffers more is read ahead, which may take more of them.
+  TrainingConfig larger = config;
+  Gathering enough = gathering;
+  while (enough.failure.empty() && enough.num_buffers > larger.disk.parameter_buffers) {
+    larger.disk.parameter_buffers = enough.num_buffers;
+    enough = gather_ahead(trace_gathers(model, layout, larger), layout, larger);
+  }
+  gathering.failure =
+      !enough.failure.empty()
+          ? enough.failure
+          : fmt::format(
+                "DeepSpeed runs out of buffers for parameters: offload_param.buffer_count "
+                "is {}, and {} are needed: write {}",
+                given, enough.num_buffers, enough.num_buffers);
+  return gathering;
 }
 
 const Gathering& Gatherings::of(const ModelSpec& model, const Layout& layout,

@@ -164,9 +164,12 @@ class GatherSchedule {
   MicroStepGathers micro_step(const GatherLimits& limits);
   /// The update has gathered what is kept and released everything else.
   void update();
-  /// Says why DeepSpeed's buffers do not suffice; empty if they do. If they do not, nothing that
+  /// Says why DeepSpeed fails when it reads ahead; empty if it does not. If it does, nothing that
   /// was planned holds any more.
   [[nodiscard]] const std::string& failure() const { return failure_; }
+  /// Buffers for shards on the disk that were taken together: beyond those that are given,
+  /// DeepSpeed fails.
+  [[nodiscard]] std::int64_t num_buffers() const { return num_buffers_; }
 
  private:
   enum class Status : std::uint8_t { partitioned, in_flight, available };
@@ -217,8 +220,9 @@ class GatherSchedule {
   std::vector<int> taken_;  // by a prefetch
 
   ShardBuffers buffers_;
-  std::vector<int> buffer_;  // by piece: that holds its shard, or none
-  std::vector<int> free_;    // buffers, the last one is taken first
+  std::int64_t num_buffers_;  // given, and those that would be needed beside them
+  std::vector<int> buffer_;   // by piece: that holds its shard, or none
+  std::vector<int> free_;     // buffers, the last one is taken first
   std::string failure_;
 };
 
@@ -245,6 +249,7 @@ struct Gathering {
   std::shared_ptr<const TracedGathers> traced;
   /// The reason why DeepSpeed could not run it; the step can not be planned then.
   std::string failure;
+  std::int64_t num_buffers = 0;  ///< for shards on the disk: that were taken together
 
   MicroStepGathers second;  ///< of the second, where it belongs to the first optimizer step, too
   MicroStepGathers steady;  ///< of every later one

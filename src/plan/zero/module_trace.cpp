@@ -117,17 +117,30 @@ class ModuleTree {
     layer_ = unit - 1;
     const int block = open(ModuleKind::block, of_units(unit, unit));
     modules_[block].is_block = true;
-    const bool norm_first = model_.architecture.block != BlockKind::post_norm;
+    const BlockKind kind = model_.architecture.block;
+    const bool norm_first = kind != BlockKind::post_norm && kind != BlockKind::branch_norm;
+    // Falcon calls both norms of parallel branches before either branch.
+    const bool norms_first = model_.family == ModelFamily::falcon && kind == BlockKind::parallel;
     const auto norm1 = [&] { leaf(ModuleKind::norm1, of(unit, norm1_weight, norm1_bias)); };
-    const auto norm2 = [&] { leaf(ModuleKind::norm2, of(unit, norm2_weight, norm2_bias)); };
+    const auto norm2 = [&] {
+      if (table_.find(unit, norm2_weight) >= 0)
+        leaf(ModuleKind::norm2, of(unit, norm2_weight, norm2_bias));
+    };
     if (norm_first) norm1();
+    if (norms_first) norm2();
     attention(unit);
     if (!norm_first) norm1();
-    if (norm_first) norm2();
+    branch_norm(unit, ModuleKind::branch_norm1, branch_norm1_weight);
+    if (norm_first && !norms_first) norm2();
     mlp(unit);
     if (!norm_first) norm2();
+    branch_norm(unit, ModuleKind::branch_norm2, branch_norm2_weight);
     close(block);
     layer_ = -1;
+  }
+
+  void branch_norm(int unit, ModuleKind kind, ParameterRole weight) {
+    if (table_.find(unit, weight) >= 0) leaf(kind, of(unit, weight, weight));
   }
 
   void dropout() {
@@ -144,11 +157,22 @@ class ModuleTree {
       linear(ModuleKind::query_key_value, of(unit, qkv_weight, qkv_bias));
     } else {
       const bool normed = model_.architecture.query_key_norm;
+      const auto query_norm = [&] {
+        leaf(ModuleKind::query_norm, of(unit, query_norm_weight, query_norm_weight));
+      };
+      const auto key_norm = [&] {
+        leaf(ModuleKind::key_norm, of(unit, key_norm_weight, key_norm_weight));
+      };
+      const bool norms_last = model_.family == ModelFamily::gemma3_text;
       linear(ModuleKind::query, part(weights, 0));
-      if (normed) leaf(ModuleKind::query_norm, of(unit, query_norm_weight, query_norm_weight));
+      if (normed && !norms_last) query_norm();
       linear(ModuleKind::key, part(weights, 1));
-      if (normed) leaf(ModuleKind::key_norm, of(unit, key_norm_weight, key_norm_weight));
+      if (normed && !norms_last) key_norm();
       linear(ModuleKind::value, part(weights, 2));
+      if (normed && norms_last) {
+        query_norm();
+        key_norm();
+      }
       // Hugging Face's modules have each bias with its matrix. Biases stay whole as a rule.
       if (table_.find(unit, qkv_bias) >= 0) biases(of(unit, qkv_bias, qkv_bias));
     }
@@ -231,7 +255,7 @@ void mark_leaves(const ModelSpec& model, const LeafModules& leaves, std::vector<
 std::vector<int> register_pieces(const ModelSpec& model, const ParameterTable& table,
                                  const std::vector<Piece>& pieces,
                                  const std::vector<Module>& modules) {
-  const std::vector<ModuleKind> kinds = modules_of_block(model.family);
+  const std::vector<ModuleKind> kinds = modules_of_block(model);
   const auto place_of = [&](ModuleKind kind) {
     return static_cast<int>(std::find(kinds.begin(), kinds.end(), kind) - kinds.begin());
   };

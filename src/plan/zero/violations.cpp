@@ -115,7 +115,8 @@ std::string state_buffers_violation(const TrainingConfig& config,
   if (disk.optimizer_buffers >= needed) return {};
   return "DeepSpeed runs out of swap buffers: offload_optimizer.buffer_count is " +
          std::to_string(disk.optimizer_buffers) + ", and " + std::to_string(needed) +
-         " are needed for " + std::to_string(taken.size()) + " sub-groups on the disk";
+         " are needed for " + std::to_string(taken.size()) + " sub-groups on the disk: write " +
+         std::to_string(needed);
 }
 
 /// Says why the buffers do not suffice for shards on the disk; empty if they do. DeepSpeed writes
@@ -132,10 +133,8 @@ std::string shard_buffers_violation(const plan::Layout& layout, const TrainingCo
     return "DeepSpeed refuses parameters whose shard is larger than a buffer: "
            "offload_param.buffer_size is " +
            std::to_string(disk.parameter_buffer_size) + ", and " + std::to_string(largest) +
-           " are needed";
+           " are needed: write " + std::to_string(largest);
   }
-  if (any && disk.parameter_buffers == 0)
-    return "DeepSpeed has no buffer for parameters: offload_param.buffer_count is 0";
   const bool is_split = std::any_of(groups.begin(), groups.end(), [](const plan::SubGroup& group) {
     return group.swaps_parameters && group.memory == Memory::device;
   });

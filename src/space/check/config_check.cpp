@@ -60,8 +60,12 @@ class ConfigChecker {
       for (const Problem& problem : problems.all()) findings_.add(FindingKind::refused, problem);
     }
     ConfigFindings located;
-    for (const Finding& one : findings_.all())
-      located.add(one.kind, job_.document->located(one.problem), one.has_alternatives);
+    for (const Finding& one : findings_.all()) {
+      Problem problem = job_.document->located(one.problem);
+      if (one.kind == FindingKind::not_built)
+        problem.message = "DeepSpeed runs it; " + problem.message;
+      located.add(one.kind, std::move(problem), one.has_alternatives);
+    }
     located.sort();
     return {job_.deepspeed_version, job_.deepspeed_source, std::move(located)};
   }
@@ -74,12 +78,13 @@ class ConfigChecker {
       job_.deepspeed_version = *known_->release;
       job_.deepspeed_source = "--deepspeed-version";
     }
-    json::Problems of_sections;
-    SectionTarget target{.job = &job_, .problems = &of_sections};
+    json::Problems of_sections, unbuilt;
+    SectionTarget target{.job = &job_, .problems = &of_sections, .unbuilt = &unbuilt};
     if (const auto tuning = given(root, "autotuning")) read_autotuning(*tuning, target);
     if (const auto ours = given(root, "dstune")) read_dstune(*ours, target);
     target.problems = &problems;
     add_section_problems(of_sections, target);
+    for (const Problem& problem : unbuilt.all()) findings_.add(FindingKind::not_built, problem);
     decide_release(known_->python, root, target);
     job_.ds_config = replaced_;
     for (const char* const ours : our_sections) job_.ds_config.erase(ours);
@@ -168,26 +173,13 @@ class ConfigChecker {
             is_of_none ? root_.problem(refusal) : problem_at(job_, "/train_batch_size", refusal));
       if (!refusal.empty() && (ranks || is_of_none)) return;
     }
-    const auto total = size_of_key("train_batch_size");
-    if (!job_.shapes.empty() || !total) return;
-    std::int64_t samples = 1;  // of a rank
-    std::string names;
-    for (const char* const key :
-         {"train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}) {
-      const auto size = size_of_key(key);
-      if (!size) continue;
-      samples *= *size;
-      names += fmt::format("{}{} {}", names.empty() ? "" : " x ", key, *size);
-    }
-    if (*total % samples == 0) return;
-    const std::int64_t below = *total / samples * samples;
-    findings_.add(
-        FindingKind::contradiction,
-        problem_at(job_, "/train_batch_size",
-                   fmt::format("{} is no multiple of {}, so no number of ranks fits: "
-                               "write {}{}",
-                               *total, names, below > 0 ? fmt::format("{} or ", below) : "",
-                               below + samples)));
+    if (!job_.shapes.empty()) return;
+    const WrittenBatch written{size_of_key("train_batch_size"),
+                               size_of_key("train_micro_batch_size_per_gpu"),
+                               size_of_key("gradient_accumulation_steps"), std::nullopt};
+    if (const std::string wrong = contradiction_of(written); !wrong.empty())
+      findings_.add(FindingKind::contradiction,
+                    problem_at(job_, "/train_batch_size", wrong + batch_advice(written)));
   }
 
   /// Hugging Face's Trainer refuses to start where its arguments and the config differ.

@@ -63,6 +63,8 @@ class KeyWalk {
   /// read where they are refused.
   [[nodiscard]] bool is_looked_into(const std::string& pointer) const {
     if (pointer == "/optimizer/params" || pointer == "/scheduler/params") return false;
+    const Knob* const knob = table_->find_knob(pointer);
+    if (knob != nullptr && knob->is_partial) return false;
     const auto& below = table_->below(pointer);
     return !below.empty() && last_key(table_->keys()[below.front()].pointer) != "*";
   }
@@ -197,6 +199,28 @@ void add_idle_keys(const JobSpec& job, const std::vector<Product>& products,
   }
 }
 
+/// Keys of DeepSpeed's autotuner that nothing here reads, and why.
+struct IdleTuningKey {
+  const char* key;
+  std::string_view reason;
+};
+constexpr std::string_view of_model = "what it says is known from the job's model";
+constexpr const char* ranks_of_model = "mp_size";
+constexpr IdleTuningKey idle_tuning_keys[] = {
+    {"model_info", of_model},
+    {"model_info_path", of_model},
+    {"metric_path", "metrics are written to results_dir"},
+    {ranks_of_model, "every rank computes the whole model here"}};
+
+void add_idle_tuning(const json::Node& root, ConfigFindings& findings) {
+  const auto tuning = given(root, "autotuning");
+  if (!tuning || !tuning->is_object()) return;
+  for (const auto& [key, reason] : idle_tuning_keys)
+    if (const auto node = given(*tuning, key);
+        node && !(key == ranks_of_model && node->value() != 1))  // others are not built
+      findings.add(FindingKind::no_effect, node->problem(fmt::format("has no effect: {}", reason)));
+}
+
 }  // namespace
 
 Trials::Trials(const JobSpec& job, const Product& product)
@@ -258,6 +282,7 @@ std::string home_of(const KnobTable& table, const std::string& pointer) {
 void add_key_findings(const JobSpec& job, const std::vector<Product>& products,
                       ConfigFindings& findings) {
   KeyWalk(job, findings).run();
+  add_idle_tuning(job.document->node(), findings);
   // Somebody else's code may act on every key.
   if (job.takes_any_key()) return;
   add_idle_keys(job, products, findings);

@@ -1,6 +1,6 @@
 #pragma once
-/// The parts of a space: products of dimensions with their candidates and batch sizes. Members are
-/// told apart by their names, and by what they make the step do. Local.
+/// The parts of a space: products of dimensions with their candidates and batch sizes. Members that
+/// run alike are found by what they make the step do. Local.
 
 #include <array>
 #include <cstddef>
@@ -86,38 +86,6 @@ void check_candidates(const JobSpec& job, std::vector<Product>& products, Config
 /// the step at which each candidate of each dimension joins. What decides about memory joins first,
 /// then micro-batches; of other numbers the ends come before the middle.
 std::vector<std::vector<std::uint32_t>> depths_of(const Product& product);
-
-// The names of members.
-
-/// Letters, digits and . + - _ = stay, other characters become '-'; longer than 160 characters:
-/// cut, with a hash of the whole.
-std::string folder_safe(const std::string& name);
-
-/// The canonical names of a product's members, put together from parts that are made once.
-class NameTemplate {
- public:
-  /// `with_shape`, `with_recompute`: the job has several of them.
-  NameTemplate(const Product& product, bool with_shape, bool with_recompute);
-
-  /// Not yet unique. `digits`: the candidate of each dimension.
-  [[nodiscard]] std::string name(const std::vector<std::size_t>& digits, int zero_stage,
-                                 const BatchTriple& batch) const;
-
- private:
-  /// A piece of the name: fixed, one of a dimension's, or a batch size.
-  struct Part {
-    Dimension::Kind kind = Dimension::Kind::knob;
-    int dimension = -1;
-    std::vector<std::string> texts;  ///< one, or one a candidate; a batch size's letters
-  };
-
-  void add_parts(const Product& product, const std::string& key, const json::Value& value,
-                 const std::string& pointer, const std::vector<std::string>& keys);
-
-  std::vector<Part> parts_;
-  bool is_short_ = true;  ///< only stage, accumulation and micro-batch differ
-  std::vector<std::string> shapes_, recomputes_;  ///< what they append; empty: nothing
-};
 
 // Members that run alike.
 

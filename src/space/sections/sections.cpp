@@ -28,7 +28,7 @@ void read_section(const json::Node& section, const KeyTable& table,
     if (!reading.is_sound || reading.values.empty()) return;
     const Reading& first = reading.values.front();
     if (row.effect == KnobEffect::refused && first.value != table.default_value(reading.row)) {
-      target.problems->add(first.node.problem(fmt::format(
+      target.unbuilt->add(first.node.problem(fmt::format(
           "{} {} is not built: {}", last_key(row.pointer), first.node.value().dump(), row.hint)));
     } else if (row.apply != nullptr) {
       row.apply(target, reading.values);

@@ -23,6 +23,7 @@ inline constexpr std::array<const char*, 2> our_sections{"autotuning", "dstune"}
 struct SectionTarget {
   JobSpec* job;
   json::Problems* problems;
+  json::Problems* unbuilt = problems;  ///< what DeepSpeed takes and dstune-mpi does not do
   std::optional<json::Node> model{};
   std::optional<Reading> sequence_length{};
   std::vector<Reading> num_gpus{}, num_nodes{};

@@ -46,7 +46,9 @@ kernels::AttentionShape attention_shape(std::int64_t batch, std::int64_t sequenc
           .kv_heads = model.num_kv_heads,
           .head_size = model.head_size,
           .causal = model.architecture.objective == Objective::next_token,
-          .type = kernel_type(type)};
+          .type = kernel_type(type),
+          .softmax_scale = static_cast<float>(model.architecture.attention_multiplier),
+          .softcap = static_cast<float>(model.architecture.attention_softcap)};
 }
 
 // Arguments of the optimizer's kernels for a step. `on_host`: DeepSpeed's optimizer for the host
@@ -130,7 +132,8 @@ class Arithmetic {
     void* residual_out = at(o.x ? o.residual_out : o.residual);
     if (o.rms) {
       table().rmsnorm_forward(type(o.out), at(o.out), residual_out, at<float>(o.rstd),
-                              at(o.residual), at(o.x), at(o.weight), o.rows, width, epsilon);
+                              at(o.residual), at(o.x), at(o.weight), norm_offset(), o.rows, width,
+                              epsilon);
     } else {
       table().layernorm_forward(type(o.out), at(o.out), residual_out, at<float>(o.mean),
                                 at<float>(o.rstd), at(o.residual), at(o.x), at(o.weight),
@@ -142,8 +145,8 @@ class Arithmetic {
     const std::int64_t width = plan_.model.hidden_size;
     if (o.rms) {
       table().rmsnorm_backward(type(o.d_out), at(o.d_x), at(o.d_weight), at(o.d_out), at(o.input),
-                               at<float>(o.rstd), at(o.weight), o.rows, width, o.accumulate_input,
-                               o.accumulate_weights, at(o.workspace));
+                               at<float>(o.rstd), at(o.weight), norm_offset(), o.rows, width,
+                               o.accumulate_input, o.accumulate_weights, at(o.workspace));
     } else {
       table().layernorm_backward(type(o.d_out), at(o.d_x), at(o.d_weight), at(o.d_bias),
                                  at(o.d_out), at(o.input), at<float>(o.mean), at<float>(o.rstd),
@@ -173,20 +176,21 @@ class Arithmetic {
   }
 
   void operator()(const op::HeadNormForward& o) const {
-    table().head_norm_forward(attention_shape(o.qkv), at(o.qkv), at(o.raw), at<float>(o.rstd),
-                              at(o.q_weight), at(o.k_weight),
+    table().head_norm_forward(attention_shape(o.qkv), o.spans_heads, at(o.qkv), at(o.raw),
+                              at<float>(o.rstd), at(o.q_weight), at(o.k_weight), norm_offset(),
                               static_cast<float>(plan_.model.norm_epsilon));
   }
 
   void operator()(const op::HeadNormBackward& o) const {
-    table().head_norm_backward(attention_shape(o.d_qkv), at(o.d_qkv), at(o.d_q_weight),
-                               at(o.d_k_weight), at(o.raw), at<float>(o.rstd), at(o.q_weight),
-                               at(o.k_weight), o.accumulate_weights, at(o.workspace));
+    table().head_norm_backward(attention_shape(o.d_qkv), o.spans_heads, at(o.d_qkv),
+                               at(o.d_q_weight), at(o.d_k_weight), at(o.raw), at<float>(o.rstd),
+                               at(o.q_weight), at(o.k_weight), norm_offset(), o.accumulate_weights,
+                               at(o.workspace));
   }
 
   void operator()(const op::Rotary& o) const {
     table().rotary(attention_shape(o.qkv), plan_.model.rotary_size(), at(o.qkv),
-                   inputs_.frequencies(), inputs_.magnitude(), o.inverse);
+                   inputs_.frequencies(o.local), inputs_.magnitude(o.local), o.inverse);
   }
 
   void operator()(const op::AttentionForward& o) const {
@@ -201,7 +205,7 @@ class Arithmetic {
 
   void operator()(const op::ActivationForward& o) const {
     if (o.gated) {
-      table().swiglu_forward(type(o.x), at(o.out), at(o.x), o.rows, o.width);
+      table().gated_forward(type(o.x), activation(), at(o.out), at(o.x), o.rows, o.width);
     } else {
       table().activation_forward(type(o.x), activation(), at(o.out), at(o.x), o.rows * o.width);
     }
@@ -209,7 +213,8 @@ class Arithmetic {
 
   void operator()(const op::ActivationBackward& o) const {
     if (o.gated) {
-      table().swiglu_backward(type(o.x), at(o.d_x), at(o.d_out), at(o.x), o.rows, o.width);
+      table().gated_backward(type(o.x), activation(), at(o.d_x), at(o.d_out), at(o.x), o.rows,
+                             o.width);
     } else {
       table().activation_backward(type(o.x), activation(), at(o.d_x), at(o.d_out), at(o.x),
                                   o.rows * o.width);
@@ -217,9 +222,11 @@ class Arithmetic {
   }
 
   void operator()(const op::CrossEntropy& o) const {
-    table().cross_entropy(type(o.logits), at<float>(o.losses), at(o.logits),
-                          inputs_.targets() + o.first_row, o.rows, plan_.model.vocab_size, o.stride,
-                          static_cast<float>(o.scale * s_.scaler.scale()));
+    table().cross_entropy(
+        type(o.logits), at<float>(o.losses), at(o.logits), inputs_.targets() + o.first_row, o.rows,
+        plan_.model.vocab_size, o.stride, static_cast<float>(o.scale * s_.scaler.scale()),
+        {.multiplier = static_cast<float>(1 / plan_.model.architecture.logits_scaling),
+         .cap = static_cast<float>(plan_.model.architecture.logits_softcap)});
   }
 
   void operator()(const op::Add& o) const {
@@ -228,6 +235,10 @@ class Arithmetic {
 
   void operator()(const op::Convert& o) const {
     table().convert(type(o.y), at(o.y), type(o.x), at(o.x), o.count);
+  }
+
+  void operator()(const op::Scale& o) const {
+    table().scale(type(o.y), at(o.y), o.factor, o.count);
   }
 
   void operator()(const op::Reshard& o) const {
@@ -302,6 +313,9 @@ class Arithmetic {
     return kernel_type(memory_.type(view));
   }
   [[nodiscard]] const kernels::Table& table() const { return s_.table(); }
+  [[nodiscard]] float norm_offset() const {
+    return plan_.model.architecture.unit_offset_norm ? 1.0F : 0.0F;
+  }
   [[nodiscard]] kernels::Activation activation() const {
     return kernel_activation(plan_.model.architecture.activation);
   }

@@ -113,10 +113,11 @@ StepInputs::StepInputs(const StepPlan& plan, Device& device, std::uint64_t seed,
       queues_(device.queues()),
       micro_batch_(plan, seed),
       angles_(rotary_angles(plan.model, plan.config.sequence_length)),
+      local_angles_(local_rotary_angles(plan.model)),
       sum_doubles_(device.kernels().sum_doubles),
       first_event_(first_event) {
   const std::int64_t rows = micro_batch_.rows();
-  const auto frequencies = static_cast<std::int64_t>(angles_.frequencies.size());
+  const std::int64_t frequencies = num_frequencies();
   Places places;
   const std::int64_t tokens = places.add<std::int32_t>(2 * rows);
   const std::int64_t angles = places.add<double>(frequencies);
@@ -146,9 +147,13 @@ StepInputs::StepInputs(const StepPlan& plan, Device& device, std::uint64_t seed,
 }
 
 void StepInputs::begin_training() {
-  std::ranges::copy(angles_.frequencies, host_frequencies_);
-  queues_.copy(frequencies_, host_frequencies_,
-               static_cast<std::int64_t>(angles_.frequencies.size()) * double_bytes);
+  const auto local = std::ranges::copy(angles_.frequencies, host_frequencies_).out;
+  std::ranges::copy(local_angles_.frequencies, local);
+  queues_.copy(frequencies_, host_frequencies_, num_frequencies() * double_bytes);
+}
+
+std::int64_t StepInputs::num_frequencies() const {
+  return static_cast<std::int64_t>(angles_.frequencies.size() + local_angles_.frequencies.size());
 }
 
 void StepInputs::begin_step() {

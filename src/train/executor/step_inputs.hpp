@@ -68,8 +68,13 @@ class StepInputs {
   // For kernels.
   [[nodiscard]] const std::int32_t* tokens() const { return device_.tokens; }
   [[nodiscard]] const std::int32_t* targets() const { return device_.targets; }
-  [[nodiscard]] const double* frequencies() const { return frequencies_; }
-  [[nodiscard]] float magnitude() const { return static_cast<float>(angles_.magnitude); }
+  /// local: of layers that rotate by angles of their own.
+  [[nodiscard]] const double* frequencies(bool local) const {
+    return frequencies_ + (local ? angles_.frequencies.size() : 0);
+  }
+  [[nodiscard]] float magnitude(bool local) const {
+    return static_cast<float>(local ? local_angles_.magnitude : angles_.magnitude);
+  }
   /// The sums that kernels add to, kernels::Table::sum_doubles long.
   [[nodiscard]] double* loss() const { return sums_; }
   [[nodiscard]] double* squares() const { return sums_ + sum_doubles_; }
@@ -82,7 +87,9 @@ class StepInputs {
   const kernels::Table& table_;
   Queues& queues_;
   MicroBatch micro_batch_;
-  RotaryAngles angles_;
+  [[nodiscard]] std::int64_t num_frequencies() const;
+
+  RotaryAngles angles_, local_angles_;
   std::int64_t sum_doubles_;
   int first_event_;
 

@@ -89,12 +89,16 @@ std::int64_t host_memory_beside(std::int64_t device_memory_bytes, const RanksOfN
 /// made here begin with their ZeRO stage. Throws InputError.
 void refuse_own_names(const JobSpec& job, const PlannedSpace& space) {
   json::Problems problems;
-  for (std::size_t index = 0; index < space.members.size(); ++index) {
-    const std::string& name = space.members[index].planned.experiment.name;
-    if (!is_own_file_name(name)) continue;
-    const std::string& path = job.experiment_files[index];
-    problems.add({path, "/name", json::Document::read(path).line("/name"),
-                  fmt::format("{} is the name of a file of dstune-mpi: take another", name)});
+  const bool has_any = std::ranges::any_of(space.members, [](const PlannedMember& member) {
+    return is_own_file_name(member.planned.experiment.name);
+  });
+  for (const std::string& path : job.experiment_files) {
+    if (!has_any) break;
+    const json::Document document = json::Document::read(path);
+    const std::string name = document.root().at("name");
+    if (is_own_file_name(name))
+      problems.add({path, "/name", document.line("/name"),
+                    fmt::format("{} is the name of a file of dstune-mpi: take another", name)});
   }
   problems.check();
 }

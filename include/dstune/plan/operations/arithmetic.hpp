@@ -138,42 +138,46 @@ struct BiasBackward {
   }
 };
 
-/// RMSNorm of each head of q and k, in place; raw[rows, (heads + kv_heads)·head_size] and rstd are
-/// kept for backward.
+/// RMSNorm of each head of q and k or, where it spans heads, of all of q and of all of k, in place.
+/// raw[rows, (heads + kv_heads)·head_size] and rstd, of each norm, are kept for backward.
 struct HeadNormForward {
   static constexpr auto traits = kernel("head_norm_forward", WorkKind::head_norm_forward);
+  bool spans_heads;
   View qkv, raw, rstd, q_weight, k_weight;
 
   void access(AccessList& list, const PlanSizes& of) const {
-    list.read(q_weight, of.head_size);
-    list.read(k_weight, of.head_size);
+    list.read(q_weight, of.head_size * (spans_heads ? of.heads : 1));
+    list.read(k_weight, of.head_size * (spans_heads ? of.kv_heads : 1));
     list.update(qkv, of.qkv());
     list.write(raw, of.of_heads(of.heads + of.kv_heads));
-    list.write(rstd, of.tokens() * (of.heads + of.kv_heads));
+    list.write(rstd, of.tokens() * (spans_heads ? 2 : of.heads + of.kv_heads));
   }
 };
 
 struct HeadNormBackward {
   static constexpr auto traits = kernel("head_norm_backward", WorkKind::head_norm_backward);
+  bool spans_heads;
   View d_qkv, d_q_weight, d_k_weight, raw, rstd, q_weight, k_weight, workspace = {};
   bool accumulate_weights;
 
   void access(AccessList& list, const PlanSizes& of) const {
+    const std::int64_t q = of.head_size * (spans_heads ? of.heads : 1);
+    const std::int64_t k = of.head_size * (spans_heads ? of.kv_heads : 1);
     list.read(raw, of.of_heads(of.heads + of.kv_heads));
-    list.read(rstd, of.tokens() * (of.heads + of.kv_heads));
-    list.read(q_weight, of.head_size);
-    list.read(k_weight, of.head_size);
+    list.read(rstd, of.tokens() * (spans_heads ? 2 : of.heads + of.kv_heads));
+    list.read(q_weight, q);
+    list.read(k_weight, k);
     list.workspace(workspace);
     list.update(d_qkv, of.qkv());
-    list.accumulate(d_q_weight, of.head_size, accumulate_weights);
-    list.accumulate(d_k_weight, of.head_size, accumulate_weights);
+    list.accumulate(d_q_weight, q, accumulate_weights);
+    list.accumulate(d_k_weight, k, accumulate_weights);
   }
 };
 
 struct Rotary {
   static constexpr auto traits = kernel("rotary", WorkKind::rotary);
   View qkv;
-  bool inverse;
+  bool inverse, local;  ///< local: by the angles of layers with a window
 
   void access(AccessList& list, const PlanSizes& of) const { list.update(qkv, of.qkv()); }
 };
@@ -269,6 +273,17 @@ struct Convert {
 
   [[nodiscard]] Elements elements() const { return {x, y, count}; }
   void access(AccessList& list, const PlanSizes&) const { list.transfer(y, x, count); }
+};
+
+/// y times `factor`, in place.
+struct Scale {
+  static constexpr auto traits = kernel("scale", WorkKind::convert);
+  View y;
+  float factor;
+  std::int64_t count;
+
+  void access(AccessList& list, const PlanSizes&) const { list.update(y, count); }
+  [[nodiscard]] Elements elements() const { return {y, y, count}; }
 };
 
 /// Copies between whole parameters lying one after another ("slab") and the order in which shards
@@ -373,7 +388,7 @@ using Arithmetic =
     OperationList<FillNormal, Fill, EmbeddingForward, EmbeddingBackward, NormForward, NormBackward,
                   Matmul, BiasBackward, HeadNormForward, HeadNormBackward, Rotary, AttentionForward,
                   AttentionBackward, ActivationForward, ActivationBackward, CrossEntropy, Add,
-                  Convert, Reshard, Quantize, Dequantize, AccumulateLoss, AccumulateSquares,
+                  Convert, Scale, Reshard, Quantize, Dequantize, AccumulateLoss, AccumulateSquares,
                   UpdateParameters>;
 
 }  // namespace dstune::op
