@@ -53,12 +53,14 @@ class CandidateCheck {
 
   /// A problem of reading, at its place in the document.
   void add_problem(FindingKind kind, Problem problem, const std::string& pointer) {
+    if (kind == FindingKind::refused && problem.is_late) kind = FindingKind::fails;
     problem.file = job_->document->file();
     problem.pointer = pointer;
     problem.line = job_->document->line(pointer);
-    if (kind == FindingKind::unchecked)
-      problem.message +=
-          fmt::format("; DeepSpeed {} does not look at it", to_text(job_->deepspeed_version));
+    if (problem.is_late)
+      problem.message += fmt::format(
+          "; DeepSpeed {} {}", to_text(job_->deepspeed_version),
+          problem.is_unknown_key ? "takes it, and fails when it starts" : "does not look at it");
     if (problem.is_unknown_key && problem.message.find("did you mean") == std::string::npos)
       if (const std::string home = home_of(job_->knobs(), pointer); !home.empty())
         problem.message = fmt::format("unknown key: it belongs {}", home);

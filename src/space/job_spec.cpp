@@ -312,7 +312,8 @@ std::vector<Violation> violations_for(const JobSpec& job, const Settings& settin
       return violation.pointer.starts_with("/activation_checkpointing/");
     });
   if (job.takes_any_key())
-    std::erase_if(violations, [](const Violation& violation) { return violation.is_unbuilt(); });
+    std::erase_if(violations,
+                  [](const Violation& violation) { return violation.weight == Weight::unbuilt; });
   return violations;
 }
 

@@ -38,6 +38,7 @@ struct Problem {
   int line = 0;         ///< 1-based, 0 where there is none
   std::string message;  ///< what is wrong and how to fix it, in one sentence
   bool is_unknown_key = false;
+  bool is_late = false;  ///< DeepSpeed's config takes it, and the training fails
 
   /// "space.json:12: /zero_optimization/stage: …"
   [[nodiscard]] std::string text() const;

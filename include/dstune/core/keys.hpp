@@ -32,6 +32,19 @@ enum class KnobEffect {
   refused,    ///< any value but its default is refused by name
 };
 
+/// DeepSpeed's config looks at a value so, where no pydantic model reads it. Other code of
+/// DeepSpeed's may fail with the values that the config passes on.
+enum class KnobLook {
+  none,     ///< passes it on; what asks for a flag takes Python's truth of it
+  at_type,  ///< refuses what the row does not take
+  members,  ///< asks whether a name is in it, which a text takes, too
+  flag,     ///< takes true, false and integers
+  truth,    ///< takes what is equal to true or false: 1 and 0.0, too
+  number,   ///< takes numbers, true and false
+  divided,  ///< the same, and what Python takes for false
+  whole,    ///< makes an integer of it as Python's int() does: of 2.5 and "7", too
+};
+
 using KnobValue = std::variant<std::monostate, bool, std::int64_t, double, std::string>;
 
 /// The row's form in the releases before one; an empty text or no number: as it is now.
@@ -73,22 +86,29 @@ struct Key {
   Version since{}, until{};
   std::array<FormerRow, 2> former{};  ///< the oldest first
 
-  bool any_case = false;              ///< choices: in capitals too
-  bool of_texts = false;              ///< list: of texts, of `choices` where there are any
-  bool is_partial = false;            ///< object: DeepSpeed reads more keys in it than have rows
-  bool of_sections = false;           ///< object: its members are objects
-  bool closed = false;                ///< object: keys without a row are refused
-  bool model = false;                 ///< object: closed, and its values are converted
-  bool takes_null = true;             ///< null stands for the default; see also is_converted
-  bool takes_auto = true;             ///< "auto" stands for the default
-  bool takes_empty = true;            ///< text: "" too
-  bool takes_flag = true;             ///< a converted number: from true, false and "7.0" too
-  bool takes_float = true;            ///< an integer: 5e8 too
-  bool takes_lone_text = false;       ///< a converted list: of one text, without brackets too
-  bool is_listable = false;           ///< a list of such values is candidates
+  bool any_case = false;           ///< choices: in capitals too
+  bool of_texts = false;           ///< list: of texts, of `choices` where there are any
+  bool is_partial = false;         ///< object: DeepSpeed reads more keys in it than have rows
+  bool of_sections = false;        ///< object: its members are objects
+  bool closed = false;             ///< object: keys without a row are refused
+  bool model = false;              ///< object: closed, and its values are converted
+  bool keeps_auto = false;         ///< model: "auto" is a value like others in it
+  KnobLook look = KnobLook::none;  ///< objects: at_type
+  std::string_view beside{};       ///< DeepSpeed looks at it, and needs it, where this key beside
+                                   ///< it is true alone
+  bool takes_null = true;          ///< null stands for the default; see also is_converted
+  bool takes_auto = true;          ///< "auto" stands for the default
+  bool takes_empty = true;         ///< text: "" too
+  bool takes_flag = true;          ///< a converted number: from true, false and "7.0" too; a
+                                   ///< text: from numbers, where pydantic 1 makes it
+  bool takes_texts = true;         ///< a converted number: from texts too
+  bool takes_float = true;         ///< an integer: 5e8 too
+  bool takes_lone_text = false;    ///< a converted list: of one text, without brackets too
+  bool is_listable = false;        ///< a list of such values is candidates
   bool candidates_are_given = false;  ///< null and "auto" are no candidates
   bool is_required = false;           ///< its section can not do without it
   bool is_alone = false;              ///< nothing stands beside it in its section
+  std::string_view beside_flag{};     ///< a flag in place of its section: the key beside that
   std::string_view flag_member{};     ///< object: true and false stand for one with this member, 1
                                       ///< or 0
   std::string_view only_with{};       ///< "type=replay": the word of a key beside it that it
@@ -122,6 +142,9 @@ void assign(Field& field, const KnobValue& value) {
   else
     field = static_cast<Field>(std::get<double>(value));
 }
+
+/// Python's truth of a value: false of 0, "", null, [] and {}.
+[[nodiscard]] bool is_true(const json::Value& value);
 
 /// The last part of a pointer, and what stands before its '/'.
 [[nodiscard]] std::string_view last_key(std::string_view pointer);
@@ -185,6 +208,9 @@ class KeyTable {
   [[nodiscard]] const std::vector<std::size_t>& aliases(std::size_t row) const {
     return aliases_[row];
   }
+  /// Tells whether DeepSpeed does not read a section of the root, since its first name is there,
+  /// too.
+  [[nodiscard]] bool is_idle_name(const json::Node& root, const Key& key) const;
   /// The problem of a key that only other releases know, with a hint; empty where none does.
   [[nodiscard]] std::string words_of_other_release(std::string_view pointer) const;
   /// Earlier releases knew it.
@@ -204,7 +230,9 @@ class KeyTable {
   std::optional<KnobValue> read_value(const json::Node& node, const Key& key,
                                       json::Problems& problems) const;
 
-  /// Tells whether DeepSpeed takes any value here without a look, and our step does not act on it.
+  /// Tells whether DeepSpeed's config takes any value here without a look.
+  [[nodiscard]] bool is_passed_on(const Key& key) const;
+  /// The same, where our step does not act on it either.
   [[nodiscard]] bool is_unchecked(const Key& key) const;
 
   using Sink = std::function<void(KeyReading)>;
@@ -219,6 +247,8 @@ class KeyTable {
  private:
   friend class KeyReader;
   using Rows = std::unordered_map<std::string_view, std::vector<std::size_t>>;
+
+  [[nodiscard]] bool is_read_by_pydantic_1() const;
 
   std::vector<Key> keys_;
   Order order_;

@@ -55,40 +55,41 @@ bool lacks_bf16_states(const Settings& settings, Pointer) {
          (offloads_optimizer(settings) || !settings.is_on("/bf16/bf16_optimizer_states"));
 }
 
-/// Tells whether a key is given by this name, not by another one of the same section.
-bool is_given_itself(const Settings& settings, Pointer name) {
-  return settings.is_given(settings.table().find(name).value());
+bool has_fp16_master_at_2_alone(const Settings& settings, Pointer key) {
+  const bool is_read = settings.table().release() >= v0_17_6 || settings.is_on("/fp16/enabled");
+  return settings.is_on(key) && is_read && settings.zero_stage() != 2;
 }
 
 constexpr ConfigRule rules_of_precision[] = {
     {"/fp16/enabled",
      [](const Settings& s, Pointer key) { return s.is_on(key) && s.is_on("/bf16/enabled"); },
      "fp16 and bf16 can not both be enabled: keep one of them"},
-    {"/bfloat16",
-     [](const Settings& s, Pointer key) {
-       return is_given_itself(s, "/bf16") && is_given_itself(s, key);
-     },
-     "bf16 and bfloat16 are names of the same section: keep one of them"},
+    {"/fp16/loss_scale_window",
+     is_no_scale,
+     "must be above 0 with a dynamic loss scale (loss_scale 0)",
+     Weight::fails,
+     {},
+     v0_19_6},
     {"/fp16/loss_scale_window", is_no_scale,
-     "must be above 0 with a dynamic loss scale (loss_scale 0)"},
+     "must be above 0 with a dynamic loss scale (loss_scale 0)", Weight::refused, v0_19_6},
     {"/fp16/min_loss_scale", is_no_scale,
      "must be above 0 with a dynamic loss scale (loss_scale 0)", Weight::refused, v0_19_6},
     {"/fp16/initial_scale_power",
      [](const Settings& s, Pointer key) { return has_dynamic_loss_scale(s) && s.number(key) > 63; },
-     "must be at most 63: DeepSpeed's first backward fails with a larger integer"},
+     "must be at most 63: DeepSpeed's first backward fails with a larger integer", Weight::fails},
     {"/data_types/param_dtype", differs_from_precision,
-     "must be the type of the mode: enable it in fp16 or bf16, or remove the key"},
+     "must be the type of the mode: enable it in fp16 or bf16, or remove the key", Weight::fails},
     {"/data_types/grad_accum_dtype",
      [](const Settings& s, Pointer key) {
        return s.zero_stage() == 0 && differs_from_precision(s, key) && !is_bf16_optimizer_at_0(s);
      },
-     "DeepSpeed accumulates in the type of the mode at stage 0: remove the key"},
+     "DeepSpeed accumulates in the type of the mode at stage 0: remove the key", Weight::fails},
     {"/data_types/grad_accum_dtype",
      [](const Settings& s, Pointer key) {
        return s.zero_stage() == 0 && precision_of(s) == "bf16" && element_type(s, key) == "bf16";
      },
      "DeepSpeed accumulates in fp32 at stage 0 in bf16: remove the key",
-     Weight::refused,
+     Weight::fails,
      {},
      v0_17_6},
     {"/data_types/grad_accum_dtype",
@@ -105,7 +106,8 @@ constexpr ConfigRule rules_of_precision[] = {
     {"/bf16/bf16_master_weights_and_grads", lacks_zero, "needs ZeRO stage 1, 2 or 3"},
     {"/bf16/bf16_master_weights_and_grads", lacks_bf16_states,
      "needs DeepSpeed's Adam, offloaded to the host; or without offload "
-     "bf16_optimizer_states"},
+     "bf16_optimizer_states",
+     Weight::fails},
     {"/bf16/bf16_master_weights_and_grads",
      [](const Settings& s, Pointer key) {
        return s.is_on(key) && s.zero_stage() > 0 && precision_of(s) != "bf16";
@@ -117,17 +119,24 @@ constexpr ConfigRule rules_of_precision[] = {
               (s.zero_stage() == 0 || !s.is_on("/bf16/bf16_master_weights_and_grads"));
      },
      "needs bf16_master_weights_and_grads, and ZeRO stage 1, 2 or 3"},
-    {"/fp16/fp16_master_weights_and_grads", lacks_zero, "needs ZeRO stage 1, 2 or 3"},
+    {"/fp16/fp16_master_weights_and_grads",
+     has_fp16_master_at_2_alone,
+     "needs ZeRO stage 2",
+     Weight::refused,
+     {},
+     v0_18_9},
+    {"/fp16/fp16_master_weights_and_grads", lacks_zero, "needs ZeRO stage 1, 2 or 3",
+     Weight::refused, v0_18_9},
     {"/fp16/fp16_master_weights_and_grads",
      [](const Settings& s, Pointer key) {
        return s.is_on(key) && s.zero_stage() > 0 && !has_cpu_adam(s);
      },
-     "needs DeepSpeed's Adam, offloaded to the host"},
+     "needs DeepSpeed's Adam, offloaded to the host", Weight::fails},
     {"/fp16/fp16_master_weights_and_grads",
      [](const Settings& s, Pointer key) {
        return s.is_on(key) && s.is_on("/bf16/bf16_master_weights_and_grads");
      },
-     "and bf16_master_weights_and_grads exclude each other: keep one of them"},
+     "and bf16_master_weights_and_grads exclude each other: keep one of them", Weight::fails},
     {"/fp16/fp16_master_weights_and_grads",
      [](const Settings& s, Pointer key) {
        return s.is_on(key) && s.zero_stage() > 0 && precision_of(s) != "fp16";
@@ -148,13 +157,13 @@ constexpr ConfigRule rules_of_sections[] = {
      "needs partition_activations and number_checkpoints: add them or write false", Weight::fails},
     {"/steps_per_print",
      [](const Settings& s, Pointer key) { return s.is_given(key) && s.number(key) == 0; },
-     "DeepSpeed divides by it: remove the key to print nothing"},
+     "DeepSpeed divides by it: remove the key to print nothing", Weight::fails},
     {"/gradient_predivide_factor",
      [](const Settings& s, Pointer key) { return s.number(key) == 0; },
-     "DeepSpeed divides by it: write 1.0"},
+     "DeepSpeed divides by it: write 1.0", Weight::fails},
     {"/allgather_size",
      [](const Settings& s, Pointer key) { return std::get<std::int64_t>(s.value(key)) % 2 != 0; },
-     "must be even: DeepSpeed refuses odd sizes"},
+     "must be even: DeepSpeed refuses odd sizes", Weight::fails},
     {"/scheduler/type",
      [](const Settings& s, Pointer key) {
        const auto* const type = std::get_if<std::string>(&s.value(key));
@@ -162,22 +171,26 @@ constexpr ConfigRule rules_of_sections[] = {
               (s.zero_stage() > 0 || precision_of(s) != "fp32");
      },
      "DeepSpeed drives PyTorch's schedulers at stage 0 in fp32 alone: take one of "
-     "LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR, WarmupCosineLR"},
+     "LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR, WarmupCosineLR",
+     Weight::fails},
     {"/optimizer/type",
      [](const Settings& s, Pointer key) {
        return s.zero_stage() > 0 && s.word(key) == "sgd" &&
               !s.is_on("/zero_allow_untested_optimizer");
      },
      "DeepSpeed has not tested it with ZeRO: add \"zero_allow_untested_optimizer\": true, "
-     "or take stage 0"},
+     "or take stage 0",
+     Weight::fails},
     {"/optimizer/params/nesterov",
      [](const Settings& s, Pointer key) {
        return s.is_on(key) && (s.number("/optimizer/params/momentum") <= 0 ||
                                s.number("/optimizer/params/dampening") != 0);
      },
-     "needs momentum above 0 and no dampening"},
-    {"/optimizer/params/betas/0", is_one, "must be below 1: the mean would never move"},
-    {"/optimizer/params/betas/1", is_one, "must be below 1: the mean would never move"},
+     "needs momentum above 0 and no dampening", Weight::fails},
+    {"/optimizer/params/betas/0", is_one, "must be below 1: the mean would never move",
+     Weight::fails},
+    {"/optimizer/params/betas/1", is_one, "must be below 1: the mean would never move",
+     Weight::fails},
 };
 
 }  // namespace

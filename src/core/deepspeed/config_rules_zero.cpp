@@ -7,6 +7,8 @@
 namespace dstune {
 namespace {
 
+constexpr Version with_pydantic_2{0, 15, 0}, v0_19_6{0, 19, 6};
+
 bool scatters_from_stage_2_on(const Settings& settings) {
   return settings.zero_stage() >= 2 && settings.is_on("/zero_optimization/reduce_scatter");
 }
@@ -78,10 +80,10 @@ constexpr ConfigRule rules_of_zero[] = {
        const int stage = s.zero_stage();
        return (stage == 1 || stage == 2) && std::get<std::int64_t>(s.value(key)) % 2 != 0;
      },
-     "must be even: DeepSpeed refuses odd sizes"},
+     "must be even: DeepSpeed refuses odd sizes", Weight::fails},
     {"/zero_optimization/reduce_bucket_size",
      [](const Settings& s, Pointer key) { return s.zero_stage() > 0 && s.number(key) == 0; },
-     "DeepSpeed divides by it in its first step: write 1 or more"},
+     "DeepSpeed divides by it in its first step: write 1 or more", Weight::fails},
     {"/zero_optimization/compute_grad_norm",
      [](const Settings& s, Pointer key) {
        return !s.is_on(key) && s.zero_stage() != 1 && s.zero_stage() != 2;
@@ -91,16 +93,16 @@ constexpr ConfigRule rules_of_zero[] = {
      [](const Settings& s, Pointer key) {
        return has_no_norm(s, key) && s.number("/gradient_clipping") > 0;
      },
-     "DeepSpeed refuses false with clipping: write true, or gradient_clipping 0"},
+     "DeepSpeed refuses false with clipping: write true, or gradient_clipping 0", Weight::fails},
     {"/zero_optimization/compute_grad_norm",
      [](const Settings& s, Pointer key) { return has_no_norm(s, key) && offloads_optimizer(s); },
-     "DeepSpeed refuses false with offload_optimizer: write true"},
+     "DeepSpeed refuses false with offload_optimizer: write true", Weight::fails},
     {"/zero_optimization/compute_grad_norm",
      [](const Settings& s, Pointer key) {
        return has_no_norm(s, key) && s.zero_stage() == 1 && precision_of(s) == "bf16" &&
               element_type(s, "/data_types/grad_accum_dtype") == "fp32";
      },
-     "DeepSpeed refuses false at stage 1 in bf16 with sums in fp32: write true"},
+     "DeepSpeed refuses false at stage 1 in bf16 with sums in fp32: write true", Weight::fails},
     // A copy on every rank, which DeepSpeed goes on gathering and reducing alone.
     {"/zero_optimization/mics_shard_size",
      [](const Settings& s, Pointer key) { return has_mics(s) && s.number(key) == 1; },
@@ -139,7 +141,7 @@ constexpr ConfigRule rules_of_zero[] = {
      [](const Settings& s, Pointer) {
        return swaps_optimizer(s) && !s.is_set("/zero_optimization/offload_optimizer/nvme_path");
      },
-     "DeepSpeed refuses nvme without nvme_path: name a folder on the disk"},
+     "DeepSpeed refuses nvme without nvme_path: name a folder on the disk", Weight::fails},
     {"/zero_optimization/offload_optimizer/buffer_count",
      [](const Settings& s, Pointer key) {
        return swaps_optimizer(s) && !offloads_in_part(s) && s.number(key) < min_swap_buffers(s);
@@ -163,7 +165,7 @@ constexpr ConfigRule rules_of_zero[] = {
      [](const Settings& s, Pointer) {
        return swaps_parameters(s) && !s.is_set("/zero_optimization/offload_param/nvme_path");
      },
-     "DeepSpeed refuses nvme without nvme_path: name a folder on the disk"},
+     "DeepSpeed refuses nvme without nvme_path: name a folder on the disk", Weight::fails},
     {"/zero_optimization/offload_param/nvme_path",
      [](const Settings& s, Pointer key) {
        return swaps_parameters(s) && swaps_optimizer(s) && s.is_set(key) &&
@@ -189,19 +191,33 @@ constexpr ConfigRule rules_of_zero[] = {
      Weight::unbuilt},
     {"/zero_optimization/offload_optimizer/ratio",
      [](const Settings& s, Pointer key) { return s.zero_stage() != 3 && s.number(key) < 1; },
-     "below 1 only stage 3 works: write 1.0 or stage 3"},
+     "below 1 only stage 3 works: write 1.0 or stage 3", Weight::refused, with_pydantic_2},
     {"/prescale_gradients",
      [](const Settings& s, Pointer key) { return scatters_from_stage_2_on(s) && s.is_on(key); },
      "DeepSpeed refuses this with reduce_scatter from stage 2 on: write false, or "
-     "reduce_scatter false"},
+     "reduce_scatter false",
+     Weight::fails},
     {"/gradient_predivide_factor",
      [](const Settings& s, Pointer key) {
        return scatters_from_stage_2_on(s) && s.number(key) != 1;
      },
-     "DeepSpeed refuses other values than 1.0 with reduce_scatter from stage 2 on"},
+     "DeepSpeed refuses other values than 1.0 with reduce_scatter from stage 2 on", Weight::fails},
     {"/gradient_allreduce_op",
      [](const Settings& s, Pointer key) { return s.zero_stage() == 3 && s.word(key) == "sum"; },
      "DeepSpeed refuses sum at stage 3: write mean, or a stage below 3"},
+    {"/gradient_allreduce_op",
+     [](const Settings& s, Pointer key) {
+       return s.word(key) == "sum" && s.is_given("/zero_optimization/zenflow");
+     },
+     "DeepSpeed refuses sum with zenflow: write mean"},
+    {"/gradient_allreduce_op",
+     [](const Settings& s, Pointer key) {
+       return s.word(key) == "sum" && s.is_on("/compile/deepcompile");
+     },
+     "DeepSpeed refuses sum with deepcompile: write mean"},
+    {"/zero_optimization/zenflow/topk_ratio",
+     [](const Settings& s, Pointer key) { return s.number(key) <= 0 || s.number(key) >= 1; },
+     "must be above 0 and below 1", Weight::refused, v0_19_6},
     {"/zero_optimization/cpu_offload",
      [](const Settings& s, Pointer key) {
        return has_both(s, key, "/zero_optimization/offload_optimizer");

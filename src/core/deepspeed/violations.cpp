@@ -52,8 +52,8 @@ void check_arguments(const Settings& settings, std::string_view section, std::st
     // DeepSpeed refuses it everywhere, and says so itself.
     if (pointer == "/optimizer/params/max_grad_norm") continue;
     if (settings.is_written(pointer) && !find_choice(words, last_key(pointer), false))
-      violations.push_back(
-          {std::string(pointer), fmt::format("{} does not take it: remove it", taker)});
+      violations.push_back({std::string(pointer),
+                            fmt::format("{} does not take it: remove it", taker), Weight::fails});
   }
 }
 
@@ -61,8 +61,10 @@ void check_scheduler(const Settings& settings, std::vector<Violation>& violation
   const auto* const type = std::get_if<std::string>(&settings.value("/scheduler/type"));
   if (type == nullptr) return;
   if (!settings.is_given("/scheduler/params")) {
-    violations.push_back({"/scheduler/type", *type + " needs the section /scheduler/params: add "
-                                                     "it, with {} where nothing is set"});
+    violations.push_back({"/scheduler/type",
+                          *type + " needs the section /scheduler/params: add it, with {} where "
+                                  "nothing is set",
+                          Weight::fails});
     return;
   }
   const Scheduler* const scheduler = find_scheduler(*type);
@@ -70,8 +72,9 @@ void check_scheduler(const Settings& settings, std::vector<Violation>& violation
   for (const std::string_view key : choices_of(scheduler->needed))
     // "auto" is filled in by the user's training.
     if (!settings.is_there(fmt::format("/scheduler/params/{}", key)))
-      violations.push_back(
-          {"/scheduler/type", fmt::format("{} needs {} in /scheduler/params: add it", *type, key)});
+      violations.push_back({"/scheduler/type",
+                            fmt::format("{} needs {} in /scheduler/params: add it", *type, key),
+                            Weight::fails});
   check_arguments(settings, "/scheduler/params", *type,
                   fmt::format("{}|{}", scheduler->needed, scheduler->optional), violations);
 }
@@ -154,9 +157,11 @@ void add_unbuilt_optimizer(const Settings& settings, std::vector<Violation>& vio
   constexpr Version without_one_bit{0, 19, 7};
   const bool is_one_bit = type == "onebitadam" || type == "onebitlamb" || type == "zerooneadam";
   if (is_one_bit && settings.table().release() >= without_one_bit) {
-    violations.push_back(
-        {"/optimizer/type", fmt::format("{} was removed in DeepSpeed {}: take another",
-                                        value_text(written), to_text(without_one_bit))});
+    violations.push_back({"/optimizer/type",
+                          fmt::format("{} was removed in DeepSpeed {}, which fails when it "
+                                      "starts: take another",
+                                      value_text(written), to_text(without_one_bit)),
+                          Weight::fails});
   } else if (!is_optimizer_built(settings)) {
     violations.push_back({"/optimizer/type",
                           fmt::format("{} is not built in dstune-mpi yet: write Adam, AdamW, Lion, "
@@ -164,7 +169,8 @@ void add_unbuilt_optimizer(const Settings& settings, std::vector<Violation>& vio
                                       value_text(written)),
                           Weight::unbuilt});
   } else if (type == "sgd" && std::get<std::string>(written) != "SGD") {
-    violations.push_back({"/optimizer/type", "DeepSpeed wants PyTorch's own name: write SGD"});
+    violations.push_back(
+        {"/optimizer/type", "DeepSpeed wants PyTorch's own name: write SGD", Weight::fails});
   }
 }
 
@@ -183,7 +189,7 @@ void add_refused(const Settings& settings, std::size_t row, std::vector<Violatio
   const bool is_scalar = !std::holds_alternative<std::monostate>(value);
   if (is_scalar && value == settings.table().default_value(row)) return;
   violations.push_back({std::string(knob.pointer), refusal_of(knob, value),
-                        knob.hint.empty() ? Weight::unbuilt : Weight::refused});
+                        knob.hint.empty() ? Weight::unbuilt : Weight::fails});
 }
 
 void add_broken(const Settings& settings, const ConfigRule& rule,

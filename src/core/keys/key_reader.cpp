@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -71,7 +72,8 @@ class KeyReader {
   void read_root(const json::Node& root) {
     for (const std::size_t row : table_->below("")) {
       const auto member = root.find(std::string(last_key(key(row).pointer)));
-      read(member ? &*member : nullptr, row, &root);
+      const bool is_read = member && !table_->is_idle_name(root, key(row));
+      read(is_read ? &*member : nullptr, row, &root);
     }
     for (const std::string& name : root.keys())
       if (const json::Node member = *root.find(name); table_->was_removed(member.pointer()))
@@ -110,12 +112,10 @@ class KeyReader {
   void read_value(const json::Node& node, const json::Node* section, KeyReading& reading) {
     const Key& row = key(reading.row);
     if (!row.flag_member.empty() && node.value().is_boolean()) {
-      read_flag(node, reading);
+      read_flag(node, section, reading);
       return;
     }
-    const bool is_unchecked = unchecked_ != nullptr && table_->is_unchecked(row);
-    std::optional<KnobValue> value =
-        table_->read_value(node, row, is_unchecked ? *unchecked_ : *problems_);
+    std::optional<KnobValue> value = read_passed_on(node, row, section);
     if (!value) reading.is_read = false;
     const bool was_above_unread = std::exchange(is_above_unread_, is_above_unread_ || !value);
     read_inside(value ? &node : nullptr, reading.row, section);
@@ -125,13 +125,54 @@ class KeyReader {
     if (value) reading.values.push_back({node, std::move(*value)});
   }
 
+  /// A complaint about a value that DeepSpeed's config passes on is marked.
+  std::optional<KnobValue> read_passed_on(const json::Node& node, const Key& row,
+                                          const json::Node* section) {
+    const bool takes_numbers = row.look == KnobLook::number || row.look == KnobLook::divided;
+    const bool is_number = node.value().is_number() || node.value().is_boolean();
+    const bool is_taken = table_->is_passed_on(row) || !is_looked_at(row, section) ||
+                          (takes_numbers && is_number) || is_endless(node.value(), row) ||
+                          (row.look == KnobLook::members && node.is_string());
+    if (!is_taken) return table_->read_value(node, row, *problems_);
+    json::Problems found;
+    std::optional<KnobValue> value = table_->read_value(node, row, found);
+    if (!value && row.type == KnobType::boolean) value = is_true(node.value());
+    const bool is_unchecked = unchecked_ != nullptr && table_->is_unchecked(row);
+    for (Problem problem : found.all()) {
+      problem.is_late = true;
+      (is_unchecked ? *unchecked_ : *problems_).add(std::move(problem));
+    }
+    return value;
+  }
+
+  /// An integer of a model that only Python's hold.
+  [[nodiscard]] bool is_endless(const json::Value& value, const Key& row) const {
+    constexpr double largest = 9.2e18;
+    const bool is_whole =
+        value.is_number_unsigned() || (value.is_number_float() && table_->is_read_by_pydantic_1());
+    return row.type == KnobType::integer && std::isinf(row.high) && is_whole &&
+           value.get<double>() > largest && table_->is_converted(row);
+  }
+
+  /// The flag that the row's `beside` names is true.
+  [[nodiscard]] bool is_looked_at(const Key& row, const json::Node* section) const {
+    if (row.beside.empty() || section == nullptr) return true;
+    const auto flag = section->find(std::string(row.beside));
+    if (!flag) return false;
+    const auto place = table_->find(fmt::format("{}/{}", parent_of(row.pointer), row.beside));
+    return is_true(flag->value()) && !(place && table_->stands_for_default(*flag, key(*place)));
+  }
+
   /// A flag in place of a section: its member is 0 or 1.
-  void read_flag(const json::Node& node, KeyReading& reading) {
+  void read_flag(const json::Node& node, const json::Node* section, KeyReading& reading) {
     reading.presence = Presence::given;
     reading.values.push_back({node, {}});
     for (const std::size_t row : table_->below(key(reading.row).pointer)) {
       if (last_key(key(row).pointer) != key(reading.row).flag_member) {
-        read(nullptr, row, nullptr);
+        const std::string name(key(row).beside_flag);
+        const bool is_on = node.value().get<bool>() && section != nullptr && !name.empty();
+        const auto beside = is_on ? section->find(name) : std::nullopt;
+        read(beside ? &*beside : nullptr, row, nullptr);
         continue;
       }
       const std::int64_t value = node.value().get<bool>() ? 1 : 0;
@@ -153,11 +194,12 @@ class KeyReader {
     }
     const Prerequisite opener = prerequisite_in(mine.open_with);
     const bool is_open = has_word(*section, mine.pointer, opener);
-    const bool is_closed = (mine.closed && !is_open) ||
-                           (above != nullptr && has_word(*above, parent_of(mine.pointer),
-                                                         prerequisite_in(mine.closed_beside)));
+    // The arguments of an optimizer or a scheduler: its own code refuses others.
+    const bool is_closed_late = above != nullptr && has_word(*above, parent_of(mine.pointer),
+                                                             prerequisite_in(mine.closed_beside));
+    const bool is_closed = (mine.closed && !is_open) || is_closed_late;
     const bool by_document = table_->order_ == KeyTable::Order::of_document;
-    if (is_closed && by_document) refuse_unknown_keys(*section, mine);
+    if (is_closed && by_document) refuse_unknown_keys(*section, mine, false);
     for (const Member& member : members_of(*section, mine)) {
       const Prerequisite prerequisite = prerequisite_in(key(member.row).only_with);
       if (is_open && !prerequisite.key.empty() && prerequisite.words != opener.words) continue;
@@ -165,31 +207,39 @@ class KeyReader {
       if (member.node && !table_->stands_for_default(*member.node, key(member.row)))
         check_prerequisite(*section, *member.node, key(member.row));
     }
-    if (is_closed && !by_document) refuse_unknown_keys(*section, mine);
+    if (is_closed && !by_document) refuse_unknown_keys(*section, mine, is_closed_late);
     if (mine.of_sections)
       for (const std::string& name : section->keys())
         section->find(name)->expect_object(*problems_);
     check_required(*section, mine);
   }
 
-  void refuse_unknown_keys(const json::Node& section, const Key& mine) {
+  void refuse_unknown_keys(const json::Node& section, const Key& mine, bool is_late) {
+    json::Problems found;
     std::vector<std::string_view> known;
     for (const std::size_t row : table_->below(mine.pointer))
       known.push_back(last_key(key(row).pointer));
     const std::vector<std::string> names = section.keys();
+    // DeepSpeed drops such a member before it looks which there are.
+    const auto is_dropped = [&](const std::string& name) {
+      return mine.model && !mine.keeps_auto && section.find(name)->value() == "auto";
+    };
     for (const std::string& name : names) {
       const std::string pointer = fmt::format("{}/{}", mine.pointer, name);
       const std::string words = table_->words_of_other_release(pointer);
+      if (words.empty() && is_dropped(name)) known.push_back(name);
       if (words.empty()) continue;
       known.push_back(name);
-      // DeepSpeed drops such a member before it looks which there are.
-      const bool is_dropped = mine.model && section.find(name)->value() == "auto";
-      if (is_dropped && !table_->was_removed(pointer)) continue;
+      if (is_dropped(name) && !table_->was_removed(pointer)) continue;
       Problem problem = section.find(name)->problem(words);
       problem.is_unknown_key = true;
+      found.add(std::move(problem));
+    }
+    section.refuse_unknown_keys(found, known);
+    for (Problem problem : found.all()) {
+      problem.is_late = is_late;
       problems_->add(std::move(problem));
     }
-    section.refuse_unknown_keys(*problems_, known);
   }
 
   /// The rows below a section, in the table's order, with what it says of them.
@@ -219,9 +269,12 @@ class KeyReader {
     if (rows.empty()) return;
     const auto elements = list ? list->elements() : std::vector<json::Node>();
     const bool fits = elements.size() == rows.size();
-    if (list != nullptr && !fits)
-      problems_->add(list->problem(
-          fmt::format("expected a list of {} numbers, got {}", rows.size(), elements.size())));
+    if (list != nullptr && !fits) {
+      Problem problem = list->problem(
+          fmt::format("expected a list of {} numbers, got {}", rows.size(), elements.size()));
+      problem.is_late = table_->is_passed_on(key(row));
+      problems_->add(std::move(problem));
+    }
     for (std::size_t index = 0; index < rows.size(); ++index)
       read(fits ? &elements[index] : nullptr, rows[index], nullptr);
   }
@@ -274,6 +327,7 @@ class KeyReader {
         return;
       }
       if (!key(row).is_required || section.find(name)) continue;
+      if (!is_looked_at(key(row), &section)) continue;
       const Prerequisite prerequisite = prerequisite_in(key(row).only_with);
       if (prerequisite.key.empty() || has_word(section, mine.pointer, prerequisite))
         missing.push_back(row);

@@ -58,6 +58,7 @@ void set_type(Key& key, const Value& value) {
   key.type = types.at(value);
   key.of_texts = value == "texts";
   key.takes_auto = key.type != KnobType::object;
+  if (key.type == KnobType::object) key.look = KnobLook::at_type;
   if (value != "section") return;
   key.fallback = "{}";
   key.takes_null = false;
@@ -69,6 +70,15 @@ void set_effect(Key& key, const Value& value) {
       {"not built", KnobEffect::not_built},
       {"refused", KnobEffect::refused}};
   key.effect = effects.at(value);
+}
+
+void set_look(Key& key, const Value& value) {
+  static const std::map<std::string, KnobLook, std::less<>> looks = {
+      {"none", KnobLook::none},       {"at type", KnobLook::at_type},
+      {"members", KnobLook::members}, {"flag", KnobLook::flag},
+      {"truth", KnobLook::truth},     {"number", KnobLook::number},
+      {"divided", KnobLook::divided}, {"whole", KnobLook::whole}};
+  key.look = looks.at(value);
 }
 
 void set_stages(Key& key, const Value& stages) {
@@ -104,6 +114,8 @@ const std::unordered_map<std::string_view, Setter>& columns() {
       {"largest_here", set_number<&Key::largest_here>},
       {"stages", set_stages},
       {"effect", set_effect},
+      {"look", set_look},
+      {"beside", set_text<&Key::beside>},
       {"member", set_text<&Key::member>},
       {"acts_with", set_text<&Key::acts_with>},
       {"grows_memory", set_flag<&Key::grows_memory>},
@@ -126,6 +138,9 @@ const std::unordered_map<std::string_view, Setter>& columns() {
       {"takes_null", set_flag<&Key::takes_null>},
       {"takes_auto", set_flag<&Key::takes_auto>},
       {"takes_flag", set_flag<&Key::takes_flag>},
+      {"takes_texts", set_flag<&Key::takes_texts>},
+      {"keeps_auto", set_flag<&Key::keeps_auto>},
+      {"beside_flag", set_text<&Key::beside_flag>},
       {"takes_float", set_flag<&Key::takes_float>},
       {"takes_lone_text", set_flag<&Key::takes_lone_text>},
       {"is_listable", set_flag<&Key::is_listable>},

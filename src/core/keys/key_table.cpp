@@ -78,9 +78,10 @@ std::optional<bool> lenient_boolean(const json::Value& value) {
 }
 
 /// A text as a value of the row's type; the text itself where it makes nothing of it.
-json::Value from_text(const json::Value& value, const Key& key) {
+json::Value from_text(const json::Value& value, const Key& key, bool takes_point) {
+  const bool is_integer = key.type == KnobType::integer;
   const std::string text = plain_number_text(value.get_ref<const std::string&>(),
-                                             key.type == KnobType::integer && key.takes_flag);
+                                             is_integer && key.takes_flag && takes_point);
   if (key.type == KnobType::integer) {
     if (const auto number = parse_all<std::int64_t>(text)) return *number;
   }
@@ -94,23 +95,49 @@ json::Value from_text(const json::Value& value, const Key& key) {
 
 /// A value that a row of a model does not take as it is, as the row converts it; the value itself
 /// where it makes nothing of it.
-json::Value converted(const json::Value& value, const Key& key) {
+json::Value converted(const json::Value& value, const Key& key, bool takes_point = true) {
   const bool is_numeric = key.type == KnobType::integer || key.type == KnobType::number;
   if (key.type == KnobType::boolean) {
     if (const std::optional<bool> flag = lenient_boolean(value)) return *flag;
   }
   if (value.is_boolean() && is_numeric && key.takes_flag) return value.get<bool>() ? 1 : 0;
-  return value.is_string() ? from_text(value, key) : value;
+  return value.is_string() && key.takes_texts ? from_text(value, key, takes_point) : value;
+}
+
+/// A number without its fraction; the number itself where no integer here holds it.
+json::Value cut(const json::Value& value) {
+  constexpr double largest = 9.0e18;
+  if (std::abs(value.get<double>()) >= largest) return value;
+  return static_cast<std::int64_t>(value.get<double>());
 }
 
 /// The same by pydantic's first major release, which cuts fractions and spells numbers out.
 json::Value converted_as_by_pydantic_1(const json::Value& value, const Key& key) {
-  constexpr double largest = 9.0e18;
-  if (key.type == KnobType::integer && value.is_number_float() &&
-      std::abs(value.get<double>()) < largest)
-    return static_cast<std::int64_t>(value.get<double>());
-  if (key.type == KnobType::text && key.choices.empty() && value.is_number()) return value.dump();
-  return converted(value, key);
+  // A member of an enumeration is compared.
+  if (key.is_name) return value.is_string() ? value : converted(value, key);
+  if (key.type == KnobType::integer && value.is_number_float()) return cut(value);
+  const bool is_spelled = value.is_number() || value.is_boolean();
+  if (key.type == KnobType::text && key.choices.empty() && key.takes_flag && is_spelled)
+    return value.dump();
+  return converted(value, key, false);
+}
+
+/// A value that DeepSpeed's own code looks at, as it takes it; the value itself where it does not.
+json::Value looked_at(const json::Value& value, const Key& key) {
+  if (key.look == KnobLook::flag && value.is_number_integer()) return value != 0;
+  if (key.look == KnobLook::truth && value.is_number() && (value == 0 || value == 1))
+    return value == 1;
+  if (key.takes_lone_text && value.is_string()) return json::Value::array({value});
+  if (key.takes_lone_text && value == json::Value::object()) return json::Value::array();
+  if (key.look == KnobLook::divided && !is_true(value)) return 0;
+  const bool is_number = key.look >= KnobLook::number;
+  if (is_number && value.is_boolean()) return value.get<bool>() ? 1 : 0;
+  if (key.look != KnobLook::whole) return value;
+  if (value.is_number_float()) return cut(value);
+  if (!value.is_string()) return value;
+  const auto number =
+      parse_all<std::int64_t>(plain_number_text(value.get_ref<const std::string&>(), false));
+  return number ? json::Value(*number) : value;
 }
 
 std::optional<KnobValue> read_integer(const json::Node& node, const Key& key,
@@ -179,6 +206,13 @@ std::optional<KnobValue> read_strictly(const json::Node& node, const Key& key,
 
 }  // namespace
 
+bool is_true(const json::Value& value) {
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number()) return value != 0;
+  if (value.is_string()) return !value.get_ref<const std::string&>().empty();
+  return !value.empty();
+}
+
 std::vector<std::string_view> choices_of(std::string_view choices) {
   std::vector<std::string_view> words;
   while (!choices.empty()) {
@@ -204,11 +238,15 @@ std::optional<std::string_view> find_choice(std::string_view choices, std::strin
 
 std::optional<KnobValue> KeyTable::read_value(const json::Node& node, const Key& key,
                                               json::Problems& problems) const {
-  if (!is_converted(key)) return read_strictly(node, key, problems);
-  constexpr Version with_pydantic_2{0, 15, 0};
-  const bool is_first = release_ != Version{} && release_ < with_pydantic_2;
-  const json::Value value =
-      is_first ? converted_as_by_pydantic_1(node.value(), key) : converted(node.value(), key);
+  // A model inside another takes what Python's dict() takes; some sections of the root are inside.
+  const bool is_member_model =
+      key.type == KnobType::object && (is_converted(key) || key.takes_auto);
+  if (is_member_model && is_read_by_pydantic_1() && node.value() == "") return std::monostate();
+  if (!is_converted(key))
+    return read_strictly({node.document(), looked_at(node.value(), key), node.pointer()}, key,
+                         problems);
+  const json::Value value = is_read_by_pydantic_1() ? converted_as_by_pydantic_1(node.value(), key)
+                                                    : converted(node.value(), key);
   return read_strictly({node.document(), value, node.pointer()}, key, problems);
 }
 
@@ -260,6 +298,12 @@ const std::vector<std::size_t>& KeyTable::forms(std::string_view pointer) const 
   return rows_in(forms_, pointer);
 }
 
+bool KeyTable::is_idle_name(const json::Node& root, const Key& key) const {
+  if (key.alias_of.empty() || !parent_of(key.alias_of).empty()) return false;
+  const auto first = root.find(std::string(last_key(key.alias_of)));
+  return first && !first->is_null();
+}
+
 bool KeyTable::was_removed(std::string_view pointer) const {
   const auto other = others_.find(pointer);
   return other != others_.end() && other->second.until != Version{} &&
@@ -277,18 +321,29 @@ std::string KeyTable::words_of_other_release(std::string_view pointer) const {
       to_text(other->second.since));
 }
 
+bool KeyTable::is_read_by_pydantic_1() const {
+  constexpr Version with_pydantic_2{0, 15, 0};
+  return release_ != Version{} && release_ < with_pydantic_2;
+}
+
 bool KeyTable::is_converted(const Key& key) const {
   const auto section = find(parent_of(key.pointer));
   return section && keys_[*section].model;
 }
 
+bool KeyTable::is_passed_on(const Key& key) const {
+  return release_ != Version{} && key.look == KnobLook::none &&
+         (key.type == KnobType::object || !is_converted(key));
+}
+
 bool KeyTable::is_unchecked(const Key& key) const {
-  const bool is_plain = key.type != KnobType::object && key.type != KnobType::list;
-  if (!is_plain || is_converted(key) || !key.choices.empty()) return false;
+  if (!is_passed_on(key)) return false;
+  // DeepSpeed takes the truth of it, and so does our step.
+  if (key.type == KnobType::boolean) return true;
   // Releases that read a precision's section by hand take its numbers as they are.
   const std::string_view section = parent_of(key.pointer);
   const bool is_of_precision = section == "/fp16" || section == "/bf16" || section == "/bfloat16";
-  if (is_of_precision) return last_key(key.pointer) != "enabled";
+  if (is_of_precision) return true;
   return key.effect == KnobEffect::inert || key.effect == KnobEffect::not_built;
 }
 
@@ -297,6 +352,8 @@ bool KeyTable::takes_null(const Key& key) const {
 }
 
 bool KeyTable::takes_auto(const Key& key) const {
+  const auto section = find(parent_of(key.pointer));
+  if (section && keys_[*section].keeps_auto) return false;
   return key.takes_auto || is_converted(key);
 }
 

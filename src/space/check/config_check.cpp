@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "deepspeed_sizes.hpp"
 #include "document_findings.hpp"
 #include "dstune/core/command_reading.hpp"
 #include "sections/command_values.hpp"
@@ -94,8 +95,13 @@ class ConfigChecker {
   void check_keys() {
     is_space_ = root_.find("dstune").has_value() || is_tuned();
     // In a space all stages are tried then.
-    if (!is_space_ && !is_written("zero_optimization"))
+    if (!is_space_ && !is_written("zero_optimization")) {
+      if (job_.ds_config.contains("zero_optimization"))
+        findings_.add(FindingKind::refused,
+                      problem_at(job_, "/zero_optimization", "expected an object, got null"));
       job_.ds_config["zero_optimization"] = {{"stage", 0}};
+    }
+    if (!is_space_) take_sizes();
     const auto products = expand(job_, findings_);
     add_key_findings(job_, products, findings_);
     add_cautions(job_, findings_);
@@ -103,9 +109,30 @@ class ConfigChecker {
     settings.apply(products.front().settings);
     add_changed_defaults(job_, settings.zero_stage(), findings_);
     is_space_ = is_space_ ||
-                std::ranges::any_of(products.front().dimensions, [](const Dimension& dimension) {
-                  return dimension.kind == Dimension::Kind::knob && dimension.candidates.size() > 1;
+                std::ranges::any_of(products.front().dimensions, [&](const Dimension& dimension) {
+                  return dimension.kind == Dimension::Kind::knob &&
+                         dimension.candidates.size() > 1 && job_.knobs().find(dimension.pointer);
                 });
+  }
+
+  /// DeepSpeed computes with every number; ours are integers.
+  void take_sizes() {
+    for (const auto& [key, kind] : batch_keys) {
+      const auto found = job_.ds_config.find(std::string(key));
+      if (found == job_.ds_config.end() || !(found->is_number() || found->is_boolean())) continue;
+      const std::string pointer = fmt::format("/{}", key);
+      json::Problems problems;
+      const json::Node node(*job_.document, *found, pointer);
+      if (job_.knobs().read_value(node, *job_.knobs().find_knob(pointer), problems)) continue;
+      constexpr double largest = 9.2e18;
+      const double size = found->is_boolean() ? found->get<bool>() : found->get<double>();
+      if (size <= 0 || size > largest) continue;
+      for (const Problem& problem : problems.all())
+        findings_.add(
+            FindingKind::fails,
+            problem_at(job_, pointer, problem.message + "; DeepSpeed's config computes with it"));
+      job_.ds_config.erase(found);
+    }
   }
 
   [[nodiscard]] bool is_tuned() const {
@@ -126,13 +153,26 @@ class ConfigChecker {
 
   /// The batch rule for any number of ranks; with a number of them the space has checked it.
   void check_batch() {
+    const auto ranks = known_->data_parallel_ranks;
+    if (const auto elastic = refusal_of_elasticity(replaced_, ranks, job_.deepspeed_version)) {
+      if (!elastic->empty())
+        findings_.add(FindingKind::refused, problem_at(job_, "/elasticity", *elastic));
+      return;
+    }
     if (findings_.has_errors()) return;
-    const bool has_elastic = job_.ds_config.contains("elasticity");
-    if (!is_space_ && !has_elastic && !is_written("train_batch_size") &&
-        !is_written("train_micro_batch_size_per_gpu"))
-      findings_.add(FindingKind::contradiction,
-                    root_.problem("DeepSpeed needs train_batch_size or "
-                                  "train_micro_batch_size_per_gpu: add one"));
+    // The sizes of a space may be candidates, and the tuner's.
+    const bool has_sizes =
+        size_of_key("train_batch_size") && size_of_key("train_micro_batch_size_per_gpu");
+    if (!is_space_ || has_sizes) {
+      const std::string refusal =
+          refusal_of_sizes(replaced_, ranks.value_or(1), job_.deepspeed_version);
+      const bool is_of_none = refusal.starts_with("DeepSpeed needs");
+      if (!refusal.empty() && (ranks || is_of_none))
+        findings_.add(
+            FindingKind::contradiction,
+            is_of_none ? root_.problem(refusal) : problem_at(job_, "/train_batch_size", refusal));
+      if (!refusal.empty() && (ranks || is_of_none)) return;
+    }
     if (!job_.shapes.empty()) return;
     const WrittenBatch written{size_of_key("train_batch_size"),
                                size_of_key("train_micro_batch_size_per_gpu"),

@@ -32,7 +32,12 @@ class KeyWalk {
     const json::Node root(*job_->document, job_->ds_config, "");
     for (const std::string& key : root.keys()) {
       const json::Node member = *root.find(key);
-      if (table_->find_knob(member.pointer()) != nullptr)
+      const Knob* const knob = table_->find_knob(member.pointer());
+      if (knob != nullptr && table_->is_idle_name(root, *knob))
+        add(FindingKind::no_effect, member,
+            fmt::format("has no effect: DeepSpeed reads {}, which is there, too",
+                        last_key(knob->alias_of)));
+      else if (knob != nullptr)
         walk(member);
       else if (!table_->was_removed(member.pointer()))
         add_top_level(member);

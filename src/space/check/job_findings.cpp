@@ -17,11 +17,11 @@ bool ends_job(const JobSpec& job, const Finding& finding) {
   const bool is_other_codes = job.takes_any_key();
   switch (finding.kind) {
     case FindingKind::refused:
+    case FindingKind::fails:
       return !(is_other_codes && finding.problem.is_unknown_key);
     case FindingKind::contradiction:
     case FindingKind::mistyped:
       return true;
-    case FindingKind::fails:
     case FindingKind::not_built:
       return !is_other_codes;
     default:
@@ -30,11 +30,11 @@ bool ends_job(const JobSpec& job, const Finding& finding) {
 }
 
 std::string warning_of(const JobSpec& job, const Finding& finding) {
-  const auto& [file, pointer, line, message, is_unknown_key] = finding.problem;
+  const auto& [file, pointer, line, message, is_unknown_key, is_late] = finding.problem;
+  if (is_unknown_key)
+    return fmt::format("{} is no key that DeepSpeed {} knows: it passes through unchecked", pointer,
+                       to_text(job.deepspeed_version));
   switch (finding.kind) {
-    case FindingKind::refused:
-      return fmt::format("{} is no key that DeepSpeed {} knows: it passes through unchecked",
-                         pointer, to_text(job.deepspeed_version));
     case FindingKind::fails:
     case FindingKind::not_built:
       return fmt::format("{}: members with this candidate are not run: {}", pointer, message);
