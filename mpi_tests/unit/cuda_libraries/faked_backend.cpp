@@ -86,9 +86,14 @@ cuda::LibraryAttention& attention() {
   return made;
 }
 
+/// As the CUDA table decides it.
+bool has_own_attention(const AttentionShape& shape) {
+  return shape.type == DType::f32 || shape.softcap > 0.0F;
+}
+
 void attention_forward(const AttentionShape& shape, void* out, float* log_sum_exp, const void* qkv,
                        void* workspace) {
-  if (shape.type == DType::f32)
+  if (has_own_attention(shape))
     return emulated::table.attention_forward(shape, out, log_sum_exp, qkv, workspace);
   FakeDnn dnn;
   attention().forward(shape, out, log_sum_exp, qkv, workspace);
@@ -98,7 +103,7 @@ void attention_forward(const AttentionShape& shape, void* out, float* log_sum_ex
 void attention_backward(const AttentionShape& shape, void* d_qkv, const void* d_out,
                         const void* qkv, const void* out, const float* log_sum_exp,
                         void* workspace) {
-  if (shape.type == DType::f32) {
+  if (has_own_attention(shape)) {
     return emulated::table.attention_backward(shape, d_qkv, d_out, qkv, out, log_sum_exp,
                                               workspace);
   }
@@ -120,7 +125,7 @@ Table faked() {
   table.attention_forward = attention_forward;
   table.attention_backward = attention_backward;
   table.attention_workspace_bytes = [](const AttentionShape& shape) {
-    return shape.type == DType::f32
+    return has_own_attention(shape)
                ? emulated::table.attention_workspace_bytes(shape)
                : cuda::LibraryAttention::workspace_bytes(shape, max_scratch_bytes);
   };
