@@ -176,7 +176,9 @@ ReferenceModel::Rows ReferenceModel::logits(const Weights& weights, const Rows& 
       const double* row = model_.tie_embeddings ? weights.row(0, token_embedding, each)
                                                 : weights.row(last, head_weight, each);
       const double bias = weights.has(last, head_bias) ? weights.row(last, head_bias)[each] : 0;
-      rows[t].push_back(dot(row, features[t].data(), model_.hidden_size) + bias);
+      const double logit = dot(row, features[t].data(), model_.hidden_size) + bias;
+      rows[t].push_back(
+          capped(logit / model_.architecture.logits_scaling, model_.architecture.logits_softcap));
     }
   }
   if (model_.architecture.objective != Objective::spans) return rows;
