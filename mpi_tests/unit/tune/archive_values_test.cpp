@@ -83,13 +83,15 @@ inline auto fields(DiskTiming& value) {
 DSTUNE_FIELDS(ProfilingTask, shape, runs, collectives, disk, budget)
 DSTUNE_FIELDS(Architecture, norm, block, positions, objective, activation, gated, qkv_bias,
               projection_bias, mlp_bias, query_key_norm, scaled_projections, position_offset,
-              token_types, rotary_fraction)
+              token_types, rotary_fraction, norm_spans_heads, embedding_multiplier,
+              residual_multiplier, attention_multiplier, logits_scaling, unit_offset_norm,
+              scaled_embeddings, attention_softcap, logits_softcap, shared_norm)
 DSTUNE_FIELDS(RopeScaling, kind, factor, original_positions, low_freq_factor, high_freq_factor,
               beta_fast, beta_slow, truncate, attention_factor, short_factor, long_factor)
 DSTUNE_FIELDS(ModelSpec, name, family, hidden_size, num_layers, num_heads, num_kv_heads, head_size,
               intermediate_size, vocab_size, max_positions, tie_embeddings, norm_epsilon,
-              rope_theta, rope, initializer_range, dropout, attention_window, full_layers,
-              architecture)
+              rope_theta, rope, rope_local_theta, initializer_range, dropout, attention_window,
+              full_layers, unrotated_layers, labels, architecture)
 DSTUNE_FIELDS(WorkloadSpec, kind, step_time, table_path, table, time_scale, options, library_path,
               library_hash, model_config)
 DSTUNE_FIELDS(MeasureOptions, start, end, budget)
