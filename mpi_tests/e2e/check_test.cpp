@@ -105,6 +105,9 @@ TEST_F(CheckTest, FilesAreReadWithoutMpiAndFewOptionsAreTaken) {
   EXPECT_EQ(count_of(ended.out, " 7"), 1) << ended;
   EXPECT_EQ(check(0, {"ds.json", "--hostfile", "hosts", "--exclude", "two"}).exit_code, 0);
   EXPECT_EQ(check(0, {"ds.json", "--hostfile", "hosts", "--nodes", "2"}).exit_code, usage);
+  ended = check(0, {"ds.json", "--hostfile", "nowhere"});
+  EXPECT_EQ(ended.exit_code, 3) << ended;
+  EXPECT_EQ(count_of(ended.err, "internal"), 0) << ended;
   ended = check(0, {"--tuner", "race"});
   EXPECT_EQ(ended.exit_code, usage);
   EXPECT_EQ(count_of(ended.err, "check of a machine has no --tuner"), 1) << ended;

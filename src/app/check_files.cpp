@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "dstune/base/json.hpp"
+#include "dstune/base/log.hpp"
 #include "dstune/base/output.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/space/config_check.hpp"
@@ -71,7 +72,7 @@ std::string text_of(const CheckedFile& file) {
   }
   const Counts counts = counts_of(file.config);
   const std::string said = counts_text(counts);
-  text += fmt::format("{}: {} by DeepSpeed {}{}{}\n", file.path,
+  text += fmt::format("{}: {}, judged for DeepSpeed {}{}{}\n", file.path,
                       is_refused(counts) ? "refused" : "taken", to_text(file.config.release),
                       said.empty() ? "" : ": ", said);
   return text;
@@ -114,10 +115,17 @@ std::optional<int> ranks_of(const JobOptions& job) {
 }  // namespace
 
 ExitCode check_files(const CommandLine& line) {
+  std::optional<int> num_ranks;
+  try {
+    num_ranks = ranks_of(line.job);
+  } catch (const InputError& error) {
+    for (const Problem& problem : error.problems()) log::error(problem.text());
+    return ExitCode::bad_input;
+  }
   const Overrides& overrides = line.job.overrides;
   const ConfigCheck known{.release = overrides.deepspeed_version,
                           .python = overrides.python,
-                          .data_parallel_ranks = ranks_of(line.job),
+                          .data_parallel_ranks = num_ranks,
                           .is_on_cpus = line.job.backend == Backend::cpu,
                           .command = line.training_command};
   Counts total{};

@@ -124,7 +124,11 @@ void Config::refuse_other_models() const {
            "quantization_config is not built: weights are trained in fp32 or bf16; remove it");
   }
   const auto architectures = find({"architectures"});
-  if (!architectures || !architectures->is_array()) return;
+  if (!architectures || architectures->is_null()) return;
+  if (!architectures->is_array()) {
+    refuse(*architectures, "write a list of class names, in brackets");
+    return;
+  }
   for (const json::Node& each : architectures->elements()) {
     const auto word = each.string(problems_);
     if (word && is_other_head(*word)) {

@@ -261,7 +261,7 @@ namespace model {
 std::string sized_name(const ModelSpec& spec) {
   const auto count = static_cast<double>(parameter_count(spec));
   const std::string_view family = to_text(spec.family);
-  // What would be rounded to 1000 of a unit has the next one.
+  // A count that would be rounded to 1000 of a unit has the next one.
   if (count >= 999.5e6) return fmt::format("{}-{:.1f}B", family, count / 1e9);
   if (count >= 999.5e3) return fmt::format("{}-{:.0f}M", family, count / 1e6);
   return fmt::format("{}-{:.0f}K", family, count / 1e3);

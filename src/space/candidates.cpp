@@ -58,9 +58,11 @@ class CandidateCheck {
     problem.pointer = pointer;
     problem.line = job_->document->line(pointer);
     if (problem.is_late)
-      problem.message += fmt::format(
-          "; DeepSpeed {} {}", to_text(job_->deepspeed_version),
-          problem.is_unknown_key ? "takes it, and fails when it starts" : "does not look at it");
+      problem.message +=
+          fmt::format("{} DeepSpeed {} {}", problem.message.ends_with('?') ? "" : ";",
+                      to_text(job_->deepspeed_version),
+                      kind == FindingKind::unchecked ? "does not look at it"
+                                                     : "takes it, and the training fails");
     if (problem.is_unknown_key && problem.message.find("did you mean") == std::string::npos)
       if (const std::string home = home_of(job_->knobs(), pointer); !home.empty())
         problem.message = fmt::format("unknown key: it belongs {}", home);

@@ -97,13 +97,16 @@ Notation read_any_notation(const std::string& path) {
       fmt::join(shown, ", "), has_more ? ", …" : ""))});
 }
 
+/// Tells whether a document has a section of this program's.
+bool is_space(const Value& root) {
+  return std::ranges::any_of(our_sections, [&](const char* ours) { return root.contains(ours); });
+}
+
 /// Tells whether YAML is a DeepSpeed config: files of training arguments have some of its keys,
 /// too.
 bool is_config(const Value& root) {
   if (!root.is_object()) return false;
-  if (root.contains("zero_optimization") ||
-      std::ranges::any_of(our_sections, [&](const char* ours) { return root.contains(ours); }))
-    return true;
+  if (root.contains("zero_optimization") || is_space(root)) return true;
   const auto known = std::ranges::count_if(root.items(), [](const auto& item) {
     return every_knob().find_knob(json::append_pointer("", item.key())) != nullptr;
   });
@@ -119,7 +122,12 @@ ConfigFile read_config_file(const std::string& path) {
     return read_accelerate_config(read.document);
   }
   if (read.is_yaml && !is_config(read.document.root())) refuse_foreign(read.document);
-  return {std::move(read.document), std::nullopt, {}};
+  std::vector<std::string> notes;
+  // A space is written for this program.
+  if (read.is_yaml && !is_space(read.document.root()))
+    notes.emplace_back(
+        "this is YAML, and DeepSpeed reads JSON and Hjson: write it as JSON to train");
+  return {std::move(read.document), std::nullopt, std::move(notes)};
 }
 
 json::Document read_config_document(const std::string& path) {

@@ -201,6 +201,7 @@ void expand_and_warn(JobSpec& job, json::Problems& problems) {
   const auto products = expand(job, findings);
   add_key_findings(job, products, findings);
   if (!job.takes_any_key()) add_cautions(job, findings);
+  findings.drop_consequences();
   problems = problems_in(job, findings);
   problems.check();
   std::ranges::move(warnings_in(job, findings), std::back_inserter(job.warnings));

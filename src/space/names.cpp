@@ -237,17 +237,22 @@ class VariedPlaces {
   }
 
   void label() {
-    std::map<std::string, int> counts;
-    const auto in_section = [](const std::string& pointer, const std::string& label) {
-      return letters_around(pointer) + "_" + label;
-    };
-    for (const auto& [key, kind] : batch_keys) ++counts[in_section("", acronym(std::string(key)))];
+    // The number of places that a label has, by the offload section around them. Nothing tells
+    // where a section ends, so that it shares its labels with the places outside of sections.
+    std::map<std::string, std::map<std::string, int>> counts;
+    for (const auto& [key, kind] : batch_keys) ++counts[acronym(std::string(key))][""];
     for (const auto& [pointer, place] : places_)
-      for (const auto& label : labels_of(pointer)) ++counts[in_section(pointer, label)];
+      for (const auto& label : labels_of(pointer)) ++counts[label][letters_around(pointer)];
+    const auto is_alone = [&](const std::string& label, const std::string& section) {
+      int others = 0;
+      for (const auto& [around, count] : counts[label])
+        if (section.empty() || around.empty() || around == section) others += count;
+      return others == 1;
+    };
     for (auto& [pointer, place] : places_) {
       const auto labels = labels_of(pointer);
       place.label = *std::find_if(labels.begin(), labels.end() - 1, [&](const auto& one) {
-        return counts[in_section(pointer, one)] == 1;
+        return is_alone(one, letters_around(pointer));
       });
     }
   }

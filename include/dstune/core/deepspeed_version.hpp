@@ -27,6 +27,8 @@ inline constexpr Version release_of_old_journals{0, 19, 6};
 
 /// The newest known release that is not newer; the oldest where all are.
 [[nodiscard]] Version known_release(Version version);
+/// The newest known release that is older; the oldest where none is.
+[[nodiscard]] Version known_release_before(Version release);
 /// Tells whether `version` is no known release, and `change` the next known one, whose changes it
 /// may or may not have.
 [[nodiscard]] bool is_unsure(Version version, Version change);

@@ -49,6 +49,8 @@ class ConfigFindings {
   [[nodiscard]] const std::vector<Finding>& all() const { return all_; }
   /// Tells whether anything was found that DeepSpeed refuses, or that is an error to us.
   [[nodiscard]] bool has_errors() const;
+  /// Drops what follows from another finding: effects and defaults of a key that has a problem.
+  void drop_consequences();
   /// In the order of their lines, errors of a line first.
   void sort();
 

@@ -2,6 +2,7 @@
 #include <fstream>
 #include <random>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

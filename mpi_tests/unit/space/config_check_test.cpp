@@ -55,6 +55,49 @@ TEST(ConfigCheckTest, SectionsWithMoreKeysThanRowsKeepThem) {
             Found{"not_built /progressive_layer_drop/enabled"});
 }
 
+TEST(ConfigCheckTest, NoOptimizerOrSchedulerOfThatName) {
+  EXPECT_EQ(found_in(with_batch(R"("optimizer": {"type": "AdamX", "params": {}})")),
+            Found{"fails /optimizer/type"});
+  EXPECT_EQ(found_in(with_batch(R"("optimizer": {"type": "NAdam", "params": {}})")),
+            Found{"not_built /optimizer/type"});
+  EXPECT_EQ(found_in(with_batch(R"("optimizer": {"type": "Adam"},
+                                   "scheduler": {"type": "WarmupLr", "params": {}})")),
+            Found{"fails /scheduler/type"});
+}
+
+TEST(ConfigCheckTest, AKeyThatDeepSpeedRefusesIsNoHomeOfAnother) {
+  EXPECT_EQ(found_in(with_batch(R"("max_grad_norm": 1.0)")), Found{"unknown /max_grad_norm"});
+}
+
+TEST(ConfigCheckTest, WhatFollowsFromAFindingIsNotTold) {
+  // Stage 0 refuses the section, whose keys have no effect then.
+  EXPECT_EQ(found_in(with_batch(R"("zero_optimization": {"stage": 0,
+                                   "offload_optimizer": {"device": "cpu"}})")),
+            Found{"fails /zero_optimization/offload_optimizer/device"});
+  // A default is not news where the key is there, misspelled.
+  const CheckedConfig checked =
+      check_config(json::Document::parse(with_batch(R"("gradient_cliping": 0.5)"), "ds.json"),
+                   of_release({0, 19, 8}));
+  ASSERT_EQ(checked.findings.all().size(), 1U);
+  EXPECT_EQ(checked.findings.all().front().kind, FindingKind::mistyped);
+}
+
+TEST(ConfigCheckTest, ReleasesBetweenAndBeyondTheKnownAreTold) {
+  for (const Version release : {Version{9, 9, 0}, Version{0, 10, 0}, Version{0, 16, 5}})
+    EXPECT_EQ(found_in(with_batch(R"("steps_per_print": 5)"), of_release(release)),
+              Found{"caution "});
+}
+
+TEST(ConfigCheckTest, PrecisionIsComparedWithTheCommand) {
+  EXPECT_EQ(found_in(with_batch(R"("fp16": {"enabled": true})"),
+                     {.command = "train.py --deepspeed ds.json --per_device_train_batch_size 2"}),
+            Found{"fails /fp16/enabled"});
+  EXPECT_EQ(
+      found_in(with_batch(R"("bf16": {"enabled": true})"),
+               {.command = "train.py --deepspeed ds.json --per_device_train_batch_size 2 --bf16"}),
+      Found{});
+}
+
 TEST(ConfigCheckTest, OldReleasesHaveTheirOwnTypes) {
   const std::string scale = with_batch(R"("fp16": {"enabled": true, "min_loss_scale": 1e-8})");
   EXPECT_EQ(found_in(scale, of_release({0, 14, 5})), Found{});

@@ -80,6 +80,15 @@ TEST_F(NamesTest, KeysWithTheSameLettersStandInFull) {
                           "z1_tmbspg1_bf16.enabled=T_fp16.enabled=T_gas1"));
 }
 
+TEST_F(NamesTest, NoLettersAreSharedByAnOffloadSectionAndWhatFollows) {
+  EXPECT_THAT(names_of(R"("zero_optimization": {"stage": 3, "offload_param": [
+                            {"device": "cpu"}, {"device": "cpu", "buffer_size": 2097152}]},
+                          "aio": [{}, {"block_size": 2097152}])"),
+              ElementsAre("z3_tmbspg1_op_dcpu_gas1", "z3_tmbspg1_op_dcpu_block_size=2.1e+06_gas1",
+                          "z3_tmbspg1_op_dcpu_buffer_size=2.1e+06_gas1",
+                          "z3_tmbspg1_op_dcpu_buffer_size=2.1e+06_block_size=2.1e+06_gas1"));
+}
+
 TEST_F(NamesTest, ValuesWithTheSameTextStandInFull) {
   EXPECT_THAT(
       names_of(R"("zero_optimization": {"stage": 1, "reduce_bucket_size": [65000, 65010]})"),
@@ -139,6 +148,8 @@ class ChanceSpace {
        R"([null, {"device": "cpu"}, {"device": "cpu", "pin_memory": true}, {}])"},
       {"/zero_optimization/offload_param/device", "[\"none\", \"cpu\"]"},
       {"/zero_optimization/offload_param/pin_memory", "[true, false]"},
+      {"/zero_optimization/offload_param",
+       R"([{"device": "cpu"}, {"device": "cpu", "buffer_size": 1048576}])"},
       {"/zero_optimization",
        R"([{"stage": 1}, {"stage": 2, "overlap_comm": true}, {"stage": 1.0}, {"stage": 0}, {}])"},
       {"/aio/block_size", "[1048576, 1048577, 1048576.0, 10]"},

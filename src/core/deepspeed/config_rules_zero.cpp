@@ -201,7 +201,8 @@ constexpr ConfigRule rules_of_zero[] = {
      [](const Settings& s, Pointer key) {
        return scatters_from_stage_2_on(s) && s.number(key) != 1;
      },
-     "DeepSpeed refuses other values than 1.0 with reduce_scatter from stage 2 on", Weight::fails},
+     "DeepSpeed refuses other values with reduce_scatter from stage 2 on: write 1.0",
+     Weight::fails},
     {"/gradient_allreduce_op",
      [](const Settings& s, Pointer key) { return s.zero_stage() == 3 && s.word(key) == "sum"; },
      "DeepSpeed refuses sum at stage 3: write mean, or a stage below 3"},

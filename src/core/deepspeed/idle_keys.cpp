@@ -60,13 +60,14 @@ constexpr std::string_view of_cpus = "nothing is page-locked where DeepSpeed run
 
 // Sections come before their keys: what is said of a section is not said again of its keys.
 constexpr std::array rules = {
-    IdleRule{"/fp16/auto_cast",
-             [](const Settings& s, const KeyUse&, Pointer key) {
-               return s.is_on(key) && precision_of(s) != "fp16" &&
-                      s.table().release() >= with_schema_of_fp16;
-             },
-             "inputs that are given by name, as Hugging Face's Trainer gives them, are not cast; "
-             "those given by position are, to fp16, which the model is not in"},
+    IdleRule{
+        "/fp16/auto_cast",
+        [](const Settings& s, const KeyUse&, Pointer key) {
+          return s.is_on(key) && precision_of(s) != "fp16" &&
+                 s.table().release() >= with_schema_of_fp16;
+        },
+        "Hugging Face's Trainer gives inputs by name, which are not cast; those given by position "
+        "are cast to fp16"},
     IdleRule{"/fp16", [](const Settings& s, const KeyUse&, Pointer key) { return is_off(s, key); },
              "its section is not enabled", "enabled|auto_cast"},
     IdleRule{"/fp16/auto_cast",

@@ -12,6 +12,11 @@ Version known_release(Version version) {
   return newer == known_releases.begin() ? oldest_release : *(newer - 1);
 }
 
+Version known_release_before(Version release) {
+  const auto* const found = std::ranges::lower_bound(known_releases, release);
+  return found == known_releases.begin() ? oldest_release : *(found - 1);
+}
+
 bool is_unsure(Version version, Version change) {
   const auto* const newer = std::ranges::upper_bound(known_releases, version);
   return version != known_release(version) && newer != known_releases.end() && change == *newer;

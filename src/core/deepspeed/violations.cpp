@@ -151,6 +151,19 @@ std::string refusal_of(const Knob& knob, const KnobValue& value) {
                      text, knob.fallback);
 }
 
+constexpr std::string_view optimizer_words = "Adam|AdamW|Lion|Adagrad|SGD";
+
+/// DeepSpeed's own in any case of letters, and the classes of torch.optim.
+bool is_optimizer_known(std::string_view lower_case, const KnobValue& written) {
+  constexpr std::string_view of_deepspeed =
+      "lamb|onebitadam|onebitlamb|zerooneadam|muadam|muadamw|musgd|muon";
+  constexpr std::string_view of_torch =
+      "ASGD|Adadelta|Adafactor|Adamax|LBFGS|NAdam|RAdam|RMSprop|Rprop|SparseAdam";
+  const auto* const name = std::get_if<std::string>(&written);
+  return name == nullptr || find_choice(of_deepspeed, lower_case, false) ||
+         find_choice(of_torch, *name, false);
+}
+
 void add_unbuilt_optimizer(const Settings& settings, std::vector<Violation>& violations) {
   const std::string type = settings.word("/optimizer/type");
   const KnobValue& written = settings.value("/optimizer/type");
@@ -162,6 +175,15 @@ void add_unbuilt_optimizer(const Settings& settings, std::vector<Violation>& vio
                                       "starts: take another",
                                       value_text(written), to_text(without_one_bit)),
                           Weight::fails});
+  } else if (!is_optimizer_built(settings) && !is_optimizer_known(type, written)) {
+    const std::string name = std::get<std::string>(written);
+    violations.push_back(
+        {"/optimizer/type",
+         fmt::format(
+             "{} is no optimizer of DeepSpeed or torch.optim, and the training fails: write "
+             "Adam, AdamW, Lion, Adagrad or SGD, or another that there is{}",
+             value_text(written), json::suggestion(name, choices_of(optimizer_words))),
+         Weight::fails});
   } else if (!is_optimizer_built(settings)) {
     violations.push_back({"/optimizer/type",
                           fmt::format("{} is not built in dstune-mpi yet: write Adam, AdamW, Lion, "

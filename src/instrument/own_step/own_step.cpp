@@ -86,11 +86,16 @@ class TransformerWorkload : public Workload {
     const auto left_over = [](const Arena& arena, const MemoryPlan& plan) {
       return arena.capacity_bytes() - plan.arena_bytes;
     };
-    peak.process_bytes =
-        process_resident_bytes() - left_over(context_.device->host_arena(), plan_.host_memory);
+    const std::int64_t resident = process_resident_bytes();
+    peak.process_bytes = resident - left_over(context_.device->host_arena(), plan_.host_memory);
     // Memory that a device has of its own is none of the process's.
     if (!context_.device->is_asynchronous())
       peak.process_bytes -= left_over(context_.device->arena(), plan_.memory);
+    // Leftovers that no experiment touched are not resident: the process holds at least this
+    // experiment's own peak, and no more than it has.
+    const std::int64_t own =
+        context_.device->is_asynchronous() ? peak.host_bytes : peak.total_bytes;
+    peak.process_bytes = std::min(resident, std::max(peak.process_bytes, own));
     if (const auto taken_bytes = context_.device->taken_bytes())
       peak.gpu_bytes = *taken_bytes - left_over(context_.device->arena(), plan_.memory);
     peak.graph_bytes = executor_->recording_bytes();

@@ -31,9 +31,12 @@ constexpr TrainersDefault trainers_defaults[] = {
     {"weight_decay", 0},
     {"adam_beta1", 0.9},
     {"adam_beta2", 0.999},
+    {"fp16", 0},
+    {"bf16", 0},
 };
 
 bool is_same(const json::Value& one, const json::Value& other) {
+  if (one.is_boolean() && other.is_number()) return one.get<bool>() == (other != 0);
   if (one.is_number() && other.is_number())
     return std::abs(one.get<double>() - other.get<double>()) <=
            1e-9 * std::abs(other.get<double>());
@@ -59,6 +62,7 @@ class ConfigChecker {
     } else {
       for (const Problem& problem : problems.all()) findings_.add(FindingKind::refused, problem);
     }
+    findings_.drop_consequences();
     ConfigFindings located;
     for (const Finding& one : findings_.all()) {
       Problem problem = job_.document->located(one.problem);
@@ -86,6 +90,15 @@ class ConfigChecker {
     add_section_problems(of_sections, target);
     for (const Problem& problem : unbuilt.all()) findings_.add(FindingKind::not_built, problem);
     decide_release(known_->python, root, target);
+    for (const std::string& warning : job_.warnings)
+      findings_.add(FindingKind::caution, {job_.document->file(), "", 0, warning});
+    // A key or a default of the next known release may have come with this one.
+    if (const Version known = known_release(job_.deepspeed_version);
+        job_.warnings.empty() && job_.deepspeed_version != known)
+      findings_.add(FindingKind::caution,
+                    {job_.document->file(), "", 0,
+                     fmt::format("DeepSpeed {} is judged by the keys and defaults of {}",
+                                 to_text(job_.deepspeed_version), to_text(known))});
     job_.ds_config = replaced_;
     for (const char* const ours : our_sections) job_.ds_config.erase(ours);
     job_.key_use = key_use_of(job_, known_->is_on_cpus);
@@ -220,10 +233,11 @@ class ConfigChecker {
     const auto* const usual =
         std::ranges::find(trainers_defaults, argument.name, &TrainersDefault::argument);
     if (usual == std::end(trainers_defaults) || is_same(argument.value, usual->value)) return;
+    const std::string value = argument.value.is_boolean() ? "off" : fmt::format("{}", usual->value);
     place.message = fmt::format(
         "is {}, and the training command has no --{}, which is {} by default: Hugging Face's "
         "Trainer refuses the two unless the script sets it; write \"auto\"",
-        argument.value.dump(), argument.name, usual->value);
+        argument.value.dump(), argument.name, value);
     findings_.add(FindingKind::fails, std::move(place));
   }
 

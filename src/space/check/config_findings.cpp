@@ -1,7 +1,10 @@
 #include "dstune/space/config_findings.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 #include <tuple>
+
+#include "dstune/core/keys.hpp"
 
 namespace dstune {
 
@@ -24,6 +27,36 @@ constexpr EnumText kinds[] = {
 constexpr EnumText severities[] = {enum_text(Severity::error, "error"),
                                    enum_text(Severity::warning, "warning"),
                                    enum_text(Severity::note, "note")};
+
+bool is_any_of(FindingKind kind, std::initializer_list<FindingKind> kinds_of) {
+  return std::ranges::find(kinds_of, kind) != kinds_of.end();
+}
+
+/// Tells whether nothing need be said of one finding beside another.
+bool follows(const Finding& one, const Finding& other) {
+  using enum FindingKind;
+  const std::string& pointer = one.problem.pointer;
+  const std::string& place = other.problem.pointer;
+  const bool is_same = pointer == place;
+  switch (one.kind) {
+    case no_effect:
+      return is_any_of(other.kind, {refused, fails}) &&
+             (is_same || place.starts_with(pointer + "/"));
+    case caution:
+      return is_same && other.kind == no_effect;
+    case not_followed:
+      return is_same && is_any_of(other.kind, {refused, fails, unchecked});
+    case changed_default: {
+      // The key stands elsewhere, or is misspelled.
+      const std::string name(last_key(pointer));
+      return is_any_of(other.kind, {mistyped, misplaced, unknown}) &&
+             (last_key(place) == name ||
+              other.problem.message.find("\"" + name + "\"") != std::string::npos);
+    }
+    default:
+      return false;
+  }
+}
 
 }  // namespace
 
@@ -65,6 +98,14 @@ void ConfigFindings::add(FindingKind kind, Problem problem, bool has_alternative
 bool ConfigFindings::has_errors() const {
   return std::ranges::any_of(
       all_, [](const Finding& one) { return severity_of(one) == Severity::error; });
+}
+
+void ConfigFindings::drop_consequences() {
+  std::vector<Finding> causes;
+  for (const Finding& one : all_)
+    if (std::ranges::none_of(all_, [&](const Finding& other) { return follows(one, other); }))
+      causes.push_back(one);
+  all_ = std::move(causes);
 }
 
 void ConfigFindings::sort() {

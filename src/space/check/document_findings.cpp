@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, 8> common_names = {"enabled", "type",    
                                                           "dtype",   "verbose", "debug",  "seed"};
 
 std::string place_words(std::string_view section) {
-  return section.empty() ? "at the top level" : "into " + dotted(section);
+  return section.empty() ? "at the top level" : "in " + dotted(section);
 }
 
 /// Walks over a config: keys without a row, and the sections that have them.
@@ -97,6 +97,9 @@ class KeyWalk {
                       is_allowed ? " It passes through unchecked"
                                  : " Correct it, or write \"allow_unknown\": true in the section "
                                    "dstune"));
+    } else if (const std::string_view hint = hint_for(last_key(pointer)); !hint.empty()) {
+      add(FindingKind::unknown, node,
+          fmt::format("is no key that DeepSpeed {} knows: {}", release(), hint));
     } else {
       const auto inside = nearest_inside(pointer, "/zero_optimization");
       add(FindingKind::unknown, node,
@@ -126,6 +129,14 @@ class KeyWalk {
           fmt::format("is no key of {} that DeepSpeed {} knows: it drops it without a word",
                       dotted(section), release()));
     }
+  }
+
+  /// A key of that name that is refused with something else to write.
+  [[nodiscard]] std::string_view hint_for(std::string_view name) const {
+    const auto& keys = table_->keys();
+    const auto found = std::ranges::find_if(
+        keys, [&](const Key& key) { return last_key(key.pointer) == name && !key.hint.empty(); });
+    return found == keys.end() ? std::string_view() : found->hint;
   }
 
   [[nodiscard]] std::optional<std::string> nearest_inside(std::string_view pointer,
@@ -164,7 +175,7 @@ void add_unfollowed(const KnobTable& table, const json::Node& node, ConfigFindin
   const json::Value& value = is_single ? node.value().front() : node.value();
   if (!is_default(value, *knob))
     findings.add(FindingKind::not_followed,
-                 node.problem("acts in DeepSpeed, and not in the step of dstune-mpi"));
+                 node.problem("acts in DeepSpeed, and not in the step that dstune-mpi measures"));
 }
 
 bool has_effect_below(const KnobTable& table, const json::Node& node) {
@@ -272,7 +283,8 @@ std::string home_of(const KnobTable& table, const std::string& pointer) {
   if (std::ranges::find(common_names, name) != common_names.end()) return "";
   std::set<std::string> homes;
   for (const Key& key : table.keys())
-    if (last_key(key.pointer) == name && parent_of(key.pointer) != parent_of(pointer))
+    if (last_key(key.pointer) == name && parent_of(key.pointer) != parent_of(pointer) &&
+        key.hint.empty())
       homes.insert(place_words(parent_of(key.pointer)));
   for (const Key& key : key_rows("autotuning"))
     if (last_key(key.pointer) == name) homes.insert(place_words(parent_of(key.pointer)));
@@ -305,9 +317,10 @@ void add_changed_defaults(const JobSpec& job, int zero_stage, ConfigFindings& fi
                               [](const FormerRow& former) { return !former.fallback.empty(); });
     findings.add(FindingKind::changed_default,
                  problem_at(job, pointer,
-                            fmt::format("is not written: it is {} with DeepSpeed {} and later, and "
-                                        "was {} before; write it to train alike with all",
-                                        knob.fallback, to_text(last.before), last.fallback)));
+                            fmt::format("is not written: it is {} with DeepSpeed {}, and was {} "
+                                        "with {}; write it to get the same in every release",
+                                        knob.fallback, to_text(last.before), last.fallback,
+                                        to_text(known_release_before(last.before)))));
   }
 }
 
