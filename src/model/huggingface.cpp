@@ -186,13 +186,16 @@ std::string_view kind_of(const model::Config& config) {
 
 /// The two ways to go on: the engine runs any model, and a dense one can stand for it in a plan.
 std::string refusal(const model::Config& config, std::string_view type) {
+  const std::string_view kind = kind_of(config);
+  const bool has_experts = kind.find("experts") != kind.npos;
   const bool has_text = config.find({"text_config"}).has_value();
   return fmt::format(
       "model type \"{}\"{} is not built; what is: {}. DeepSpeed's engine runs it: write "
       "\"workload\": {{\"type\": \"deepspeed\"}} and your training_command in dstune "
       "(docs/engine.md). A dense stand-in plans it: write family, hidden_size, num_layers, "
-      "num_heads, num_kv_heads, intermediate_size, vocab_size and max_positions in dstune.model{}",
-      type, kind_of(config), model_family_names(),
+      "num_heads, num_kv_heads, intermediate_size{}, vocab_size and max_positions in "
+      "dstune.model{}",
+      type, kind, model_family_names(), has_experts ? " (of all experts together)" : "",
       has_text ? "; or name a file that has its text_config alone" : "");
 }
 

@@ -140,6 +140,8 @@ class KeyReader {
     const bool is_unchecked = unchecked_ != nullptr && table_->is_unchecked(row);
     for (Problem problem : found.all()) {
       problem.is_late = true;
+      if (row.type == KnobType::boolean)
+        problem.message += fmt::format(", which counts as {}", is_true(node.value()));
       (is_unchecked ? *unchecked_ : *problems_).add(std::move(problem));
     }
     return value;

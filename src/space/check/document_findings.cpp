@@ -84,8 +84,8 @@ class KeyWalk {
     const std::string& pointer = node.pointer();
     if (const Knob* const other = every_knob().find_knob(pointer)) {
       add(FindingKind::unknown, node,
-          fmt::format("is no key that DeepSpeed {} knows (known from {} on): it passes through "
-                      "unchecked",
+          fmt::format("is no key that DeepSpeed {} knows (known from {} on): it "
+                      "ignores the key",
                       release(), to_text(other->since)));
     } else if (const std::string home = home_of(*table_, pointer); !home.empty()) {
       add(FindingKind::misplaced, node, fmt::format("belongs {}: it has no effect here", home));
@@ -94,7 +94,7 @@ class KeyWalk {
       add(is_allowed ? FindingKind::unknown : FindingKind::mistyped, node,
           fmt::format("is no key that DeepSpeed {} knows: did you mean \"{}\"?{}", release(),
                       *meant,
-                      is_allowed ? " It passes through unchecked"
+                      is_allowed ? " It ignores this one"
                                  : " Correct it, or write \"allow_unknown\": true in the section "
                                    "dstune"));
     } else if (const std::string_view hint = hint_for(last_key(pointer)); !hint.empty()) {
@@ -104,7 +104,7 @@ class KeyWalk {
       const auto inside = nearest_inside(pointer, "/zero_optimization");
       add(FindingKind::unknown, node,
           fmt::format(
-              "is no key that DeepSpeed {} knows{}: it passes through unchecked", release(),
+              "is no key that DeepSpeed {} knows{}: it ignores the key", release(),
               inside ? fmt::format(" (did you mean {} in zero_optimization?)", *inside) : ""));
     }
   }

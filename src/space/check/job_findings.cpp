@@ -32,7 +32,7 @@ bool ends_job(const JobSpec& job, const Finding& finding) {
 std::string warning_of(const JobSpec& job, const Finding& finding) {
   const auto& [file, pointer, line, message, is_unknown_key, is_late] = finding.problem;
   if (is_unknown_key)
-    return fmt::format("{} is no key that DeepSpeed {} knows: it passes through unchecked", pointer,
+    return fmt::format("{} is no key that DeepSpeed {} knows: it ignores the key", pointer,
                        to_text(job.deepspeed_version));
   switch (finding.kind) {
     case FindingKind::fails:
