@@ -7,8 +7,6 @@
 namespace dstune {
 namespace {
 
-constexpr Version with_pydantic_2{0, 15, 0}, v0_19_6{0, 19, 6};
-
 bool scatters_from_stage_2_on(const Settings& settings) {
   return settings.zero_stage() >= 2 && settings.is_on("/zero_optimization/reduce_scatter");
 }
@@ -191,7 +189,9 @@ constexpr ConfigRule rules_of_zero[] = {
      Weight::unbuilt},
     {"/zero_optimization/offload_optimizer/ratio",
      [](const Settings& s, Pointer key) { return s.zero_stage() != 3 && s.number(key) < 1; },
-     "below 1 only stage 3 works: write 1.0 or stage 3", Weight::refused, with_pydantic_2},
+     "below 1 only stage 3 works: write 1.0 or stage 3",
+     Weight::refused,
+     {0, 15, 0}},
     {"/prescale_gradients",
      [](const Settings& s, Pointer key) { return scatters_from_stage_2_on(s) && s.is_on(key); },
      "DeepSpeed refuses this with reduce_scatter from stage 2 on: write false, or "
@@ -218,7 +218,9 @@ constexpr ConfigRule rules_of_zero[] = {
      "DeepSpeed refuses sum with deepcompile: write mean"},
     {"/zero_optimization/zenflow/topk_ratio",
      [](const Settings& s, Pointer key) { return s.number(key) <= 0 || s.number(key) >= 1; },
-     "must be above 0 and below 1", Weight::refused, v0_19_6},
+     "must be above 0 and below 1",
+     Weight::refused,
+     {0, 19, 6}},
     {"/zero_optimization/cpu_offload",
      [](const Settings& s, Pointer key) {
        return has_both(s, key, "/zero_optimization/offload_optimizer");
