@@ -30,8 +30,8 @@ CheckedFile check_file(const std::string& path, const ConfigCheck& known) {
   try {
     const ConfigFile read = read_config_file(path);
     file.config = check_config(read.document, known);
-    for (const std::string& note : read.notes)
-      file.config.findings.add(FindingKind::caution, {path, "", 0, note});
+    for (const Problem& note : read.notes) file.config.findings.add(FindingKind::caution, note);
+    file.config.findings.sort();
   } catch (const InputError& error) {
     file.config.release = known.release.value_or(newest_release);
     for (const Problem& problem : error.problems())

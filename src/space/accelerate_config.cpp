@@ -117,9 +117,9 @@ class AccelerateConfig {
                             printable(type->is_string() ? type->value().get<std::string>()
                                                         : type->value().dump()));
     if (section_ && !section_->value().empty())
-      notes_.push_back(fmt::format(
-          "{} has {}: accelerate reads its deepspeed_config only where that is DEEPSPEED",
-          written_->file(), word));
+      notes_.push_back(type.value_or(root_).problem(fmt::format(
+          "the file has {}: accelerate reads its deepspeed_config only where that is DEEPSPEED",
+          word)));
     else
       problems_->add(type.value_or(root_).problem(fmt::format(
           "this is a file of accelerate config with {}, which trains without DeepSpeed: write "
@@ -141,9 +141,8 @@ class AccelerateConfig {
         problems_->add(place.problem(fmt::format("unknown key: did you mean \"{}\"?", *meant)));
       else
         notes_.push_back(
-            fmt::format("{}:{}: accelerate does not read {}: write it in a DeepSpeed config, and "
-                        "name that as deepspeed_config_file",
-                        written_->file(), place.line(), place.pointer()));
+            place.problem("accelerate does not read this key: write it in a DeepSpeed config, and "
+                          "name that as deepspeed_config_file"));
     }
   }
 
@@ -171,10 +170,10 @@ class AccelerateConfig {
       const auto path = said(fmt::format("{}_nvme_path", name));
       if (path) put(pointer + "/nvme_path", path->value(), *path);
       // Options of accelerate launch that its environment for the script lacks (utils/launch.py).
-      notes_.push_back(fmt::format(
-          "{}: accelerate launch does not pass {}_nvme_path on, and DeepSpeed writes to a folder "
+      notes_.push_back(root_.problem(fmt::format(
+          "accelerate launch does not pass {}_nvme_path on, and DeepSpeed writes to a folder "
           "\"none\": name the path in a DeepSpeed config, and that as deepspeed_config_file",
-          written_->file(), name));
+          name)));
     }
     if (const auto saves = said("zero3_save_16bit_model"))
       put("/zero_optimization/stage3_gather_16bit_weights_on_model_save", flag_in(saves->value()),
@@ -220,8 +219,8 @@ class AccelerateConfig {
       places_["/gradient_accumulation_steps"] = base_->place("");
       const auto batch = config_.find("train_batch_size");
       if (batch != config_.end() && batch->is_number())
-        notes_.push_back(fmt::format(
-            "{} has no gradient_accumulation_steps: accelerate writes 1 there", base_->file()));
+        notes_.push_back(
+            base_->problem("", "gradient_accumulation_steps is not there: accelerate writes 1"));
     }
     if (!config_.contains("zero_optimization")) {
       problems_->add(base_->problem(
@@ -306,7 +305,7 @@ class AccelerateConfig {
   std::optional<Document> base_;  ///< the file that is filled in
   Value config_;
   json::Places places_;
-  std::vector<std::string> notes_;
+  std::vector<Problem> notes_;
 };
 
 }  // namespace

@@ -122,11 +122,11 @@ ConfigFile read_config_file(const std::string& path) {
     return read_accelerate_config(read.document);
   }
   if (read.is_yaml && !is_config(read.document.root())) refuse_foreign(read.document);
-  std::vector<std::string> notes;
+  std::vector<Problem> notes;
   // A space is written for this program.
   if (read.is_yaml && !is_space(read.document.root()))
-    notes.emplace_back(
-        "this is YAML, and DeepSpeed reads JSON and Hjson: write it as JSON to train");
+    notes.push_back(read.document.node().problem(
+        "this is YAML, and DeepSpeed reads JSON and Hjson: write it as JSON to train"));
   return {std::move(read.document), std::nullopt, std::move(notes)};
 }
 

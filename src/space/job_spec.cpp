@@ -348,7 +348,7 @@ JobSpec read_document(const std::string& path, const ConfigFile& file,
                       const std::optional<Machine>& machine, int default_ranks) {
   JobSpec job;
   job.document = std::move(document);
-  job.warnings = file.notes;
+  for (const Problem& note : file.notes) job.warnings.push_back(note.text());
   job.folder = std::filesystem::path(path).parent_path().string();
   job.recompute = {TrainingConfig().recompute};
   job.machine = machine;

@@ -16,7 +16,7 @@ struct ConfigFile {
   /// are to be located: json::Document::located() names the file, key and line that have the value.
   json::Document document;
   std::optional<GroupShape> shape;  ///< the ranks that a file of accelerate's starts
-  std::vector<std::string> notes;   ///< on keys without effect, in words
+  std::vector<Problem> notes;       ///< on keys without effect
 };
 
 /// Reads one of these, by its content:

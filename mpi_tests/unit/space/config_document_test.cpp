@@ -49,7 +49,7 @@ class ConfigDocumentTest : public SpaceTest {
       lines.push_back(file.document.root().dump());
       if (file.shape)
         lines.push_back(fmt::format("{} ranks on {}", file.shape->num_gpus, file.shape->num_nodes));
-      for (const std::string& note : file.notes) lines.push_back("note: " + note);
+      for (const Problem& note : file.notes) lines.push_back("note: " + note.text());
     } catch (const InputError& error) {
       for (const Problem& problem : error.problems()) lines.push_back(problem.text());
     }
@@ -110,9 +110,10 @@ TEST_F(ConfigDocumentTest, ABatchIsNamedAtItsOwnPlace) {
                            "deepspeed_config:\n"
                            "  deepspeed_config_file: batch.json\n"),
               ElementsAre(HasSubstr("batch.json:3: /train_batch_size: 256 is not ")));
-  EXPECT_THAT(read_config_file((folder_ / "a.yaml").string()).notes,
-              ElementsAre(HasSubstr("batch.json has no gradient_accumulation_steps: accelerate "
-                                    "writes 1 there")));
+  const std::vector<Problem> notes = read_config_file((folder_ / "a.yaml").string()).notes;
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_THAT(notes.front().text(), HasSubstr("batch.json:1: gradient_accumulation_steps is not "
+                                              "there: accelerate writes 1"));
   EXPECT_THAT(job_problems("b.yaml",
                            "distributed_type: DEEPSPEED\n"
                            "num_processes: 7\n"
