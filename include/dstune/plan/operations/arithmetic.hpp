@@ -4,6 +4,7 @@
 /// src/train/executor/arithmetic.cpp. It costs a pass over its elements(), or has its cost in
 /// src/predict/work.cpp.
 
+#include "dstune/model/model_spec.hpp"
 #include "dstune/plan/operations/traits.hpp"
 
 namespace dstune::op {
