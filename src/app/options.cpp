@@ -207,9 +207,9 @@ void fill(const OptionValues& given, CommandLine& line) {
   }
 }
 
-enum class Verb { plan, check, help };
-constexpr std::array<std::pair<std::string_view, Verb>, 3> verbs{
-    {{"plan", Verb::plan}, {"check", Verb::check}, {"help", Verb::help}}};
+enum class Verb { plan, check, status, help };
+constexpr std::array<std::pair<std::string_view, Verb>, 4> verbs{
+    {{"plan", Verb::plan}, {"check", Verb::check}, {"status", Verb::status}, {"help", Verb::help}}};
 
 /// The command that the first word asks for; nothing: it is an option or a file. Throws UsageError
 /// where it is an unknown command: no such file is there, and no file of a space has such a name.
@@ -244,6 +244,20 @@ std::vector<std::string> understood_options(const po::variables_map& map) {
     lines.push_back(std::move(line));
   }
   return lines;
+}
+
+/// Returns the folder that is looked at. Throws UsageError.
+std::string folder_of_status(const po::variables_map& map) {
+  const Strings taken{"format", "color", "space"};
+  for (const auto& [name, value] : map)
+    if (std::ranges::find(taken, name) == taken.end())
+      throw UsageError(
+          fmt::format("status has no --{}: write dstune-mpi status [--format json] DIR", name));
+  const Strings folders = OptionValues(map).all("space");
+  if (folders.size() > 1)
+    throw UsageError(fmt::format("status takes one results folder, not {}: {}", folders.size(),
+                                 fmt::join(folders, " ")));
+  return folders.empty() ? "autotuning_results" : folders.front();
 }
 
 void refuse_what_check_has_not(const po::variables_map& map) {
@@ -354,9 +368,11 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     if (i > 0) line.job.command_line += ' ';
     line.job.command_line += argv[i];
   }
+  bool is_status = false;
   if (const std::optional<Verb> verb = argc > 1 ? verb_of(argv[1]) : std::nullopt) {
     line.job.dry_run = verb == Verb::plan;
     line.check = verb == Verb::check;
+    is_status = verb == Verb::status;
     line.help = verb == Verb::help;
     if (line.help) return line;
     --argc;
@@ -369,7 +385,9 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
 
   const OptionValues given(map);
   fill(given, line);
-  if (line.check) {
+  if (is_status) {
+    line.status_of = folder_of_status(map);
+  } else if (line.check) {
     refuse_what_check_has_not(map);
     line.check_files = given.all("space");
     line.training_command = given.text("command");
@@ -394,6 +412,7 @@ std::string help_text() {
          "file\n"
          "  dstune-mpi check FILE...                    what DeepSpeed refuses and drops of a "
          "config\n"
+         "  dstune-mpi status [DIR]                     where a job is, by its results folder\n"
          "  dstune-mpi help                             this text\n\n"
          "space.json is a DeepSpeed config in which any value may be a list of candidates; "
          "docs/space.md\ndescribes it. Progress goes to stderr, results to stdout and "

@@ -17,6 +17,7 @@ struct CommandLine {
   std::vector<std::string> check_files;         ///< what is checked; none: the machine
   std::optional<std::string> training_command;  ///< --command
   bool is_strict = false;                       ///< --strict
+  std::optional<std::string> status_of;         ///< a results folder that is only looked at
   JobOptions job;
   log::Level level = log::Level::info;
   std::vector<std::string> understood;  ///< a line for each option that was given

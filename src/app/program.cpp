@@ -30,6 +30,7 @@
 #include "dstune/kernels/cuda.hpp"
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/report/folder_lock.hpp"
+#include "dstune/report/folder_status.hpp"
 #include "dstune/tune/check.hpp"
 #include "dstune/tune/job.hpp"
 #include "dstune/tune/watchdog.hpp"
@@ -152,7 +153,7 @@ JobOptions guessed_options(int argc, char** argv) {
     if (word.starts_with(results) && word.substr(results.size()).starts_with('='))
       options.overrides.results_dir = std::string(word.substr(results.size() + 1));
     // These write no file.
-    if (word == "--dry-run" || (i == 1 && (word == "plan" || word == "check")))
+    if (word == "--dry-run" || (i == 1 && (word == "plan" || word == "check" || word == "status")))
       options.dry_run = true;
   }
   std::error_code cause;
@@ -191,6 +192,21 @@ class EarlyEnd {
   std::optional<JobOptions> options_;
 };
 
+/// Prints the state of a results folder's job. Local.
+ExitCode show_status(const CommandLine& line) {
+  try {
+    const FolderStatus status = folder_status(*line.status_of);
+    if (line.job.json_output)
+      output() << json::ascii_text(status_json(status)) << std::endl;
+    else
+      output() << printable_lines(status_text(status)) << std::flush;
+    return ExitCode::ok;
+  } catch (const InputError& error) {
+    for (const Problem& problem : error.problems()) log::error(problem.text());
+    return ExitCode::bad_input;
+  }
+}
+
 /// The exit code of a command whose only result is what it prints.
 int printed(ExitCode ended) {
   if (!has_lost_output()) return code(ended);
@@ -205,6 +221,10 @@ int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watc
     if (line.help || line.version) {
       if (is_first_process()) output() << (line.help ? help_text() : version_text());
       return printed(ExitCode::ok);
+    }
+    if (line.status_of) {
+      log::set_color(line.color.value_or(isatty(STDERR_FILENO) != 0));
+      return printed(is_first_process() ? show_status(line) : ExitCode::ok);
     }
     const bool is_of_files = !line.check_files.empty();
     if (line.check && !is_of_files)

@@ -51,6 +51,10 @@ bool is_marked(const std::string& file, const std::string& content) {
     const json::Value value = parsed();
     return value.size() == 3 && has_all(value, {"exit_code", "reason", "finished_at"});
   }
+  if (name == file_name::state && !is_of_experiment) {
+    const json::Value value = parsed();
+    return entries::text_of(value, "written_by") == file_name::writer && value.contains("phase");
+  }
   if (is_of_experiment && (name == file_name::metrics || name == file_name::verified))
     return has_all(parsed(), {"status", "attempt", "overhead_s", "group", "started_at"});
   return false;
@@ -295,7 +299,9 @@ void OwnFiles::write(const std::string& file, std::string_view content, Durabili
   if (entries::status_of(path(file)) && !is_own(file)) return;
   const std::string hash = hash128(content);
   // How a job has ended is known by what it holds: so are the words of ranks that outlive rank 0.
-  if (file != file_name::exit_status && !knows("file", file, hash)) {
+  // Its state, too, which would fill the manifest with lines.
+  const bool is_known_by_mark = file == file_name::exit_status || file == file_name::state;
+  if (!is_known_by_mark && !knows("file", file, hash)) {
     // Before it has its name: a job that is killed between leaves a line too many.
     add(json_text({{"file", file}, {"hash", hash}}) + "\n", durability);
     know("file", file, hash);

@@ -33,6 +33,8 @@ inline constexpr std::string_view table = "results.csv";
 inline constexpr std::string_view validation = "validation.json";
 inline constexpr std::string_view environment = "environment.json";
 inline constexpr std::string_view exit_status = "exit_status.json";
+/// The state of the job that runs, rewritten every few seconds.
+inline constexpr std::string_view state = "status.json";
 /// It is in nobody's way: where something else has its place, nothing is read and nothing written.
 inline constexpr std::string_view library_choices = "library_choices.json";
 /// The names of our files in a folder (own_files.hpp).
@@ -46,8 +48,9 @@ inline constexpr std::string_view lock = "lock";
 /// All of the results folder but the journal and what is in nobody's way, in the order in which
 /// they are deleted: first what says that a run is complete.
 inline constexpr std::array in_results = {
-    exit_status, optimal,    optimal_command, optimal_config, training_arguments, verify_slurm,
-    verify_pbs,  validation, summary,         page,           environment,        table};
+    exit_status,  state,      optimal,    optimal_command, optimal_config, training_arguments,
+    verify_slurm, verify_pbs, validation, summary,         page,           environment,
+    table};
 
 inline constexpr std::string_view experiment = "exp.json";
 inline constexpr std::string_view config = "ds_config.json";

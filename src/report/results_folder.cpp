@@ -16,6 +16,7 @@
 #include "dstune/core/command_reading.hpp"
 #include "dstune/report/dry_run.hpp"
 #include "dstune/report/folder_lock.hpp"
+#include "dstune/report/folder_status.hpp"
 #include "dstune/report/journal.hpp"
 #include "dstune/report/results.hpp"
 #include "dstune/report/verify_script.hpp"
@@ -265,6 +266,17 @@ void ResultsFolder::write_summary(const Answer& answer) {
   write(file_name::page, report_html(answer, environment_));
   write(file_name::summary,
         printable_lines(headline_text(answer, results_dir_) + "\n" + summary_text(answer)));
+}
+
+void ResultsFolder::write_state(const JobState& state) {
+  json::Value value = state_json(state);
+  value["written_by"] = file_name::writer;
+  own_->results.write(std::string(file_name::state), indented(value), Durability::rename_only);
+}
+
+void ResultsFolder::write_page(const Answer& answer, const JobState& /*state*/) {
+  own_->results.write(std::string(file_name::page), report_html(answer, environment_),
+                      Durability::rename_only);
 }
 
 void ResultsFolder::write_environment(const json::Value& environment) {

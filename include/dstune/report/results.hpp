@@ -17,6 +17,7 @@
 #include "dstune/core/launch_line.hpp"
 #include "dstune/ranking/answer.hpp"
 #include "dstune/report/chosen_folders.hpp"
+#include "dstune/report/job_state.hpp"
 
 namespace dstune {
 
@@ -65,8 +66,12 @@ class ResultsFolder {
   /// verify.sbatch and verify.pbs for what the recommendation names; with the optimum. Synced.
   void write_verification(const Recommendation& recommendation,
                           const std::optional<UserCommand>& training_command);
+  /// report.html and its data while the job runs. Not synced.
+  void write_page(const Answer& answer, const JobState& state);
   /// summary.txt, report.html and results.csv. Synced.
   void write_summary(const Answer& answer);
+  /// status.json: every few seconds while the job runs, and at its end. Not synced.
+  void write_state(const JobState& state);
   /// environment.json, which report.html then shows, too. Synced.
   void write_environment(const json::Value& environment);
   /// validation.json. Synced.

@@ -53,6 +53,7 @@ struct JobPolicy {
   std::function<RunInput(const Experiment&)> input{};
   std::function<Attempts::Limits(const PlannedExperiment&)> limits{};
   JobEnd end{};
+  std::set<int> ranks_here{};  ///< of rank 0's node
   /// How busy the host has been since the search began; empty, or nothing: nobody knows.
   std::function<std::optional<HostLoad>()> host_load{};
 };

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <iterator>
 
 #include <fmt/format.h>
@@ -41,6 +42,13 @@ std::size_t terminal_width() {
   winsize size{};
   const bool is_known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
   return is_known ? size.ws_col - 1U : 79;
+}
+
+/// The calling thread's.
+std::chrono::nanoseconds processor_time() {
+  timespec spent{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent);
+  return std::chrono::seconds(spent.tv_sec) + std::chrono::nanoseconds(spent.tv_nsec);
 }
 
 }  // namespace
@@ -131,6 +139,31 @@ void Publisher::write(const std::optional<Recommendation>& recommendation,
   results_.write_optimal(*recommendation, options_.training_command);
   results_.write_verification(*recommendation, options_.training_command);
   written_at_ = now;
+}
+
+void Publisher::show(const JobState& state, bool is_quiet, SteadyClock::time_point now) {
+  if (times_.is_state_due(state.phase, now))
+    writer_.add([this, state] {
+      try {
+        results_.write_state(state);
+      } catch (const IoError& error) {
+        warn_once(error);
+      }
+    });
+  if (!is_quiet || !times_.is_page_due(now)) return;
+  const auto before = processor_time();
+  try {
+    results_.write_page(answer_of(scoreboard_), state);
+  } catch (const IoError& error) {
+    warn_once(error);
+  }
+  times_.note_page(now, processor_time() - before);
+}
+
+/// The search goes on without: what must be kept is in the journal.
+void Publisher::warn_once(const IoError& error) {
+  if (!has_warned_.exchange(true))
+    log::warning(fmt::format("the page and status.json are not kept up to date: {}", error.what()));
 }
 
 void Publisher::finish(const std::set<std::size_t>& running, SteadyClock::time_point now) {

@@ -2,6 +2,7 @@
 /// The publisher decides what a job writes beside its journal, and when. Progress is what the job
 /// says meanwhile. Local.
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "control/show_times.hpp"
+#include "dstune/base/error.hpp"
 #include "dstune/core/experiment.hpp"
 #include "dstune/ranking/answer.hpp"
 #include "dstune/ranking/scoreboard.hpp"
@@ -52,13 +55,17 @@ class BackgroundWriter {
 class Publisher {
  public:
   struct Options {
+    SteadyClock::time_point began = SteadyClock::now();  ///< the job
     std::optional<UserCommand> training_command{};
     /// For the picture of the winner; none where nothing is planned.
     std::function<std::optional<MemoryTimeline>(const Experiment&)> memory_timeline{};
   };
   /// The references outlive it.
   Publisher(ResultsFolder& results, const Scoreboard& scoreboard, Options options)
-      : results_(results), scoreboard_(scoreboard), options_(std::move(options)) {}
+      : results_(results),
+        scoreboard_(scoreboard),
+        options_(std::move(options)),
+        times_(options_.began) {}
 
   // Members whose files are to be written with the next publish().
   void started(std::size_t member) { started_.push_back(member); }
@@ -69,6 +76,10 @@ class Publisher {
   }
   /// After the journal is durable. Throws IoError, also of what was written in the background.
   void publish(SteadyClock::time_point now);
+  /// Tells whoever looks into the folder where the job is, where it is time for that: status.json,
+  /// and the page. `is_quiet`: no step is timed on this node, which writing the page would disturb.
+  /// A folder that can not be written is told once.
+  void show(const JobState& state, bool is_quiet, SteadyClock::time_point now);
   /// Everything that is known at the end. `running`: members whose record may still change.
   void finish(const std::set<std::size_t>& running, SteadyClock::time_point now);
   void write_exit_status(ExitCode code, const std::string& reason) {
@@ -81,6 +92,7 @@ class Publisher {
 
  private:
   void write_metrics(std::size_t member);
+  void warn_once(const IoError& error);
   void write(const std::optional<Recommendation>& recommendation, SteadyClock::time_point now);
 
   ResultsFolder& results_;
@@ -91,6 +103,8 @@ class Publisher {
   std::set<std::size_t> held_;          ///< their metrics.json waits: they may run again
   std::uint64_t written_revision_ = 0;  ///< of the answer
   SteadyClock::time_point written_at_{};
+  ShowTimes times_;
+  std::atomic<bool> has_warned_ = false;
   Answer answer_;
   BackgroundWriter writer_;  ///< last: what it writes is above
 };

@@ -98,6 +98,14 @@ void Attempts::on(int source, Message message, Moment now) {
   }
 }
 
+bool Attempts::is_timing(const std::set<int>& ranks) const {
+  return std::ranges::any_of(under_way_, [&](const auto& one) {
+    const Attempt& attempt = one.second;
+    return attempt.started_at &&
+           std::ranges::any_of(attempt.members, [&](int member) { return ranks.contains(member); });
+  });
+}
+
 void Attempts::on_ready(Number number, Attempt& attempt, int source, Moment now) {
   attempt.ready.insert(source);
   if (attempt.state != Attempt::State::building || attempt.ready.size() < attempt.members.size())

@@ -105,6 +105,8 @@ class Attempts {
   kernels::CudaChoices take_new_choices() { return std::exchange(new_choices_, {}); }
 
   [[nodiscard]] bool is_empty() const { return under_way_.empty(); }
+  /// Tells whether steps may be timed now on one of these ranks: its group has been sent GO.
+  [[nodiscard]] bool is_timing(const std::set<int>& ranks) const;
   /// Ranks that an answer may come from.
   [[nodiscard]] std::set<int> awaited_ranks() const;
   /// Members that never answered an ABORT, and whoever died, idle or not.
