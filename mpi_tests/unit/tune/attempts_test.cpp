@@ -153,6 +153,18 @@ TEST_F(AttemptsTest, GoesOnceEveryMemberIsReadyAndEndsWithTheLeadersOutcome) {
   EXPECT_TRUE(machine_.is_empty());
 }
 
+TEST_F(AttemptsTest, StepsAreTimedFromGoToTheEndOnTheMembersAlone) {
+  const Attempts::Number number = begin({0, 1});
+  EXPECT_FALSE(machine_.is_timing({0, 1})) << "it is being built";
+  for (const int rank : {0, 1}) machine_.on(rank, message::Ready{number}, at(1));
+  EXPECT_TRUE(machine_.is_timing({1, 2}));
+  EXPECT_FALSE(machine_.is_timing({2, 3}));
+  machine_.stop(at(2));
+  EXPECT_TRUE(machine_.is_timing({0})) << "its last step goes on";
+  machine_.on(0, message::Outcome{number, measured()}, at(3));
+  EXPECT_FALSE(machine_.is_timing({0, 1}));
+}
+
 TEST_F(AttemptsTest, MembersGiveUpLongAfterAbortShouldHaveReachedThem) {
   const Attempts::Number number = begin({0});
   const std::vector<Attempts::Outgoing> sent = machine_.take_outgoing();
