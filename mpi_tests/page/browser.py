@@ -92,6 +92,13 @@ class Browser:
     def find(self, selector):
         return self.driver.find_element("css selector", selector)
 
+    def box(self, selector):
+        return self.run("return document.querySelector(arguments[0]).getBoundingClientRect().toJSON()", selector)
+
+    def all(self, selector, expression="one.textContent"):
+        """A value of every element."""
+        return self.run(f"return [...document.querySelectorAll(arguments[0])].map(one => {expression})", selector)
+
     def text(self, selector):
         return self.run("return document.querySelector(arguments[0])?.textContent ?? null", selector)
 
@@ -108,7 +115,7 @@ class Browser:
         ActionChains(self.driver).key_down(Keys.CONTROL).send_keys("v").key_up(Keys.CONTROL).perform()
 
     def messages(self):
-        """What the page said on the console."""
+        """Lines that the page wrote on the console."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def foreign_requests(self):
@@ -121,11 +128,11 @@ class Browser:
         return [url for url in asked if not url.startswith(("file:///", "data:"))]
 
     def violations(self):
-        """What axe finds that is serious or critical."""
+        """Findings of axe that are serious or critical."""
         if not self.run("return typeof axe === 'object'"):
             self.run(self.axe)
-        found = self.later("""axe.run(document, {resultTypes: ['violations']}).then(result => done(result.violations.map(
-            one => `${one.impact}: ${one.id}: ${one.nodes.length} x ${one.nodes[0].html.slice(0, 200)} `
+        found = self.later("""axe.run(document, {resultTypes: ['violations']}).then(result => done(
+            result.violations.map(one => `${one.impact}: ${one.id}: ${one.nodes.length} x ${one.nodes[0].html.slice(0, 200)} `
                 + one.nodes[0].failureSummary)), error => done(['serious: axe: ' + error]))""")
         return [one for one in found if one.startswith(("serious", "critical"))]
 

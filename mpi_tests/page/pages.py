@@ -15,7 +15,8 @@ SOURCES = os.path.join(ROOT, "src", "report", "page")
 DATA_BLOCK = re.compile(r'(<script type="application/json" id="report-data">)(.*?)(</script>)', re.S)
 
 GIB = 2**30
-HOSTILE = ["</script><script>document.title='taken'</script>", "<b>bold</b> & <img src=x onerror=document.title='taken'>",
+HOSTILE = ["</script><script>document.title='taken'</script>",
+           "<b>bold</b> & <img src=x onerror=document.title='taken'>",
            "a/very/long/path/" + "without_any_space_" * 18 + "end", "größer ≥ 10⁹, 数据, עברית, 🚀 'quoted' \"twice\"",
            "<!-- <script>", "${7*7} {{7*7}} @SCRIPT@"]
 STATUSES = ["ok", "raced_out", "out_of_memory", "timed_out", "failed", "infeasible", "pruned", "not_run"]
@@ -171,7 +172,8 @@ def finish(data):
     for row in members:
         if row[2] is not None:
             groups.setdefault((row[1], row[2]), []).append(row[0])
-    data["reasons"] = [{"status": STATUSES[status], "reason": data["texts"][reason], "count": len(names), "names": names[:3]}
+    data["reasons"] = [{"status": STATUSES[status], "reason": data["texts"][reason], "count": len(names),
+                        "names": names[:3]}
                        for (status, reason), names in groups.items()]
     data["state"]["done"] = sum(len(rows) for status, rows in of_status.items()
                                 if status not in ("infeasible", "pruned", "not_run"))
@@ -183,7 +185,8 @@ def finish(data):
                              "zero_optimization": {"contiguous_gradients": True}}
     data["memory_limit_bytes"] = 64 * GIB
     data["memory_categories"] = CATEGORIES
-    order = sorted((place for place, row in enumerate(members) if row[3] is not None), key=lambda place: -members[place][3])
+    order = sorted((place for place, row in enumerate(members) if row[3] is not None),
+                   key=lambda place: -members[place][3])
     if not order:
         return data
     shares = [0.2, 0.1, 0.3, 0.3, 0.06, 0.04]
@@ -205,7 +208,7 @@ def finish(data):
             end += 5
     data["runs"].append([best, 1, end + 1, end + 4, list(range(row[9])), True])
     data["runs"] = data["runs"][-5000:]
-    points = [[0.01 * step] + [int(GIB * amount) for amount in (
+    points = [[3 * step] + [int(GIB * amount) for amount in (
         3, 1.5 * min(1, step / 60), 6, 12 * (1 - abs(step - 40) / 40) if step < 80 else 0, 0.5, 0.2 + 0.1 * (step % 3))]
         for step in range(100)]
     baseline = next((place for place, one in enumerate(members) if one[3] is not None), best)
@@ -223,7 +226,10 @@ def finish(data):
         "ds_config": {"train_micro_batch_size_per_gpu": row[11], "bf16": {"enabled": True},
                       "zero_optimization": {"stage": row[10]}, "note": HOSTILE[0]},
         "command": "deepspeed --num_gpus 8 train.py --deepspeed_config ds_config_optimal.json --data " + HOSTILE[2],
-        "memory": {"limit_bytes": 64 * GIB, "unit": "bytes", "categories": CATEGORIES, "points": points},
+        "memory": {"limit_bytes": 64 * GIB, "unit": "bytes", "axis": "operations of a step, in program order",
+                   "num_operations": 300, "categories": CATEGORIES, "points": points,
+                   "parts": [[0, "micro-step 1", "forward"], [120, "micro-step 1", "backward"], [240, "update", ""]],
+                   "host_points": [[3 * step, 0, 0, GIB if step > 70 else GIB // 2, 0, 0, 0] for step in range(100)]},
     }
     return data
 

@@ -30,7 +30,7 @@ class Pages(browser.PageTest):
         self.browser.open(self.paths[name])
 
     def sections(self):
-        return self.browser.run("return [...document.querySelectorAll('section')].map(one => one.id)")
+        return self.browser.all("section", "one.id")
 
     def test_every_page_is_sound_in_every_window(self):
         for name, path in self.paths.items():
@@ -43,7 +43,7 @@ class Pages(browser.PageTest):
         for name, html in self.html.items():
             with self.subTest(page=name):
                 self.expect_valid(html)
-        # What the script makes of it, too.
+        # As the script makes it, too.
         for name in ("many", "failed"):
             with self.subTest(drawn=name):
                 self.open(name)
@@ -52,10 +52,8 @@ class Pages(browser.PageTest):
     def test_a_narrow_window_shows_the_value_first(self):
         self.open("many", 390)
         for selector in ("#answer .value", "#answer .gain", "#answer .name"):
-            bottom = self.browser.run("return document.querySelector(arguments[0]).getBoundingClientRect().bottom", selector)
-            self.assertLess(bottom, 844, selector)
-        left = self.browser.run("return document.querySelector('#members-table tbody td').getBoundingClientRect().left")
-        self.assertLess(left, 60, "the value is not the first column")
+            self.assertLess(self.browser.box(selector)["bottom"], 844, selector)
+        self.assertLess(self.browser.box("#members-table tbody td")["left"], 60, "the value is not the first column")
 
     def test_every_figure_is_there_with_its_words_and_its_table(self):
         self.open("many")
@@ -64,7 +62,7 @@ class Pages(browser.PageTest):
             self.assertTrue(self.browser.text(f"#{name} figcaption, #{name} .note"), name)
         self.browser.run("for (const one of document.querySelectorAll('.as-table')) one.open = true")
         self.browser.drawn()
-        rows = self.browser.run("return [...document.querySelectorAll('.as-table')].map(one => one.querySelectorAll('tr').length)")
+        rows = self.browser.all(".as-table", "one.querySelectorAll('tr').length")
         self.assertGreaterEqual(len(rows), 8)
         self.assertGreater(min(rows), 1)
 
@@ -85,7 +83,7 @@ class Pages(browser.PageTest):
         self.open("many")
         for name in ("best-over-time", "slots"):
             self.assertIn("idle stretch is cut out", self.browser.text(f"#{name} figcaption"))
-            self.assertGreater(self.browser.run("return document.querySelectorAll(arguments[0]).length", f"#{name} .cut"), 0)
+            self.assertNotEqual(self.browser.all(f"#{name} .cut", "one.tagName"), [])
         # Two jobs of a minute, a day apart: each has about half of the width.
         data = pages.synthetic(8, share_run=1)
         data["runs"] = [[0, 0, start, start + 60, [0, 1], True] for start in (0, 86400)]
@@ -99,7 +97,7 @@ class Pages(browser.PageTest):
     def test_a_job_that_runs_says_so(self):
         self.open("running")
         banner = self.browser.text("#running")
-        self.assertRegex(banner, r"This job is running: search, \d+ of about \d+ experiments done, 2 running; as of "
+        self.assertRegex(banner, r"This job is running: search, \d+ of about \d+ experiments? done, 2 running; as of "
                                  r"2026-11-29 14:31:05 UTC; reload for newer data\. About 2 m 30 s left")
         self.assertIn("so far", self.browser.text("h1"))
         self.open("no_answer_yet")
@@ -117,10 +115,9 @@ class Pages(browser.PageTest):
     def test_paper_is_light_and_has_no_buttons(self):
         self.browser.window(1280, "dark", "print")
         self.browser.open(self.paths["many"])
-        self.assertEqual(self.browser.run("return getComputedStyle(document.body).backgroundColor"), "rgb(255, 255, 255)")
-        self.assertEqual(self.browser.run("return getComputedStyle(document.querySelector('text')).fill"), "rgb(27, 31, 36)")
-        shown = self.browser.run("return [...document.querySelectorAll('button.copy, nav, input')].filter(one => one.offsetParent).length")
-        self.assertEqual(shown, 0)
+        self.assertEqual(self.browser.all("body", "getComputedStyle(one).backgroundColor"), ["rgb(255, 255, 255)"])
+        self.assertEqual(self.browser.all("#slots text", "getComputedStyle(one).fill")[-1], "rgb(87, 96, 106)")
+        self.assertFalse(any(self.browser.all("button.copy, nav, input", "one.offsetParent !== null")))
         self.browser.run("dispatchEvent(new Event('beforeprint'))")
         self.assertTrue(self.browser.run("return document.querySelector('details.in-print').open"))
 

@@ -78,7 +78,7 @@ class RealPages(browser.PageTest):
         self.assertEqual(self.browser.text("#answer .name"), best["name"])
         self.assertEqual(self.browser.text("#answer .value"), f"{best['value']:.4g} samples/s")
         self.assertEqual(self.browser.text("#members-count"), f"{len(self.rows)} members.")
-        figures = self.browser.run("return [...document.querySelectorAll('section')].map(one => one.id)")
+        figures = self.browser.all("section", "one.id")
         for name in ("best-over-time", "micro-batch", "knobs", "pairs", "slots", "members", "reasons", "environment"):
             self.assertIn(name, figures)
         self.browser.run("document.querySelector('#members-table .opener').click()")

@@ -33,7 +33,7 @@ class Use(browser.PageTest):
         self.browser.open(path or self.path)
 
     def names(self):
-        return self.browser.run("return [...document.querySelectorAll('#members-table .opener')].map(one => one.textContent)")
+        return self.browser.all("#members-table .opener")
 
     def focused(self):
         return self.browser.run("""const one = document.activeElement;
@@ -126,7 +126,7 @@ class Use(browser.PageTest):
         self.open()
         for _ in range(2):
             self.browser.run("document.querySelector('#members-table .sorter').click()")
-            values = self.browser.run("return [...document.querySelectorAll('#members-table tbody tr')].map(row => row.cells[0].textContent)")
+            values = self.browser.all("#members-table tbody td:first-child")
             known = [float(one.replace(",", "")) for one in values if one]
             self.assertEqual(values[len(known):], [""] * (len(values) - len(known)))
             direction = self.browser.run("return document.querySelector('#members-table th').getAttribute('aria-sort')")
@@ -134,19 +134,22 @@ class Use(browser.PageTest):
 
     def test_keys_reach_every_part_and_the_focus_is_seen(self):
         self.open(self.browser.write("one", pages.filled(self.template, pages.one_member())))
-        wanted = set(self.browser.run("return [...document.querySelectorAll('.scroll')].map(one => one.getAttribute('aria-label'))"))
+        wanted = set(self.browser.all(".scroll", "one.getAttribute('aria-label')"))
         for _ in range(90):
             self.browser.keys(Keys.TAB)
             name = self.focused()
             if name is None:
                 break
             wanted.discard(name)
-            self.assertNotEqual(self.browser.run("return getComputedStyle(document.activeElement).outlineStyle"), "none", name)
+            self.assertNotEqual(self.browser.all(":focus", "getComputedStyle(one).outlineStyle"), ["none"], name)
         self.assertEqual(wanted, set())
 
     def pasted(self):
         self.browser.run("""document.querySelector('#probe')?.remove();
-            const area = document.createElement('textarea'); area.id = 'probe'; document.body.append(area); area.focus();""")
+            const area = document.createElement('textarea');
+            area.id = 'probe';
+            document.body.append(area);
+            area.focus();""")
         self.browser.paste()
         return self.browser.run("return document.querySelector('#probe').value")
 
@@ -160,8 +163,7 @@ class Use(browser.PageTest):
         self.open()
         self.assertEqual(self.copy(), "Copied ✓")
         self.assertEqual(json.loads(self.pasted()), self.data["answer"]["ds_config"])
-        buttons = "return [...document.querySelectorAll('#answer .copy')].map(one => one.textContent)"
-        self.assertEqual(self.browser.run(buttons)[1], "Copy command")
+        self.assertEqual(self.browser.all("#answer .copy")[1], "Copy command")
         self.browser.run("document.querySelectorAll('#answer .copy')[1].click()")
         self.browser.later("setTimeout(done, 150)")
         self.assertEqual(self.pasted(), self.data["answer"]["command"])
@@ -173,9 +175,11 @@ class Use(browser.PageTest):
 
         # A browser that lets no page copy: the text is shown, selected.
         self.open()
-        self.browser.run("Object.defineProperty(navigator, 'clipboard', {value: undefined}); document.execCommand = () => false;")
+        self.browser.run("""Object.defineProperty(navigator, 'clipboard', {value: undefined});
+            document.execCommand = () => false;""")
         self.assertEqual(self.copy(), "Select and copy the text")
-        self.assertEqual(json.loads(self.browser.run("return getSelection().toString()")), self.data["answer"]["ds_config"])
+        selected = self.browser.run("return getSelection().toString()")
+        self.assertEqual(json.loads(selected), self.data["answer"]["ds_config"])
 
     def test_keys_of_a_config_are_put_in_their_places(self):
         data = pages.one_member()
@@ -184,7 +188,8 @@ class Use(browser.PageTest):
         self.open(self.browser.write("keys", pages.filled(self.template, data)))
         self.browser.run("document.querySelector('.opener').click()")
         text = self.browser.text("#members-table .details pre")
-        self.assertEqual(json.loads(text), data["common_config"] | {"a/b": {"c~d": {"x": [1, "<b>"]}}, "__proto__": {"y": 7}})
+        added = {"a/b": {"c~d": {"x": [1, "<b>"]}}, "__proto__": {"y": 7}}
+        self.assertEqual(json.loads(text), data["common_config"] | added)
 
 
 if __name__ == "__main__":

@@ -147,7 +147,7 @@ function configOf(member) {
 }
 
 const median = sorted => quantile(sorted, 0.5);
-/** Of a list in ascending order. */
+/** The value below which a share of an ascending list lies. */
 function quantile(sorted, share) {
   const place = share * (sorted.length - 1);
   const below = sorted[Math.floor(place)];

@@ -10,6 +10,16 @@ const PHASES = {
   done: 'done',
 };
 
+/** "12 of about 40 experiments done, 2 running" */
+function doneText() {
+  const {state} = report;
+  const notRun = report.counts.find(one => one.status === 'not_run')?.count ?? 0;
+  const total = Math.max(state.planned ?? state.done + notRun, state.done);
+  const done = total ? `${number(state.done)} of about ${count(total, 'experiment')} done` :
+                       'no experiment done yet';
+  return state.running ? `${done}, ${number(state.running)} running` : done;
+}
+
 /** A plain banner while the job runs, or where it stopped early. */
 function banner() {
   const {state} = report;
@@ -17,26 +27,25 @@ function banner() {
     return state.reason ?
         el('p', {class: 'banner'}, el('strong', {}, 'The job stopped early: '), state.reason) :
         null;
-  const notRun = report.counts.find(one => one.status === 'not_run')?.count ?? 0;
-  const total = state.planned ?? state.done + notRun;
-  const left = state.left ? ` About ${duration(state.left.seconds)} left (${
-                                duration(state.left.low_s)} to ${duration(state.left.high_s)})` +
-          `${state.left.assumes ? `: ${state.left.assumes}` : ''}.` :
-                                  '';
+  const {left} = state;
+  const leftText = left ? ` About ${duration(left.seconds)} left (${duration(left.low_s)} to ${
+                              duration(left.high_s)})` +
+          `${left.assumes ? `: ${left.assumes}` : ''}.` :
+                            '';
   return el(
       'p', {class: 'banner', id: 'running'}, el('strong', {}, 'This job is running: '),
-      `${PHASES[state.phase] ?? state.phase}, ${number(state.done)} of about ${
-          number(Math.max(total, state.done))} experiments done` +
-          `${state.running ? `, ${number(state.running)} running` : ''}; as of `,
-      el('time', {datetime: state.as_of}, utc(state.as_of)), '; reload for newer data.', left);
+      `${PHASES[state.phase] ?? state.phase}, ${doneText()}; as of `,
+      el('time', {datetime: state.as_of ?? ''}, utc(state.as_of) || 'an unknown time'),
+      '; reload for newer data.', leftText);
 }
 
 /** Pairs of a term and its description; those without one are left out. */
-const facts = pairs =>
-    el('dl', {},
-       pairs.filter(([, text]) => text)
-           .map(([term, text]) => [el('dt', {}, term), el('dd', {}, text)])
-           .flat());
+const facts = pairs => el(
+    'dl', {},
+    pairs.filter(([, text]) => text)
+        .map(([term,
+               text]) => [el('dt', {}, term[0].toUpperCase() + term.slice(1)), el('dd', {}, text)])
+        .flat());
 
 function costText(cost) {
   if (cost.text) return cost.text;
@@ -52,7 +61,7 @@ function group({num_gpus: all, num_nodes: nodes, num_gpus_per_node: each}) {
       nodes === 1 ? 'one node' : `each of ${number(nodes)} nodes`}`;
 }
 
-/** What is the same whether or not there is an answer. */
+/** The same whether or not there is an answer. */
 function jobFacts() {
   const {state, machine, model, deepspeed} = report;
   return [
@@ -100,26 +109,18 @@ function answerCard() {
       el('p', {class: 'buttons'}, copyButton('Copy ds_config', () => config, showConfig)));
   return el(
       'div', {class: 'card', id: 'answer'},
-      el('div', {class: 'halves'}, result,
-         facts([['Group', group(answer)], ...jobFacts(), ['Cost', costText(answer.cost)]])),
+      el('div', {class: 'halves'}, result, facts([
+           [
+             'Chance to be the best',
+             isNumber(answer.probability_best) ? percent(answer.probability_best) : ''
+           ],
+           ['Group', group(answer)], ...jobFacts(), ['Cost', costText(answer.cost)]
+         ])),
       answer.command ? el('div', {class: 'command'}, el('h2', {class: 'small'}, 'Launch command'),
                           textBlock('Launch command', answer.command, 'Copy command')) :
                        null,
-      configPart, el('details', {class: 'in-print'}, el('summary', {}, 'Details'), facts([
-                       ...answer.details,
-                       [
-                         'Probability that it is the best',
-                         isNumber(answer.probability_best) ? percent(answer.probability_best) : ''
-                       ],
-                       [
-                         'Chance that an untested one is more than 1 % faster',
-                         isNumber(answer.chance_of_better) ? percent(answer.chance_of_better) : ''
-                       ],
-                       [
-                         'Jobs before this one',
-                         answer.cost.earlier_jobs ? number(answer.cost.earlier_jobs) : ''
-                       ],
-                     ])));
+      configPart,
+      el('details', {class: 'in-print'}, el('summary', {}, 'Details'), facts(answer.details)));
 }
 
 /** Says why there is no answer. */

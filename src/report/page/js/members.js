@@ -34,7 +34,7 @@ function memberColumns() {
     },
     {title: '95 % interval', isNumber: true, text: interval, by: member => member.ci_low},
     ...shown.map(([key, place]) => ofKey(key, place)),
-    has('measured') && numeric('Measured here', 'measured'),
+    metric.hasTarget && has('measured') && numeric('Measured here', 'measured'),
     has('verified') && numeric('In DeepSpeed', 'verified'),
     has('predicted') && numeric('Predicted', 'predicted'),
     has('memory_bytes') && memory('Memory', 'memory_bytes'),
@@ -70,7 +70,7 @@ function sorted(list, column, isDown) {
   return [...known, ...unknown].map(({member}) => member);
 }
 
-/** What a filter looks into; made once a member. */
+/** The text that a filter looks into; made once a member. */
 function searchText(member) {
   member.searched ??= [
     member.name, member.status, member.reason,
@@ -92,7 +92,7 @@ function memberDetails(member) {
                                   withUnit(member.value) +
                   (interval(member) ? `, 95 % interval ${interval(member)}` : '')
         ],
-        ['Measured here', withUnit(member.measured)],
+        ['Measured here', metric.hasTarget ? withUnit(member.measured) : ''],
         ['In DeepSpeed itself', withUnit(member.verified)],
         ['Predicted', withUnit(member.predicted)],
         [

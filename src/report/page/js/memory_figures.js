@@ -86,84 +86,121 @@ function limitLine(plot, x1, y1, x2, y2, text) {
 /** A column of the picture is the fullest instant of its stretch, so that peaks show. */
 function fullest(points, columns) {
   if (points.length <= columns) return points;
-  const [begin, end] = [points[0].time, points.at(-1).time];
+  const [begin, end] = [points[0].at, points.at(-1).at];
   const best = new Map();
   for (const point of points) {
-    const column = Math.floor(((point.time - begin) / (end - begin || 1)) * columns);
+    const column = Math.floor(((point.at - begin) / (end - begin || 1)) * columns);
     if (!best.has(column) || point.total > best.get(column).total) best.set(column, point);
   }
   return [...best.values()];
 }
 
-function memoryOverStep() {
-  const memory = answer?.memory;
-  if (!memory || memory.points.length < 2) return null;
-  const points = memory.points.map(
-      ([time, ...sizes]) => ({time, sizes, total: sizes.reduce((sum, size) => sum + size, 0)}));
-  const peak = points.reduce((one, other) => (other.total > one.total ? other : one));
-  const limit = memory.limit_bytes;
-  // A limit far above says nothing of the step, and would make it flat.
-  const isNear = limit && limit < 4 * peak.total;
-  const [unit, size] = memoryUnit(Math.max(peak.total, isNear ? limit : 0));
-  const draw = width => {
-    const plot = new Plot(width, 320, {top: 26});
-    const y =
-        plot.upwards(Math.max(peak.total, isNear ? limit : 0) / size, `memory of a rank, ${unit}`);
-    const x = plot.rightwards(
-        points[0].time, points.at(-1).time, 'time in the step, as predicted', duration);
-    const shown = fullest(points, plot.right - plot.left);
-    const below = shown.map(() => 0);
-    memory.categories.forEach((_, place) => {
-      const before = [...below];
-      shown.forEach((point, i) => {
-        below[i] += point.sizes[place];
-      });
-      // What is held stays until the next point.
-      const edge = heights =>
-          heights
-              .map((height, i) => {
-                const end = i + 1 < shown.length ? shown[i + 1].time : points.at(-1).time;
-                return [[x(shown[i].time), y(height / size)], [x(end), y(height / size)]];
-              })
-              .flat();
-      const outline = [...edge(below), ...edge(before).reverse()];
-      plot.path(
-          `M${outline.map(([left, up]) => `${round(left)} ${round(up)}`).join('L')}z`,
-          categoryStyle(place));
+const partName = ([, name, phase]) => (phase ? `${name}, ${phase}` : name);
+
+/** The beginnings of a step's parts, named below the axis where there is room. */
+function partsAxis(plot, parts, x) {
+  let free = plot.left - 20;
+  for (const part of parts) {
+    const at = x(part[0]);
+    plot.line(at, plot.top, at, plot.bottom + 5, 'part');
+    const text = partName(part);
+    if (at < free || at + textWidth(text) > plot.right + 14) continue;
+    plot.text(at, plot.bottom + 18, text, 'start');
+    free = at + textWidth(text) + 8;
+  }
+}
+
+/** Bands on each other: what is held stays until the next point. */
+function bands(plot, shown, end, numCategories, x, y) {
+  const below = shown.map(() => 0);
+  for (let place = 0; place < numCategories; ++place) {
+    const before = [...below];
+    shown.forEach((point, i) => {
+      below[i] += point.sizes[place];
     });
-    numberBands(plot, memory.categories, shown, point => x(point.time), height => y(height / size));
-    if (isNear)
-      limitLine(
-          plot, plot.left, y(limit / size), plot.right, y(limit / size), `limit ${bytes(limit)}`);
-    plot.tip(
-        x(peak.time), y(peak.total / size),
-        `fullest: ${bytes(peak.total)} after ${duration(peak.time)}`);
+    const edge = heights => heights.flatMap(
+        (height, i) => [
+            [x(shown[i].at), y(height)],
+            [x(i + 1 < shown.length ? shown[i + 1].at : end), y(height)],
+    ]);
+    const outline = [...edge(below), ...edge(before).reverse()];
+    plot.path(
+        `M${outline.map(([left, up]) => `${round(left)} ${round(up)}`).join('L')}z`,
+        categoryStyle(place));
+  }
+}
+
+/** A memory of the answer over a step; limit: of the memory, null where none is known. */
+function memoryOverStep({id, title, list, limit}) {
+  if (!list || list.length < 2) return null;
+  const {memory} = answer;
+  const points = list.map(
+      ([at, ...sizes]) => ({at, sizes, total: sizes.reduce((sum, size) => sum + size, 0)}));
+  const peak = points.reduce((one, other) => (other.total > one.total ? other : one));
+  // A limit far above says nothing of the step, and would make it flat.
+  const top = limit && limit < 4 * peak.total ? limit : 0;
+  const [unit, size] = memoryUnit(Math.max(peak.total, top));
+  const end = Math.max(memory.num_operations ?? 0, points.at(-1).at);
+  const parts = memory.parts ?? [];
+  const atPeak = parts.filter(([first]) => first <= peak.at).at(-1);
+  const where = atPeak ? ` in ${partName(atPeak)}` : '';
+  const draw = width => {
+    const plot = new Plot(width, 330, {top: 26, bottom: 50});
+    const y = plot.upwards(Math.max(peak.total, top) / size, `memory of a rank, ${unit}`);
+    const x = linear(points[0].at, end, plot.left, plot.right);
+    const height = total => y(total / size);
+    const shown = fullest(points, plot.right - plot.left);
+    bands(plot, shown, end, memory.categories.length, x, height);
+    partsAxis(plot, parts, x);
+    plot.title(memory.axis ?? 'operations of a step, in program order');
+    numberBands(plot, memory.categories, shown, point => x(point.at), height);
+    if (top)
+      limitLine(plot, plot.left, height(top), plot.right, height(top), `limit ${bytes(top)}`);
+    plot.tip(x(peak.at), height(peak.total), `fullest: ${bytes(peak.total)}${where}`);
     return plot;
   };
   return figure({
-    id: 'memory-step',
-    title: 'Memory of the answer over one step',
+    id,
+    title,
     draw,
     isWide: true,
     legend: categoryLegend(memory.categories),
     how: 'Planned for a rank: bands of categories on each other. ' +
         'The upper edge is all that is held at that time.',
-    says: `At its fullest ${bytes(peak.total)} after ${duration(peak.time)}${
-        limit ? `; the limit is ${bytes(limit)}` : ''}.`,
-    data: () => [
-        [
-          {title: 'Category'}, {title: 'At the fullest instant', isNumber: true},
-          {title: 'At most', isNumber: true}
-        ],
-        [
-          ...memory.categories.map(
-              (name, place) =>
-                  [name.replaceAll('_', ' '), bytes(peak.sizes[place]) || '0',
-                   bytes(largest(points, point => point.sizes[place])) || '0']),
-          ['all', bytes(peak.total), bytes(peak.total)]
-        ]],
+    says: `At its fullest ${bytes(peak.total)}${where}` +
+        `${limit ? `; the limit is ${bytes(limit)}` : ''}.`,
+    data: () => {
+      const columns =
+          ['At the fullest instant', 'At most'].map(one => ({title: one, isNumber: true}));
+      const rows = memory.categories.map(
+          (name, place) =>
+              [name.replaceAll('_', ' '),
+               bytes(peak.sizes[place]) || '0',
+               bytes(largest(points, point => point.sizes[place])) || '0',
+      ]);
+      return [
+        [{title: 'Category'}, ...columns],
+        [...rows, ['all', bytes(peak.total), bytes(peak.total)]],
+      ];
+    },
   });
 }
+
+/** The answer's memory on the device, and on the host where something is there. */
+const answerMemories = () => (!answer?.memory ? [] : [
+  memoryOverStep({
+    id: 'memory-step',
+    title: 'Memory of the answer over one step',
+    list: answer.memory.points,
+    limit: answer.memory.limit_bytes,
+  }),
+  memoryOverStep({
+    id: 'host-memory-step',
+    title: 'Host memory of the answer over one step',
+    list: answer.memory.host_points,
+    limit: null,
+  }),
+]);
 
 /** Puts each category's number where its band is highest. */
 function numberBands(plot, categories, shown, x, y) {

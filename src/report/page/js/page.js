@@ -5,7 +5,7 @@ function parts() {
   const order = knobsInOrder();
   const figures = [
     bestOverTime(), byMicroBatch(), effects(), pairsOfKnobs(order), memoryOfBest(), front(),
-    memoryOverStep(), predictedSpeed(), predictedMemory(), slots()
+    ...answerMemories(), predictedSpeed(), predictedMemory(), slots()
   ].filter(Boolean);
   const shown = figures.length ? el('div', {class: 'figures'}, figures) : null;
   // Without an answer, the reasons are what a reader comes for.
