@@ -19,6 +19,7 @@
 #include "dstune/core/experiment.hpp"
 #include "dstune/ranking/answer.hpp"
 #include "dstune/ranking/scoreboard.hpp"
+#include "dstune/report/job_state.hpp"
 #include "dstune/report/results.hpp"
 #include "watch/waiting.hpp"
 
@@ -53,7 +54,7 @@ class Publisher {
  public:
   struct Options {
     std::optional<UserCommand> training_command{};
-    /// For the picture of the winner; none where nothing is planned.
+    /// A rank's memory over a step, as planned; none where nothing is planned.
     std::function<std::optional<MemoryTimeline>(const Experiment&)> memory_timeline{};
   };
   /// The references outlive it.
@@ -69,8 +70,10 @@ class Publisher {
   }
   /// After the journal is durable. Throws IoError, also of what was written in the background.
   void publish(SteadyClock::time_point now);
-  /// Everything that is known at the end. `running`: members whose record may still change.
-  void finish(const std::set<std::size_t>& running, SteadyClock::time_point now);
+  /// Everything that is known at the end. `running`: members whose record may still change;
+  /// `state`: the job's, as the page tells it.
+  void finish(const std::set<std::size_t>& running, const JobState& state,
+              SteadyClock::time_point now);
   void write_exit_status(ExitCode code, const std::string& reason) {
     results_.write_exit_status(code, reason);
   }

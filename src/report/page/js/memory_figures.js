@@ -2,9 +2,11 @@
 
 /** Categories have a number beside their colour, which is in the picture, too. */
 const categoryStyle = place => `c${place % 8}`;
-const categoryLegend = names => names.map(
-    (name, place) => legendEntry(
-        `${place + 1} ${name.replaceAll('_', ' ')}`, categoryStyle(place), 'M0 0h14v14h-14z'));
+const categoryLegend = (names, isUsed = () => true) => names.flatMap(
+    (name, place) => isUsed(place) ?
+        [legendEntry(
+            `${place + 1} ${name.replaceAll('_', ' ')}`, categoryStyle(place), 'M0 0h14v14h-14z')] :
+        []);
 
 function memoryOfBest() {
   const categories = report.memory_categories;
@@ -164,7 +166,7 @@ function memoryOverStep({id, title, list, limit}) {
     title,
     draw,
     isWide: true,
-    legend: categoryLegend(memory.categories),
+    legend: categoryLegend(memory.categories, place => points.some(one => one.sizes[place] > 0)),
     how: 'Planned for a rank: bands of categories on each other. ' +
         'The upper edge is all that is held at that time.',
     says: `At its fullest ${bytes(peak.total)}${where}` +
