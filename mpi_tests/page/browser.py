@@ -132,8 +132,9 @@ class Browser:
         if not self.run("return typeof axe === 'object'"):
             self.run(self.axe)
         found = self.later("""axe.run(document, {resultTypes: ['violations']}).then(result => done(
-            result.violations.map(one => `${one.impact}: ${one.id}: ${one.nodes.length} x ${one.nodes[0].html.slice(0, 200)} `
-                + one.nodes[0].failureSummary)), error => done(['serious: axe: ' + error]))""")
+            result.violations.map(({impact, id, nodes}) => `${impact}: ${id}: ${nodes.length} x `
+                + `${nodes[0].html.slice(0, 200)} ${nodes[0].failureSummary}`)),
+            error => done(['serious: axe: ' + error]))""")
         return [one for one in found if one.startswith(("serious", "critical"))]
 
 

@@ -85,11 +85,12 @@ function ratioAxis(plot, least, most) {
   return at;
 }
 
-function effects() {
+/** The effects of all knobs, the largest first. */
+const effectsInOrder = () => knobs.map(effectOf).sort((one, other) => other.size - one.size);
+
+function effects(inOrder) {
   const MOST_KNOBS = 10, MOST_VALUES = 12;
-  const all = knobs.map(effectOf)
-                  .filter(effect => effect.values.length > 1)
-                  .sort((one, other) => other.size - one.size);
+  const all = inOrder.filter(effect => effect.values.length > 1);
   if (!all.length) return null;
   const shown = all.slice(0, MOST_KNOBS)
                     .map(effect => ({...effect, values: effect.values.slice(0, MOST_VALUES)}));
@@ -204,7 +205,7 @@ function grid(down, across) {
                     columns.map(column => cellOf(row, column))))));
 }
 
-function pairsOfKnobs(effectsInOrder) {
+function pairsOfKnobs(inOrder) {
   if (knobs.length < 2 || withValue.length < 2) return null;
   const region = scrolling('Grid: best values of two knobs', 'low');
   const choose = (name, chosen) => {
@@ -212,7 +213,7 @@ function pairsOfKnobs(effectsInOrder) {
     const list =
         el('select', {id},
            knobs.map((knob, i) => el('option', {value: i}, shortened(knob.label, 60))));
-    list.value = String(knobs.indexOf(effectsInOrder[chosen]));
+    list.value = String(knobs.indexOf(inOrder[chosen].knob));
     list.addEventListener('change', show);
     return {
       list,
@@ -237,10 +238,4 @@ function pairsOfKnobs(effectsInOrder) {
          `Each cell is the best ${metricTitle()} with these two values. ${
              better()} Darker is better, ★ is the best, ✕ gave no result, – was not run.`),
       el('p', {class: 'fields'}, down.shown, across.shown), region);
-}
-
-/** Knobs by the size of their effect, then the others. */
-function knobsInOrder() {
-  const sizes = new Map(knobs.map(knob => [knob, effectOf(knob).size]));
-  return [...knobs].sort((one, other) => sizes.get(other) - sizes.get(one));
 }

@@ -79,6 +79,15 @@ function searchText(member) {
   return member.searched;
 }
 
+/** "8 GPUs, ZeRO stage 2, micro-batch 32, accumulation 2, recompute none" */
+const shapeText =
+    member => [isNumber(member.num_gpus) && count(member.num_gpus, 'GPU'),
+               isNumber(member.stage) && `ZeRO stage ${member.stage}`,
+               isNumber(member.micro_batch) && `micro-batch ${number(member.micro_batch)}`,
+               isNumber(member.accumulation) && `accumulation ${number(member.accumulation)}`,
+               member.recompute && `recompute ${member.recompute}`,
+].filter(Boolean).join(', ');
+
 /** All of one member, shown below its row. */
 function memberDetails(member) {
   const config = JSON.stringify(configOf(member), null, 2);
@@ -95,12 +104,7 @@ function memberDetails(member) {
         ['Measured here', metric.hasTarget ? withUnit(member.measured) : ''],
         ['In DeepSpeed itself', withUnit(member.verified)],
         ['Predicted', withUnit(member.predicted)],
-        [
-          'GPUs, ZeRO stage, micro-batch, accumulation, recompute',
-          [member.num_gpus, member.stage, member.micro_batch, member.accumulation, member.recompute]
-              .map(one => one ?? '–')
-              .join(', ')
-        ],
+        ['Group and batch', shapeText(member)],
         [
           'Memory of the fullest rank',
           [

@@ -2,10 +2,10 @@
 
 /** The parts of the page in their order; null where there is nothing to show. */
 function parts() {
-  const order = knobsInOrder();
+  const inOrder = effectsInOrder();
   const figures = [
-    bestOverTime(), byMicroBatch(), effects(), pairsOfKnobs(order), memoryOfBest(), front(),
-    ...answerMemories(), predictedSpeed(), predictedMemory(), slots()
+    bestOverTime(), byMicroBatch(), effects(inOrder), pairsOfKnobs(inOrder), memoryOfBest(),
+    front(), ...answerMemories(), predictedSpeed(), predictedMemory(), slots()
   ].filter(Boolean);
   const shown = figures.length ? el('div', {class: 'figures'}, figures) : null;
   // Without an answer, the reasons are what a reader comes for.
