@@ -7,6 +7,9 @@
 #                               it by DSTUNE_ENGINE_PYTHON; 5.7 GB in build/engine. Versions are those of
 #                               scripts/engine/constraints.txt; DSTUNE_TORCH_INDEX names an index that
 #                               PyTorch comes from, as one of wheels for CPUs, which are far smaller.
+#   scripts/setup.sh --page     also installs Chromium and its driver, and makes a Python environment that
+#                               drives them, 80 MB in build/page; prints its interpreter. Tests of
+#                               report.html use it, by DSTUNE_PAGE_PYTHON if it is elsewhere.
 #
 # Sourced, it also sets what mpirun needs as root, with more ranks than cores and in a bare
 # environment. Variables that are already set stay as they are.
@@ -160,10 +163,16 @@ build_release() {
 
 # shellcheck source=scripts/engine/environment.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/engine/environment.sh"
+# shellcheck source=scripts/page/environment.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/page/environment.sh"
 
 ensure_needs
 set_mpi_environment
 if [[ ${BASH_SOURCE[0]} == "$0" && ${1:-} == --engine ]]; then
   make_engine_environment >&2 || { say "The engine's environment could not be made"; exit 1; }
   echo "$engine_environment/bin/python"
+fi
+if [[ ${BASH_SOURCE[0]} == "$0" && ${1:-} == --page ]]; then
+  make_page_environment >&2 || { say "The environment of the page's tests could not be made"; exit 1; }
+  echo "$page_environment/bin/python"
 fi

@@ -169,7 +169,7 @@ NOT_COMPARED = {'lock', '.dstune-manifest.jsonl'}
 
 
 # Of the winner, which measured times decide: there is one, and which is not compared.
-OF_THE_WINNER = {'memory.svg', 'memory.txt'}
+OF_THE_WINNER = {'memory.svg', 'memory.txt'}  # the first is an earlier release's
 COLUMNS = ['name', 'status', 'reason', 'num_gpus', 'num_nodes', 'zero_stage', 'micro_batch', 'accumulation_steps',
            'train_batch_size', 'recompute', 'metric', 'peak_memory_bytes', 'world_ranks', 'predicted_peak_memory_bytes',
            'predicted_target_memory_bytes', 'changed_numerics']

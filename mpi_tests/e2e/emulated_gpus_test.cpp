@@ -100,7 +100,7 @@ TEST_F(EmulatedGpusTest, WhereNcclCanNotBeCapturedTrainingsGoOnWithoutGraphsAndS
       EXPECT_EQ(measured["peak_memory_bytes"].value("graphs", 0), 0) << name;
     }
     EXPECT_GE(count_of(job_.read(results + "summary.txt"), "4 experiments are not comparable"), 1);
-    EXPECT_GE(count_of(job_.read(results + "report.html"), words), 1);
+    EXPECT_GE(count_of(job_.read(results + "report.json"), words), 1);
     std::filesystem::remove_all(job_.folder() / results);
   }
 }

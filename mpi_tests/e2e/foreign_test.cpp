@@ -37,10 +37,10 @@ class ForeignTest : public JobTest {
   }
   /// Somebody else's files with the names of ours.
   void fill(const std::string& results_dir, const std::string& exps_dir) {
-    for (const char* file :
-         {"journal.jsonl", "environment.json", "ds_config_optimal.json", "cmd_optimal.txt",
-          "optimal.json", "verify.sbatch", "verify.pbs", "validation.json", "results.csv",
-          "report.html", "summary.txt", "exit_status.json", "lock", ".dstune-manifest.jsonl"})
+    for (const char* file : {"journal.jsonl", "environment.json", "ds_config_optimal.json",
+                             "cmd_optimal.txt", "optimal.json", "verify.sbatch", "verify.pbs",
+                             "validation.json", "results.csv", "report.html", "report.json",
+                             "summary.txt", "exit_status.json", "lock", ".dstune-manifest.jsonl"})
       job_.write_text(results_dir + file, std::string("theirs: ") + file + "\n");
     for (const char* file : {"exp.json", "ds_config.json", "metrics.json", "verified.json",
                              "traceback.txt", "memory.svg", "memory.txt"})

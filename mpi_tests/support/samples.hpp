@@ -103,6 +103,7 @@ struct Draft {
   int num_ranks = 0;
   int earlier_jobs = 0;
   double earlier_s = 0, earlier_rank_s = 0;
+  std::vector<std::string> searched{};
   Finals finals{};
   double elapsed_s = 0;
   std::optional<double> chance_of_better{};
@@ -119,6 +120,7 @@ struct Draft {
                            .earlier_jobs = earlier_jobs,
                            .earlier_s = earlier_s,
                            .earlier_rank_s = earlier_rank_s,
+                           .searched = searched,
                            .policy = policy},
                           rows);
     if (calibration) scoreboard.calibrate(*calibration);

@@ -1,11 +1,14 @@
-# dstune_embed(target header name=file...): what is no C++ is a file of its own and part of the program.
+# dstune_embed(target header name=file[+file...]...): what is no C++ is a file of its own and part of the program.
+# Several files make one text, in their order.
 # Sources of the target include it as "embedded/HEADER": std::string_view dstune::embedded::NAME each.
 function(dstune_embed target header)
   set(folder "${CMAKE_CURRENT_BINARY_DIR}/${target}_embedded")
   set(files "")
   foreach(pair IN LISTS ARGN)
     string(REGEX REPLACE "^[^=]+=" "" file "${pair}")
-    list(APPEND files "${CMAKE_CURRENT_SOURCE_DIR}/${file}")
+    string(REPLACE "+" ";" parts "${file}")
+    list(TRANSFORM parts PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+    list(APPEND files ${parts})
   endforeach()
   add_custom_command(OUTPUT "${folder}/embedded/${header}"
     COMMAND "${CMAKE_COMMAND}" -D "OUT=${folder}/embedded/${header}" -D "FOLDER=${CMAKE_CURRENT_SOURCE_DIR}"

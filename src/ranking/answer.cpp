@@ -94,20 +94,6 @@ std::vector<TuningSpace> spaces_of(const Scoreboard& scoreboard) {
   return spaces;
 }
 
-std::vector<BestOfSize> best_of_sizes(const Scoreboard& scoreboard) {
-  std::map<std::pair<int, std::int64_t>, std::size_t> best;
-  for (std::size_t member = 0; member < scoreboard.rows().size(); ++member) {
-    if (!scoreboard.finite_value(member)) continue;
-    const TrainingConfig& config = scoreboard.row(member).planned.experiment.config;
-    const auto [known, is_new] =
-        best.emplace(std::pair(config.zero_stage, config.micro_batch), member);
-    if (!is_new && scoreboard.is_better(member, known->second)) known->second = member;
-  }
-  std::vector<BestOfSize> sizes;
-  for (const auto& [size, member] : best) sizes.push_back({size.first, size.second, member});
-  return sizes;
-}
-
 /// Bytes that the user's training takes: used by DeepSpeed's engine, else planned.
 std::int64_t memory_bytes(const Record& record, bool is_by_engine) {
   const std::int64_t used = record.measurement.peak_memory.total_bytes;
@@ -272,6 +258,8 @@ Answer answer_of(const Scoreboard& scoreboard) {
   answer.metric = scoreboard.metric();
   answer.source = scoreboard.setup().source;
   answer.model_profile = scoreboard.setup().model_profile;
+  answer.model_name = scoreboard.setup().model_name;
+  answer.searched = scoreboard.setup().searched;
   for (std::size_t member = 0; member < scoreboard.rows().size(); ++member)
     answer.standings.push_back(standing_of(scoreboard, member));
   answer.recommendation = recommendation_of(scoreboard);
@@ -283,7 +271,6 @@ Answer answer_of(const Scoreboard& scoreboard) {
   answer.spread_in_search = scoreboard.spread_in_search();
   answer.machine = conduct_of(scoreboard);
   answer.spaces = spaces_of(scoreboard);
-  answer.best_of_sizes = best_of_sizes(scoreboard);
   answer.offers = offers_of(scoreboard);
   answer.counts = count_statuses(scoreboard.rows());
   answer.reasons = reason_groups(scoreboard.rows(), answer.counts,

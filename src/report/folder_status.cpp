@@ -18,8 +18,9 @@
 namespace dstune {
 namespace {
 
-constexpr std::array phases{Phase::start,  Phase::profiling, Phase::planning, Phase::search,
-                            Phase::finals, Phase::writing,   Phase::done};
+constexpr std::array phases{TuningPhase::start,  TuningPhase::profiling, TuningPhase::planning,
+                            TuningPhase::search, TuningPhase::finals,    TuningPhase::writing,
+                            TuningPhase::done};
 
 constexpr std::array<std::pair<FolderStatus::Life, const char*>, 4> lives{
     {{FolderStatus::Life::running, "running"},
@@ -36,6 +37,12 @@ Number number_of(const json::Value& object, const char* key) {
 std::chrono::system_clock::time_point time_of(const json::Value& object, const char* key) {
   return parse_time(entries::text_of(object, key))
       .value_or(std::chrono::system_clock::time_point{});
+}
+
+/// Null where nobody knows it.
+json::Value time_json(std::chrono::system_clock::time_point time) {
+  return time == std::chrono::system_clock::time_point{} ? json::Value()
+                                                         : json::Value(format_time(time));
 }
 
 /// A file of the folder as JSON; null where it is missing, or is no object.
@@ -142,8 +149,8 @@ json::Value state_json(const JobState& state) {
             {"assumes", state.left->assumes}};
   return {{"is_running", state.is_running},
           {"phase", to_text(state.phase)},
-          {"as_of", format_time(state.as_of)},
-          {"began_at", format_time(state.began_at)},
+          {"as_of", time_json(state.as_of)},
+          {"began_at", time_json(state.began_at)},
           {"elapsed_s", state.elapsed_s},
           {"phase_elapsed_s", state.phase_elapsed_s},
           {"planned", state.planned},
@@ -159,8 +166,8 @@ std::optional<JobState> state_of(const json::Value& value) {
   if (!value.is_object() || !value.contains("phase")) return std::nullopt;
   JobState state;
   const std::string phase = entries::text_of(value, "phase");
-  const auto named =
-      std::ranges::find_if(phases, [&](const Phase one) { return dstune::to_text(one) == phase; });
+  const auto named = std::ranges::find_if(
+      phases, [&](const TuningPhase one) { return dstune::to_text(one) == phase; });
   if (named == phases.end()) return std::nullopt;
   state.phase = *named;
   const auto running = value.find("is_running");

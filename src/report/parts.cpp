@@ -174,6 +174,12 @@ std::string json_text(const json::Value& value, int indent) {
   return value.dump(indent, ' ', false, json::Value::error_handler_t::replace);
 }
 
+json::Value without_tuning(json::Value ds_config) {
+  ds_config.erase("autotuning");
+  ds_config.erase("dstune");
+  return ds_config;
+}
+
 std::string filled(std::string_view pattern,
                    std::initializer_list<std::pair<std::string_view, std::string>> texts) {
   std::string out;

@@ -29,6 +29,7 @@ inline constexpr std::string_view verify_pbs = "verify.pbs";
 inline constexpr std::string_view verification = "verify";
 inline constexpr std::string_view summary = "summary.txt";
 inline constexpr std::string_view page = "report.html";
+inline constexpr std::string_view page_data = "report.json";
 inline constexpr std::string_view table = "results.csv";
 inline constexpr std::string_view validation = "validation.json";
 inline constexpr std::string_view environment = "environment.json";
@@ -49,14 +50,15 @@ inline constexpr std::string_view lock = "lock";
 /// they are deleted: first what says that a run is complete.
 inline constexpr std::array in_results = {
     exit_status,  state,      optimal,    optimal_command, optimal_config, training_arguments,
-    verify_slurm, verify_pbs, validation, summary,         page,           environment,
-    table};
+    verify_slurm, verify_pbs, validation, summary,         page,           page_data,
+    environment,  table};
 
 inline constexpr std::string_view experiment = "exp.json";
 inline constexpr std::string_view config = "ds_config.json";
 inline constexpr std::string_view metrics = "metrics.json";
 /// The engine's measurement beside our own step.
 inline constexpr std::string_view verified = "verified.json";
+/// Earlier releases wrote it.
 inline constexpr std::string_view memory_picture = "memory.svg";
 inline constexpr std::string_view memory_text = "memory.txt";
 inline constexpr std::string_view traceback = "traceback.txt";
@@ -97,6 +99,9 @@ inline constexpr std::string_view writer = "dstune-mpi";
 
 /// One line, with whatever is no UTF-8 repaired; `indent`: several lines, for people.
 [[nodiscard]] std::string json_text(const json::Value& value, int indent = -1);
+
+/// The configuration alone: neither the tuner's section nor ours.
+[[nodiscard]] json::Value without_tuning(json::Value ds_config);
 
 /// "6.74 billion", "124 million", "85200".
 std::string large_count(std::int64_t count);

@@ -1,5 +1,6 @@
 // The results as data: JSON of an experiment, of the answer, of its validation, of the whole run;
 // and a table of all members.
+#include <algorithm>
 #include <cmath>
 #include <concepts>
 
@@ -10,6 +11,7 @@
 #include "dstune/base/text.hpp"
 #include "dstune/report/results.hpp"
 #include "parts.hpp"
+#include "searched_keys.hpp"
 
 namespace dstune {
 
@@ -309,6 +311,12 @@ std::vector<Cell> cells_of(Metric metric, const Standing& standing, bool with_ta
   return cells;
 }
 
+/// A value of a searched key: JSON, but texts as they are.
+std::string value_in_table(const json::Value* value) {
+  if (value == nullptr) return "";
+  return value->is_string() ? value->get<std::string>() : json_text(*value);
+}
+
 std::string quoted(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string out = "\"";
@@ -432,11 +440,17 @@ std::string results_csv(const Answer& answer) {
   const bool with_target = has_targets(answer);
   for (const Cell& cell : cells_of(answer.metric, {&none}, with_target))
     line.emplace_back(cell.first);
+  std::vector<SearchedKey> keys = searched_keys(answer).keys;
+  std::erase_if(keys, [&](const SearchedKey& key) {
+    return key.is_derived || std::ranges::find(line, key.label) != line.end();
+  });
+  for (const SearchedKey& key : keys) line.push_back(quoted(key.label));
   std::string out = fmt::format("{}\r\n", fmt::join(line, ","));
-  for (const Standing& standing : answer.standings) {
+  for (std::size_t member = 0; member < answer.standings.size(); ++member) {
     line.clear();
-    for (const Cell& cell : cells_of(answer.metric, standing, with_target))
+    for (const Cell& cell : cells_of(answer.metric, answer.standings[member], with_target))
       line.push_back(quoted(cell.second));
+    for (const SearchedKey& key : keys) line.push_back(quoted(value_in_table(key.find(member))));
     out += fmt::format("{}\r\n", fmt::join(line, ","));
   }
   return out;

@@ -18,6 +18,7 @@
 #include "dstune/report/folder_lock.hpp"
 #include "dstune/report/folder_status.hpp"
 #include "dstune/report/journal.hpp"
+#include "dstune/report/page.hpp"
 #include "dstune/report/results.hpp"
 #include "dstune/report/verify_script.hpp"
 #include "entries.hpp"
@@ -54,13 +55,6 @@ void check_writable(const std::string& folder) {
         fmt::format("can not write in {}: {}", folder, std::generic_category().message(errno)));
   }
   ::unlink(probe.c_str());
-}
-
-/// The configuration alone: neither the tuner's section nor ours.
-json::Value without_tuning(json::Value ds_config) {
-  ds_config.erase("autotuning");
-  ds_config.erase("dstune");
-  return ds_config;
 }
 
 std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
@@ -212,7 +206,6 @@ void ResultsFolder::write_traceback(const std::string& name, const std::string& 
 }
 
 void ResultsFolder::write_memory(const std::string& name, const MemoryTimeline& timeline) {
-  write_unsynced(name, file_name::memory_picture, memory_svg(timeline, name));
   write_unsynced(name, file_name::memory_text, memory_text(timeline, 0));
 }
 
@@ -235,6 +228,8 @@ void ResultsFolder::write_optimal(const Recommendation& recommendation,
     write(file_name::training_arguments, indented(arguments));
   }
   const Readers readers = readers_of(training_command);
+  command_ = command;
+  page_readers_ = readers;
   write(file_name::optimal_command, command + "\n", readers);
   json::Value optimal = optimal_json(recommendation, command);
   if (environment_.contains("deepspeed"))
@@ -261,9 +256,21 @@ void ResultsFolder::write_verification(const Recommendation& recommendation,
   write_script(file_name::verify_pbs, BatchSystem::pbs);
 }
 
-void ResultsFolder::write_summary(const Answer& answer) {
+void ResultsFolder::write_page(const Answer& answer, const JobState& state,
+                               const std::optional<MemoryTimeline>& memory, Durability durability) {
+  const std::string data =
+      json_text(report_json(answer, environment_, state, {.command = command_, .memory = memory}));
+  const auto write_here = [&](std::string_view name, const std::string& content) {
+    own_->results.write(std::string(name), content, durability, page_readers_);
+  };
+  write_here(file_name::page_data, data + "\n");
+  write_here(file_name::page, report_html(data));
+}
+
+void ResultsFolder::write_summary(const Answer& answer, const JobState& state,
+                                  const std::optional<MemoryTimeline>& memory) {
   write(file_name::table, results_csv(answer));
-  write(file_name::page, report_html(answer, environment_));
+  write_page(answer, state, memory, Durability::synced);
   write(file_name::summary,
         printable_lines(headline_text(answer, results_dir_) + "\n" + summary_text(answer)));
 }
@@ -272,11 +279,6 @@ void ResultsFolder::write_state(const JobState& state) {
   json::Value value = state_json(state);
   value["written_by"] = file_name::writer;
   own_->results.write(std::string(file_name::state), indented(value), Durability::rename_only);
-}
-
-void ResultsFolder::write_page(const Answer& answer, const JobState& /*state*/) {
-  own_->results.write(std::string(file_name::page), report_html(answer, environment_),
-                      Durability::rename_only);
 }
 
 void ResultsFolder::write_environment(const json::Value& environment) {

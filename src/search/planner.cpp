@@ -227,6 +227,7 @@ PlannedExperiment SinglePlanner::plan(Experiment experiment) {
 PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
                         const WorkspaceSizes& workspaces, const PlannerOptions& options) {
   PlannedSpace planned;
+  planned.searched = space.searched();
   planned.total = space.size();
   planned.is_unplanned = !is_planned(job);
   planned.only_runs_tell = planned.is_unplanned || options.forecasts.only_runs_tell;

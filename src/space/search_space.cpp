@@ -1,5 +1,6 @@
 #include "dstune/space/search_space.hpp"
 
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -233,6 +234,19 @@ SearchSpace::~SearchSpace() = default;
 
 std::uint64_t SearchSpace::size() const {
   return parts_.back().first + parts_.back().size;
+}
+
+std::vector<std::string> SearchSpace::searched() const {
+  std::vector<std::string> pointers;
+  const auto add = [&](const std::string& pointer) {
+    if (std::ranges::find(pointers, pointer) == pointers.end()) pointers.push_back(pointer);
+  };
+  // A part has a single stage where there are several.
+  if (parts_.size() > 1) add("/zero_optimization/stage");
+  for (const Part& part : parts_)
+    for (const Dimension& dimension : part.product.dimensions)
+      if (!dimension.pointer.empty() && dimension.candidates.size() > 1) add(dimension.pointer);
+  return pointers;
 }
 
 const SearchSpace::Part& SearchSpace::part_of(std::uint64_t number) const {

@@ -120,12 +120,6 @@ struct TuningSpace {
   std::size_t first = 0;              ///< member
   std::optional<std::size_t> best{};  ///< member; nothing where none gave a result
 };
-/// The best of a stage at a micro-batch size.
-struct BestOfSize {
-  int stage = 0;
-  std::int64_t micro_batch = 0;
-  std::size_t member = 0;
-};
 
 /// A member's value and its costs.
 struct Offer {
@@ -220,6 +214,8 @@ struct Answer {
   Metric metric = Metric::throughput;
   std::string source{};                         ///< of what was measured here, as ScoreboardSetup's
   std::optional<ModelProfile> model_profile{};  ///< likewise
+  std::string model_name{};                     ///< likewise
+  std::vector<std::string> searched{};          ///< likewise
   std::vector<Standing> standings{};            ///< of all members, in the order of the space
   std::optional<Recommendation> recommendation{};  ///< nothing where nothing gave a result
   std::optional<std::size_t> best{};               ///< the member, of what was measured here
@@ -230,7 +226,6 @@ struct Answer {
   Spread spread_in_search{};
   std::optional<MachineConduct> machine{};  ///< nothing where nothing was judged
   std::vector<TuningSpace> spaces{};        ///< in the order of their first experiment
-  std::vector<BestOfSize> best_of_sizes{};  ///< by stage, then by size
   std::vector<Offer> offers{};              ///< by rising number of GPUs, then the best first
   std::vector<StatusCount> counts{};        ///< all statuses, in the order of the reports
   std::vector<ReasonGroup> reasons{};       ///< in the order of the statuses

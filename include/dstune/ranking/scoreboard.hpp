@@ -87,6 +87,9 @@ struct ScoreboardSetup {
   std::string label{};
   std::string source = "dstune-mpi's own step";  ///< of values, in words
   std::optional<ModelProfile> model_profile{};   ///< nothing where the model is not known
+  std::string model_name{};                      ///< as shown; empty: not known
+  /// JSON pointers in the DeepSpeed config of what is searched; empty: all that differs.
+  std::vector<std::string> searched{};
   /// All steps of an experiment do the same, so that what makes some of them longer is not its own.
   bool are_steps_alike = false;
   const Policy* policy = &default_policy();

@@ -1,7 +1,6 @@
 #pragma once
 /// Prints for --dry-run: the plan as an answer and a table for people and as JSON (docs/files.md),
-/// and pictures of a plan's memory. A picture shows stacked categories over the operations of a
-/// step. Local.
+/// and a plan's memory: stacked categories over the operations of a step. Local.
 
 #include <cstddef>
 #include <cstdint>
@@ -81,8 +80,5 @@ json::Value dry_run_json(const DryRun& plan);
 /// Bars of letters, one line for each stretch of operations at its fullest. `width`: characters of
 /// a line, 0 for 100; `indent`: blanks before each.
 std::string memory_text(const MemoryTimeline& timeline, std::size_t width, std::size_t indent = 0);
-
-/// A standalone SVG in the colours of the reader's scheme, light or dark. `name`: the experiment's.
-std::string memory_svg(const MemoryTimeline& timeline, const std::string& name);
 
 }  // namespace dstune

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "dstune/base/error.hpp"
+#include "dstune/base/file.hpp"
 #include "dstune/base/json.hpp"
 #include "dstune/core/experiment.hpp"
 #include "dstune/core/launch_line.hpp"
@@ -57,8 +58,7 @@ class ResultsFolder {
   }
   /// <name>/traceback.txt, of one that failed in Python. Not synced.
   void write_traceback(const std::string& name, const std::string& traceback);
-  /// <name>/memory.svg and <name>/memory.txt, of the winner; beside what write_experiment() wrote.
-  /// Not synced.
+  /// <name>/memory.txt, of the winner; beside what write_experiment() wrote. Not synced.
   void write_memory(const std::string& name, const MemoryTimeline& timeline);
   /// ds_config_optimal.json, optimal.json, cmd_optimal.txt; at each improvement. Synced.
   void write_optimal(const Recommendation& recommendation,
@@ -66,10 +66,14 @@ class ResultsFolder {
   /// verify.sbatch and verify.pbs for what the recommendation names; with the optimum. Synced.
   void write_verification(const Recommendation& recommendation,
                           const std::optional<UserCommand>& training_command);
-  /// report.html and its data while the job runs. Not synced.
-  void write_page(const Answer& answer, const JobState& state);
-  /// summary.txt, report.html and results.csv. Synced.
-  void write_summary(const Answer& answer);
+  /// summary.txt, results.csv and the page. Synced. `memory`: of the answer, over a step.
+  void write_summary(const Answer& answer, const JobState& state = {.phase = TuningPhase::done},
+                     const std::optional<MemoryTimeline>& memory = {});
+  /// report.json and report.html alone, as they are while the job runs. Synced where `durability`
+  /// says so.
+  void write_page(const Answer& answer, const JobState& state,
+                  const std::optional<MemoryTimeline>& memory = {},
+                  Durability durability = Durability::rename_only);
   /// status.json: every few seconds while the job runs, and at its end. Not synced.
   void write_state(const JobState& state);
   /// environment.json, which report.html then shows, too. Synced.
@@ -103,6 +107,8 @@ class ResultsFolder {
   InputFiles inputs_;
   std::unique_ptr<BothFolders> own_;
   json::Value environment_;
+  std::string command_;  ///< of the latest answer
+  Readers page_readers_ = Readers::by_umask;
   std::string instrument_ = "step";
   bool is_verification_ = false;
   bool has_written_exit_status_ = false;
@@ -129,11 +135,9 @@ std::string headline_text(const Answer& answer, const std::string& results_dir);
 /// DeepSpeed's table (pipe style) over the tuning spaces z0 … z3 and `global`, then the winner and
 /// the reasons of what did not run; what else summary.txt holds and the program prints.
 std::string summary_text(const Answer& answer);
-/// report.html: the answer, figures, a row for each member, and why some did not run; in one file
-/// that needs nothing else.
-std::string report_html(const Answer& answer, const json::Value& environment);
-/// results.csv: one row a member, whatever became of it. RFC 4180: a header, CRLF line ends, quotes
-/// where a field needs them. An empty field: no value.
+/// results.csv: one row a member, whatever became of it, with a column for each searched key at the
+/// end. RFC 4180: a header, CRLF line ends, quotes where a field needs them. An empty field: no
+/// value.
 std::string results_csv(const Answer& answer);
 /// --format json at the end of a run.
 json::Value summary_json(const Answer& answer, int exit_code);

@@ -72,6 +72,7 @@ struct PlannedSpace {
   }
 
   std::vector<PlannedMember> members;                     ///< in the order they would run
+  std::vector<std::string> searched;                      ///< as SearchSpace's; empty: not known
   std::uint64_t total = 0;                                ///< members of the product
   std::uint64_t planned = 0, infeasible = 0, pruned = 0;  ///< over the whole product
   std::vector<std::string> warnings;                      ///< for the user, in words

@@ -64,6 +64,10 @@ class SearchSpace {
   /// How many members the products have. 0 never happens.
   [[nodiscard]] std::uint64_t size() const;
 
+  /// JSON pointers in the DeepSpeed config of all that is searched, in document order. A batch size
+  /// that follows from others is none of them.
+  [[nodiscard]] std::vector<std::string> searched() const;
+
   /// Visits the members from number 0 on, at most `limit` of them, in order; duplicates and twins
   /// are recognised among those visited. Visitor: false stops.
   void visit(std::uint64_t limit, const std::function<bool(Member&&)>& visitor) const;

@@ -11,8 +11,8 @@
 #include "dstune/base/file.hpp"
 #include "dstune/report/folder_lock.hpp"
 #include "dstune/report/results.hpp"
-#include "lock_holder.hpp"
 #include "folder_test.hpp"
+#include "lock_holder.hpp"
 
 namespace dstune {
 namespace {
@@ -24,7 +24,7 @@ using testing::Not;
 JobState a_search() {
   JobState state;
   state.is_running = true;
-  state.phase = Phase::search;
+  state.phase = TuningPhase::search;
   state.as_of = *parse_time("2026-01-02T03:04:05.000000Z");
   state.began_at = *parse_time("2026-01-02T03:01:05.000000Z");
   state.elapsed_s = 180;
@@ -75,7 +75,7 @@ TEST_F(FolderStatusTest, AStateIsReadBackAsItWasWritten) {
   const auto again = state_of(state_json(state));
   ASSERT_TRUE(again);
   EXPECT_EQ(state_json(*again), state_json(state));
-  EXPECT_EQ(again->phase, Phase::search);
+  EXPECT_EQ(again->phase, TuningPhase::search);
   EXPECT_EQ(again->left->assumes, state.left->assumes);
   EXPECT_FALSE(state_of({{"phase", "tea"}}));
   EXPECT_FALSE(state_of(json::Value()));

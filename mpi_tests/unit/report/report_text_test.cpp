@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "dstune/base/file.hpp"
+#include "dstune/report/page.hpp"
 #include "dstune/report/results.hpp"
 #include "samples.hpp"
 
@@ -323,7 +324,7 @@ TEST(FlagsTest, WhatSharesAGpuIsNotComparableWhereverItIsShown) {
   EXPECT_THAT(summary_of(report), HasSubstr("1 experiment is not comparable"));
   EXPECT_EQ(json_of(report)["best"]["not_comparable"], why);
   EXPECT_THAT(results_csv(test::Concluded(report)), HasSubstr("," + words + "\r\n"));
-  EXPECT_THAT(report_html(test::Concluded(report), json::Value::object()), HasSubstr(why));
+  EXPECT_THAT(report_json(test::Concluded(report), {}, {}).dump(), HasSubstr(why));
   test::TemporaryFolder folder;
   ResultsFolder results(folder / "results", folder / "exps");
   results.write_optimal(test::Concluded(report).recommendation(), std::nullopt);
@@ -347,7 +348,7 @@ TEST(FlagsTest, FallbacksAreSaidEverywhere) {
       HasSubstr("1 experiment fell back to a slower way, for instance a: fallback: a slow"));
   EXPECT_THAT(results_csv(test::Concluded(report)),
               HasSubstr("," + why + "; fallback: a slow disk\r\n"));
-  const std::string page = report_html(test::Concluded(report), json::Value::object());
+  const std::string page = report_json(test::Concluded(report), {}, {}).dump();
   EXPECT_THAT(page, HasSubstr("no graphs"));
   EXPECT_THAT(page, HasSubstr("a slow disk"));
   record.measurement.fallbacks.clear();

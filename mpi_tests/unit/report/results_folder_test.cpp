@@ -24,8 +24,10 @@ TEST_F(ResultsFolderTest, AUsersCommandIsForItsOwnerAlone) {
   const auto modes = [&](const std::optional<UserCommand>& command) {
     folder_.write_optimal(optimum.recommendation(), command);
     folder_.write_verification(optimum.recommendation(), command);
+    folder_.write_page(optimum, {});
     std::set<fs::perms> found;
-    for (const char* name : {"cmd_optimal.txt", "optimal.json", "verify.sbatch", "verify.pbs"})
+    for (const char* name : {"cmd_optimal.txt", "optimal.json", "verify.sbatch", "verify.pbs",
+                             "report.json", "report.html"})
       found.insert(fs::status(results(name)).permissions());
     return found;
   };
@@ -74,13 +76,36 @@ TEST_F(ResultsFolderTest, WritesAnExperimentAsDeepSpeedDoes) {
   EXPECT_EQ(results_json("z1_gas2_tmbspg4/ds_config.json"), experiment.ds_config);
 }
 
-TEST_F(ResultsFolderTest, DrawsTheWinnersMemoryBesideItsConfig) {
+TEST_F(ResultsFolderTest, WritesTheWinnersMemoryBesideItsConfig) {
   folder_.write_experiment(test::sample_experiment("winner"));
   folder_.write_memory("winner", {.categories = {"parameters"},
                                   .memories = {{"device", {{1 << 20}, {1 << 20}}}},
                                   .parts = {{"update", "", 0}}});
-  EXPECT_THAT(read_file(results("winner/memory.svg")), testing::StartsWith("<svg "));
   EXPECT_THAT(read_file(results("winner/memory.txt")), testing::HasSubstr("P parameters"));
+}
+
+TEST_F(ResultsFolderTest, ThePageHoldsItsDataAndTheCommand) {
+  const test::Concluded optimum = optimum_of(test::sample_record("a"));
+  folder_.write_optimal(optimum.recommendation(), UserCommand{"train.py $CONFIG"});
+  folder_.write_environment({{"version", "0.5"}});
+  folder_.write_page(optimum, {.is_running = true});
+  const std::string data = read_file(results("report.json"));
+  EXPECT_THAT(read_file(results("report.html")),
+              testing::HasSubstr(">" + data.substr(0, data.size() - 1) + "</script>"));
+  const json::Value shown = json::Value::parse(data);
+  EXPECT_EQ(shown["answer"]["command"].get<std::string>() + "\n",
+            read_file(results("cmd_optimal.txt")));
+  EXPECT_EQ(shown["written_by"], "dstune-mpi 0.5");
+  EXPECT_EQ(shown["state"]["is_running"], true);
+}
+
+TEST_F(ResultsFolderTest, DeletesThePictureOfAnEarlierRelease) {
+  OwnFiles files(temporary_ / "results");
+  files.begin();
+  files.make_folder("winner");
+  files.write("winner/memory.svg", "<svg/>", Durability::rename_only);
+  folder_.delete_previous();
+  EXPECT_FALSE(fs::exists(results("winner")));
 }
 
 TEST_F(ResultsFolderTest, WritesAnExperimentAgainAndItsMetrics) {
@@ -273,7 +298,7 @@ TEST_F(ResultsFolderTest, SaysWhatChangesNumericsInEachResult) {
       "changed numerics: by zero_quantized_weights and zero_quantized_gradients: its losses differ "
       "from those without";
   EXPECT_NE(read_file(results("summary.txt")).find(label), std::string::npos);
-  EXPECT_NE(read_file(results("report.html")).find("changed numerics"), std::string::npos);
+  EXPECT_NE(read_file(results("report.json")).find("changed numerics"), std::string::npos);
 
   record.experiment.config.mics_shard_size = 2;
   EXPECT_EQ(keys_with({2, 2}), json::Value::array()) << "MiCS has gathers of its own";

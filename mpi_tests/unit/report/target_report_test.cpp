@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "dstune/report/dry_run.hpp"
+#include "dstune/report/page.hpp"
 #include "dstune/report/results.hpp"
 #include "samples.hpp"
 
@@ -156,18 +157,21 @@ TEST_F(TargetReportTest, AnExperimentsJsonHasItsTargetsTime) {
 TEST_F(TargetReportTest, TheTableHasColumnsForIt) {
   const std::string table = results_csv(answer_);
   EXPECT_THAT(table, HasSubstr(",flags,measured_value,measured_ci_low,measured_ci_high,"
-                               "predicted_target_throughput\r\n"));
-  EXPECT_THAT(table, HasSubstr(",5\r\n"));
+                               "predicted_target_throughput,zero_optimization.stage\r\n"));
+  EXPECT_THAT(table, HasSubstr(",5,0\r\n"));
 }
 
 TEST_F(TargetReportTest, ThePageLeadsWithTheTargets) {
-  const std::string page = report_html(answer_, {});
-  EXPECT_THAT(page, HasSubstr("<div class=\"name\">keeps</div>\n<div class=\"value\">5.33333 "));
-  EXPECT_THAT(page, HasSubstr("throughput expected in your training, "));
-  EXPECT_THAT(page, HasSubstr("<dt>measured here, dstune-mpi's own step</dt><dd>16 samples/s"));
-  EXPECT_THAT(page, HasSubstr("<dt>the target's time</dt><dd>measured times x 2.00"));
-  EXPECT_THAT(page, HasSubstr(">expected in your training</th>"));
-  EXPECT_THAT(page, HasSubstr(">measured here</th>"));
+  const json::Value data = report_json(answer_, {}, {});
+  EXPECT_EQ(data["metric"]["has_target"], true);
+  EXPECT_EQ(data["answer"]["name"], "keeps");
+  EXPECT_DOUBLE_EQ(data["answer"]["value"], 16.0 / 3);
+  const std::string details = data["answer"]["details"].dump();
+  EXPECT_THAT(details, HasSubstr("[\"measured here, dstune-mpi's own step\",\"16 samples/s"));
+  EXPECT_THAT(details, HasSubstr("[\"the target's time\",\"measured times x 2.00"));
+  const std::size_t place = recommendation().member;
+  EXPECT_DOUBLE_EQ(data["members"][place][3], 16.0 / 3);
+  EXPECT_DOUBLE_EQ(data["members"][place][6], 16);
 }
 
 TEST_F(TargetReportTest, WithoutATargetNothingSpeaksOfIt) {
@@ -177,7 +181,7 @@ TEST_F(TargetReportTest, WithoutATargetNothingSpeaksOfIt) {
   const Scoreboard scoreboard({}, rows);
   const Answer answer = answer_of(scoreboard);
   for (const std::string& text :
-       {summary_text(answer), report_html(answer, {}), results_csv(answer),
+       {summary_text(answer), report_json(answer, {}, {})["answer"].dump(), results_csv(answer),
         summary_json(answer, 0).dump(), optimal_json(*answer.recommendation, "train").dump(),
         metrics_json(*rows.front().record, Metric::throughput).dump()}) {
     EXPECT_THAT(text, Not(HasSubstr("measured here")));

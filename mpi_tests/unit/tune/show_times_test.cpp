@@ -12,12 +12,12 @@ constexpr SteadyClock::time_point began{std::chrono::hours(1)};
 
 TEST(ShowTimesTest, TheStateIsDueEveryTwoSecondsAndInANewPhase) {
   ShowTimes times(began);
-  EXPECT_TRUE(times.is_state_due(Phase::search, began));
-  EXPECT_FALSE(times.is_state_due(Phase::search, began + milliseconds(1999)));
-  EXPECT_TRUE(times.is_state_due(Phase::search, began + seconds(2)));
-  EXPECT_FALSE(times.is_state_due(Phase::search, began + seconds(3)));
-  EXPECT_TRUE(times.is_state_due(Phase::finals, began + seconds(3)));
-  EXPECT_FALSE(times.is_state_due(Phase::finals, began + seconds(4)));
+  EXPECT_TRUE(times.is_state_due(TuningPhase::search, began));
+  EXPECT_FALSE(times.is_state_due(TuningPhase::search, began + milliseconds(1999)));
+  EXPECT_TRUE(times.is_state_due(TuningPhase::search, began + seconds(2)));
+  EXPECT_FALSE(times.is_state_due(TuningPhase::search, began + seconds(3)));
+  EXPECT_TRUE(times.is_state_due(TuningPhase::finals, began + seconds(3)));
+  EXPECT_FALSE(times.is_state_due(TuningPhase::finals, began + seconds(4)));
 }
 
 TEST(ShowTimesTest, APageComesTenSecondsAfterTheLastOne) {

@@ -310,8 +310,27 @@ void Controller::finish() {
                       policy_.host_load ? policy_.host_load() : std::nullopt);
   std::set<std::size_t> running;
   for (const auto& [number, one] : running_) running.insert(one.run.member);
-  listeners_.publisher.finish(running, driver_.now().steady);
+  listeners_.publisher.finish(running, state(), driver_.now().steady);
   listeners_.progress.end();
+}
+
+/// The job's state at its end.
+JobState Controller::state() const {
+  const Moment now = driver_.now();
+  const std::vector<Row>& rows = search_.scoreboard.rows();
+  JobState state;
+  state.phase = TuningPhase::done;
+  state.as_of = now.wall;
+  state.began_at = now.wall - std::chrono::duration_cast<std::chrono::system_clock::duration>(
+                                  now.steady - began_);
+  state.elapsed_s = seconds(now.steady - began_);
+  state.planned = search_.space.planned;
+  state.done = static_cast<std::size_t>(
+      std::ranges::count_if(rows, [](const Row& row) { return row.record.has_value(); }));
+  state.running = running_.size();
+  if (policy_.end.end_at) state.time_limit_s = seconds(*policy_.end.end_at - began_);
+  state.reason = reason_;
+  return state;
 }
 
 ExitCode Controller::conclude() {

@@ -17,6 +17,7 @@
 #include "dstune/base/log.hpp"
 #include "dstune/comm/nodes.hpp"
 #include "dstune/instrument/instrument.hpp"
+#include "dstune/report/job_state.hpp"
 #include "dstune/report/journal.hpp"
 #include "dstune/tune/job.hpp"
 #include "protocol/attempts.hpp"
@@ -105,6 +106,7 @@ class Controller {
   void stop(const std::string& reason);
   bool publish();
   void finish();
+  [[nodiscard]] JobState state() const;
   ExitCode conclude();
 
   [[nodiscard]] const PlannedExperiment& planned(std::size_t member) const {

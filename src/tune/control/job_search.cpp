@@ -127,6 +127,8 @@ Scoreboard scoreboard_of(const OpenJob& job) {
                         .label = traits.label,
                         .source = std::string(traits.source),
                         .model_profile = profile_of_model(job.job, job.space),
+                        .model_name = job.job.is_model_known ? job.job.model.name : "",
+                        .searched = job.space.searched,
                         .are_steps_alike = traits.alike_steps};
   // An engine measures the target's time already.
   if (!is_forecast(job)) {

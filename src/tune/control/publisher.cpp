@@ -166,22 +166,23 @@ void Publisher::warn_once(const IoError& error) {
     log::warning(fmt::format("the page and status.json are not kept up to date: {}", error.what()));
 }
 
-void Publisher::finish(const std::set<std::size_t>& running, SteadyClock::time_point now) {
+void Publisher::finish(const std::set<std::size_t>& running, const JobState& state,
+                       SteadyClock::time_point now) {
   std::vector<std::size_t> settled;
   std::ranges::set_difference(held_, running, std::back_inserter(settled));
   for (const std::size_t member : settled) write_metrics(member);
   answer_ = answer_of(scoreboard_);
   write(answer_.recommendation, now);  // how sure it is is known only now
   if (answer_.best) results_.write_validation(answer_);
-  if (answer_.best && options_.memory_timeline) {
-    const Experiment& best = scoreboard_.row(*answer_.best).record->experiment;
+  std::optional<MemoryTimeline> memory;
+  if (answer_.recommendation && options_.memory_timeline) {
+    const Experiment& answer = scoreboard_.row(answer_.recommendation->member).record->experiment;
+    memory = options_.memory_timeline(answer);
     // Behind the experiment's other files, whose folder it needs.
-    writer_.add([this, &best] {
-      if (const auto timeline = options_.memory_timeline(best))
-        results_.write_memory(best.name, *timeline);
-    });
+    if (memory)
+      writer_.add([this, &answer, memory] { results_.write_memory(answer.name, *memory); });
   }
-  results_.write_summary(answer_);
+  results_.write_summary(answer_, state, memory);
 }
 
 void Progress::begin(std::size_t num_planned, std::size_t num_known,

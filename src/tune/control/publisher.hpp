@@ -22,6 +22,7 @@
 #include "dstune/core/experiment.hpp"
 #include "dstune/ranking/answer.hpp"
 #include "dstune/ranking/scoreboard.hpp"
+#include "dstune/report/job_state.hpp"
 #include "dstune/report/results.hpp"
 #include "watch/waiting.hpp"
 
@@ -57,7 +58,7 @@ class Publisher {
   struct Options {
     SteadyClock::time_point began = SteadyClock::now();  ///< the job
     std::optional<UserCommand> training_command{};
-    /// For the picture of the winner; none where nothing is planned.
+    /// A rank's memory over a step, as planned; none where nothing is planned.
     std::function<std::optional<MemoryTimeline>(const Experiment&)> memory_timeline{};
   };
   /// The references outlive it.
@@ -80,8 +81,10 @@ class Publisher {
   /// and the page. `is_quiet`: no step is timed on this node, which writing the page would disturb.
   /// A folder that can not be written is told once.
   void show(const JobState& state, bool is_quiet, SteadyClock::time_point now);
-  /// Everything that is known at the end. `running`: members whose record may still change.
-  void finish(const std::set<std::size_t>& running, SteadyClock::time_point now);
+  /// Everything that is known at the end. `running`: members whose record may still change;
+  /// `state`: the job's, as the page tells it.
+  void finish(const std::set<std::size_t>& running, const JobState& state,
+              SteadyClock::time_point now);
   void write_exit_status(ExitCode code, const std::string& reason) {
     results_.write_exit_status(code, reason);
   }

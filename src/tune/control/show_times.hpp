@@ -15,7 +15,7 @@ class ShowTimes {
   explicit ShowTimes(SteadyClock::time_point began) : page_at_(began + page_interval) {}
 
   /// Every two seconds, and at once in a new phase.
-  [[nodiscard]] bool is_state_due(Phase phase, SteadyClock::time_point now) {
+  [[nodiscard]] bool is_state_due(TuningPhase phase, SteadyClock::time_point now) {
     if (phase == phase_ && now < state_at_) return false;
     phase_ = phase;
     state_at_ = now + state_interval;
@@ -32,7 +32,7 @@ class ShowTimes {
  private:
   static constexpr std::chrono::seconds state_interval{2};
   static constexpr std::chrono::seconds page_interval{10};
-  Phase phase_ = Phase::done;
+  TuningPhase phase_ = TuningPhase::done;
   SteadyClock::time_point state_at_{};
   SteadyClock::time_point page_at_;
 };

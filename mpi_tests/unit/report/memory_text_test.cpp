@@ -70,19 +70,6 @@ TEST(MemoryTextTest, CategoriesHaveLettersOfTheirOwn) {
             "P parameters, G gradients, A activations, g gathered, W workspace");
 }
 
-TEST(MemorySvgTest, SaysInWordsWhatItShows) {
-  const std::string svg = memory_svg(rising_and_falling(), "a<b");
-  EXPECT_THAT(svg, HasSubstr("<title id=\"title\">Planned memory of a rank: a&lt;b</title>"));
-  EXPECT_THAT(svg, HasSubstr("device memory: at most 100 MiB at once, parameters 60.0 MiB, "
-                             "activations 40.0 MiB"));
-  EXPECT_THAT(svg, HasSubstr("role=\"img\""));
-  EXPECT_THAT(svg, HasSubstr("prefers-color-scheme: dark"));
-  EXPECT_THAT(svg, HasSubstr(">backward<"));
-  EXPECT_THAT(svg, HasSubstr(">update<"));
-  EXPECT_THAT(svg, Not(HasSubstr("gathered"))) << "nothing is";
-  EXPECT_THAT(svg, Not(HasSubstr("a<b")));
-}
-
 TEST(DryRunPictureTest, FollowsPlannedMembersWhereAllIsTold) {
   DryRun plan;
   plan.experiments = {test::planned_row("one", PlanStatus::planned, "").planned,

@@ -1,0 +1,30 @@
+#pragma once
+/// The data of report.html, which are report.json, too, and the page around them. docs/files.md has
+/// the fields. Nothing is decided here: all is the Answer's, or of the job around it. Local.
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "dstune/base/json.hpp"
+#include "dstune/core/experiment.hpp"
+#include "dstune/ranking/answer.hpp"
+#include "dstune/report/job_state.hpp"
+
+namespace dstune {
+
+/// Facts of the recommended member that the Answer lacks.
+struct AnswerOnPage {
+  std::string command{};                   ///< that launches the user's training; empty: not known
+  std::optional<MemoryTimeline> memory{};  ///< of a rank over a step, as planned
+};
+
+/// report.json. `environment`: environment.json, or nothing. Takes about 10 ms for a thousand
+/// members, so that it can be written while a job runs.
+[[nodiscard]] json::Value report_json(const Answer& answer, const json::Value& environment,
+                                      const JobState& state, const AnswerOnPage& on_page = {});
+
+/// report.html: one file that needs nothing else, and draws `data`, the text of report.json.
+[[nodiscard]] std::string report_html(std::string_view data);
+
+}  // namespace dstune
