@@ -27,6 +27,7 @@ struct SearchParts {
   ProcessMemoryPredictor& memory;
   SlotPool& slots;
   AttemptDriver& driver;
+  Progress& progress;
 };
 
 /// How it ended, and what it has come to; that points into the scoreboard.
