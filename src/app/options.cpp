@@ -114,7 +114,10 @@ po::options_description visible_options() {
   add("quiet", "warnings and errors only");
   add("verbose",
       "also what was understood, found and formed; with --dry-run the memory of each category");
-  add("no-progress", "no progress lines");
+  value("progress", "auto|live|lines|none",
+        "how the job tells where it is: live rewrites a block of the terminal, lines adds a line "
+        "for each event (default auto: live on a terminal, lines under mpirun and into files)");
+  add("no-progress", "as --progress none");
   value("color", "auto|always|never", "colour of messages (default auto)");
   add("version", "versions of dstune-mpi and its libraries");
   add("help", "this text; -h, too");
@@ -189,7 +192,16 @@ void fill(const OptionValues& given, CommandLine& line) {
   job.shows_all = given.has("all");
   job.quiet = given.has("quiet");
   job.verbose = given.has("verbose");
-  job.no_progress = given.has("no-progress");
+  given.choose("progress", job.progress,
+               {{"auto", ProgressMode::automatic},
+                {"live", ProgressMode::live},
+                {"lines", ProgressMode::lines},
+                {"none", ProgressMode::none}});
+  if (given.has("no-progress")) {
+    if (given.has("progress") && job.progress != ProgressMode::none)
+      throw UsageError("--no-progress and --progress contradict each other: leave one out");
+    job.progress = ProgressMode::none;
+  }
   if (job.quiet) line.level = log::Level::warning;
   if (job.verbose) line.level = log::Level::debug;
   if (job.dry_run && job.profile_path) {

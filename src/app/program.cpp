@@ -44,12 +44,30 @@ int code(ExitCode exit_code) {
   return static_cast<int>(exit_code);
 }
 
-/// Tells whether this process is the one that speaks, as far as launchers say before MPI starts.
+/// This process's rank, as launchers say it before MPI starts; null where none has started it.
+const char* launched_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (const char* rank = std::getenv(name)) return rank;
+  return nullptr;
+}
+
+/// Tells whether this process is the one that speaks.
 bool is_first_process() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
-    if (const char* rank = std::getenv(name)) return std::strcmp(rank, "0") == 0;
-  }
-  return true;
+  const char* const rank = launched_rank();
+  return rank == nullptr || std::strcmp(rank, "0") == 0;
+}
+
+/// Tells whether rows of stderr can be rewritten. MPI is not asked: it changes the environment.
+bool has_own_terminal() {
+  const char* const kind = std::getenv("TERM");
+  return isatty(STDERR_FILENO) != 0 && kind != nullptr && std::strcmp(kind, "dumb") != 0 &&
+         launched_rank() == nullptr;
+}
+
+/// NO_COLOR is what many programs take for a wish (no-color.org).
+bool is_colored_unasked() {
+  const char* const refused = std::getenv("NO_COLOR");
+  return isatty(STDERR_FILENO) != 0 && (refused == nullptr || *refused == '\0');
 }
 
 /// The first process says what is wrong; mpirun ends every process as soon as one has left with an
@@ -240,8 +258,9 @@ int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watc
     if (!line.job.dry_run || !line.job.hostfile)
       line.job.overrides.python = own_python_environment();
     line.job.engine_refusal = engine_refusal;
+    line.job.has_own_terminal = has_own_terminal();
     log::set_level(line.level);
-    log::set_color(line.color.value_or(isatty(STDERR_FILENO) != 0));
+    log::set_color(line.color.value_or(is_colored_unasked()));
     if (line.job.verbose && is_first_process()) describe(line);
     if (is_of_files) return printed(is_first_process() ? check_files(line) : ExitCode::ok);
     // No MPI: it need not be able to start, and mpirun returns the first process's code.

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <memory>
+#include <mutex>
+#include <utility>
 
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -17,6 +19,8 @@ using Sink = spdlog::sinks::stderr_color_sink_mt;
 struct Output {
   std::shared_ptr<Sink> sink = std::make_shared<Sink>();
   spdlog::logger logger{"dstune", sink};
+  std::mutex mutex;  ///< of the frame
+  Frame frame;
 
   Output() {
     logger.set_pattern("dstune: %^%l%$: %v");
@@ -32,8 +36,15 @@ Output& output() {
 }
 
 void write(spdlog::level::level_enum level, const std::string& message) {
+  Output& to = output();
+  if (!to.logger.should_log(level)) return;
   // Names, paths and reasons come from whoever wrote the input.
-  output().logger.log(level, spdlog::string_view_t(printable(message)));
+  const auto write_it = [&] { to.logger.log(level, spdlog::string_view_t(printable(message))); };
+  const std::lock_guard lock(to.mutex);
+  if (to.frame)
+    to.frame(write_it);
+  else
+    write_it();
 }
 
 }  // namespace
@@ -46,6 +57,11 @@ void set_level(Level level) {
 
 void set_color(bool on) {
   output().sink->set_color_mode(on ? spdlog::color_mode::always : spdlog::color_mode::never);
+}
+
+void set_frame(Frame frame) {
+  const std::lock_guard lock(output().mutex);
+  output().frame = std::move(frame);
 }
 
 void debug(const std::string& message) {

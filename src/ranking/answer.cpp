@@ -36,20 +36,6 @@ std::vector<StatusCount> count_statuses(const std::vector<Row>& rows) {
   return counts;
 }
 
-/// The reason with every number replaced: members that fail for the same cause with other figures
-/// belong together.
-std::string without_numbers(const std::string& reason) {
-  std::string out;
-  for (const char letter : reason) {
-    const bool is_digit = std::isdigit(static_cast<unsigned char>(letter)) != 0;
-    if (!is_digit)
-      out += letter;
-    else if (out.empty() || out.back() != '#')
-      out += '#';
-  }
-  return out;
-}
-
 /// In the order of the statuses, then of the first member.
 std::vector<ReasonGroup> reason_groups(const std::vector<Row>& rows,
                                        const std::vector<StatusCount>& statuses,
@@ -139,6 +125,18 @@ std::optional<double> measured_throughput(const Record& record) {
 }
 
 }  // namespace
+
+std::string without_numbers(const std::string& reason) {
+  std::string out;
+  for (const char letter : reason) {
+    const bool is_digit = std::isdigit(static_cast<unsigned char>(letter)) != 0;
+    if (!is_digit)
+      out += letter;
+    else if (out.empty() || out.back() != '#')
+      out += '#';
+  }
+  return out;
+}
 
 std::vector<Offer> offers_of(const Scoreboard& scoreboard) {
   const double sign = is_minimised(scoreboard.metric()) ? -1 : 1;

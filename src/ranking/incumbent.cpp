@@ -113,9 +113,9 @@ std::string lost_race_text(const Scoreboard& scoreboard, const Experiment& chall
       time_s(mean_interval(timed_s).mean, challenger, challenger_overheads) / best_s;
   if (!(factor > 1)) return "";
   return fmt::format(
-      "takes {:.3g} times as long as {}, the best so far, for the same work, after "
-      "{} timed steps",
-      factor, best.planned.experiment.name, timed_s.size());
+      "stopped after {} steps: clearly slower than the best so far ({:.3g} times as long for the "
+      "same work)",
+      timed_s.size(), factor);
 }
 
 }  // namespace dstune

@@ -178,8 +178,8 @@ class Run {
     const auto verdict = static_cast<train::StoppingDecision>(static_cast<int>(all[0]));
     if (verdict == train::StoppingDecision::lost) {
       result_.status = Status::raced_out;
-      result_.reason =
-          fmt::format("is slower than the best so far, after {} timed steps", timed_s.size());
+      result_.reason = fmt::format("stopped after {} steps: clearly slower than the best so far",
+                                   timed_s.size());
     }
     return verdict;
   }

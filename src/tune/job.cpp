@@ -301,13 +301,15 @@ std::optional<DeviceGroupOptions> device_groups_of(const JobRanks& ranks,
 class Running {
  public:
   Running(const JobOptions& options, const JobRanks& ranks, const JobInput& input,
-          const Instruments& instruments, OpenJob* job, EnergyMeter* energy, Watchdog& watchdog)
+          const Instruments& instruments, OpenJob* job, EnergyMeter* energy, Progress* progress,
+          Watchdog& watchdog)
       : options_(options),
         ranks_(ranks),
         input_(input),
         instruments_(instruments),
         job_(job),
         energy_(energy),
+        progress_(progress),
         watchdog_(watchdog),
         to_workers_(ranks.world.duplicate()),
         to_controller_(ranks.world.duplicate()),
@@ -340,7 +342,8 @@ class Running {
     crash::name_thread("the controller");
     try {
       MpiMailbox mailbox(to_workers_, to_controller_, MpiMailbox::Side::controller);
-      control(options_, *job_, ranks_.topology(), ranks_.devices, bytes, mailbox, watchdog_);
+      control(options_, *job_, ranks_.topology(), ranks_.devices, bytes, mailbox, *progress_,
+              watchdog_);
     } catch (const std::exception& error) {
       give_up(job_, "controller", error, watchdog_);
     }
@@ -377,6 +380,7 @@ class Running {
   const Instruments& instruments_;
   OpenJob* job_;         ///< rank 0's
   EnergyMeter* energy_;  ///< null: nothing is counted
+  Progress* progress_;   ///< rank 0's
   Watchdog& watchdog_;
   Communicator to_workers_, to_controller_;
   GroupTable groups_;
@@ -384,6 +388,10 @@ class Running {
 
 /// Once every rank is there. Collective over the world.
 ExitCode run_on_ranks(const JobOptions& options, const JobRanks& ranks, Watchdog& watchdog) {
+  std::unique_ptr<Progress> progress;
+  if (ranks.is_first())
+    progress = std::make_unique<Progress>(
+        Progress::Options{.style = Progress::style_of(options), .began = options.began});
   Planning planning = plan_everywhere(options, ranks);
   const JobInput input = planning.input;
   if (!input.run) return static_cast<ExitCode>(input.exit_code);
@@ -403,7 +411,7 @@ ExitCode run_on_ranks(const JobOptions& options, const JobRanks& ranks, Watchdog
   ranks.found.device->budget().set_limit_bytes(input.device_memory_bytes);
   ranks.found.device->host_budget().set_limit_bytes(input.host_memory_bytes);
   return Running(options, ranks, input, instruments, opening.job.get(), energy.meter.get(),
-                 watchdog)
+                 progress.get(), watchdog)
       .run();
 }
 

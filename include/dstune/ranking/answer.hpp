@@ -148,6 +148,10 @@ struct StatusCount {
   std::size_t count = 0;
 };
 
+/// The reason with every number replaced: members that fail for the same cause with other figures
+/// belong together.
+[[nodiscard]] std::string without_numbers(const std::string& reason);
+
 /// Members of one status that have no result for the same reason, figures in it aside.
 struct ReasonGroup {
   std::string status;

@@ -15,6 +15,9 @@ namespace dstune {
 /// automatic: cuda where every rank has a GPU that can do what a step needs, else cpu.
 enum class Backend { automatic, cpu, cuda };
 
+/// How a job tells where it is. automatic: live on a terminal of its own, else lines.
+enum class ProgressMode { automatic, live, lines, none };
+
 /// The command line, decided.
 struct JobOptions {
   std::string space_path;
@@ -34,7 +37,8 @@ struct JobOptions {
   bool dedicated_coordinator = false;
   bool quiet = false;
   bool verbose = false;
-  bool no_progress = false;
+  ProgressMode progress = ProgressMode::automatic;
+  bool has_own_terminal = false;  ///< stderr is one, and no launcher stands between
   /// The program: limits of time and the elapsed time count from here.
   std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
   std::string command_line;  ///< as it was given, for environment.json

@@ -1,6 +1,8 @@
 #include "dstune/base/log.hpp"
 
 #include <algorithm>
+#include <cstdio>
+#include <functional>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -33,6 +35,20 @@ TEST_F(LogTest, LetsNoControlCharacterThrough) {
   log::error("/key\x1b]0;title\x07\ndstune: forged");
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "dstune: error: /key\\x1B]0;title\\x07\\ndstune: forged\n");
+}
+
+TEST_F(LogTest, AFrameIsAskedAroundEachMessageThatIsShown) {
+  testing::internal::CaptureStderr();
+  log::set_frame([](const std::function<void()>& write) {
+    std::fputs("[", stderr);
+    write();
+    std::fputs("]", stderr);
+  });
+  log::debug("hidden");
+  log::info("a");
+  log::set_frame({});
+  log::info("b");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "[dstune: info: a\n]dstune: info: b\n");
 }
 
 TEST_F(LogTest, LeavesOutWhatIsBelowTheLevel) {

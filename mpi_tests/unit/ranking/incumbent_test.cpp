@@ -74,19 +74,18 @@ TEST(IncumbentTest, WhoseOverheadsCostTooMuchLosesAtTheFirstLook) {
 
 TEST(IncumbentTest, ALostRaceIsToldInTheTargetsTime) {
   test::Draft draft = incumbent(2);
-  draft.rows[0].planned.experiment.name = "best";
   Measurement lost;
   lost.step_times_s = {9, 1.5, 1.5, 1.5, 1.5, 1.5};
   lost.warmup_steps = 1;
   // A step of half of the work.
   EXPECT_EQ(lost_race_text(draft.scoreboard(), challenger(), counts_of(3), lost),
-            "takes 1.5 times as long as best, the best so far, for the same work, after 5 timed "
-            "steps");
+            "stopped after 5 steps: clearly slower than the best so far (1.5 times as long for the "
+            "same work)");
   // 1.5 + 3 · 0.5 s beside half of 2 + 0.5 s: no step here is short enough for that.
   draft.target = test::constants_of(1, {0.5});
   EXPECT_EQ(lost_race_text(draft.scoreboard(), challenger(), counts_of(3), lost),
-            "takes 2.4 times as long as best, the best so far, for the same work, after 5 timed "
-            "steps");
+            "stopped after 5 steps: clearly slower than the best so far (2.4 times as long for the "
+            "same work)");
   lost.step_times_s = {9, 0.5, 0.5, 0.5, 0.5, 0.5};
   EXPECT_EQ(lost_race_text(draft.scoreboard(), challenger(), counts_of(1), lost), "");
   EXPECT_EQ(lost_race_text(Scoreboard(), challenger(), counts_of(1), lost), "");

@@ -469,7 +469,7 @@ TEST(MeasureTest, ARaceThatTheLeaderHearsOfLateEndsOnEveryRank) {
   for (const Measurement& result : results) {
     EXPECT_EQ(result.status, Status::raced_out);
     EXPECT_EQ(result.step_times_s.size(), 3U + default_policy().racing.looks[1]);
-    EXPECT_EQ(result.reason, "is slower than the best so far, after 10 timed steps");
+    EXPECT_EQ(result.reason, "stopped after 10 steps: clearly slower than the best so far");
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -51,6 +52,7 @@ struct SearchSettings {
   std::function<Overheads(const Experiment&)> overheads{};
   AttemptDriver::LostRanks lost_ranks{};
   double inactivity_timeout_s = 60;
+  std::shared_ptr<ProgressSink> progress{};  ///< none: it is silent
 };
 struct SearchRun {
   ExitCode code;
@@ -104,7 +106,9 @@ class ControllerTest : public testing::Test {
     SlotPool slots({slots_of_node});
     const auto made = make_tuner(settings.races ? "race" : "gridsearch", space, {});
     Tuner& tuner = given != nullptr ? *given : *made;
-    Progress progress(Progress::Style::silent);
+    Progress progress(
+        {.style = settings.progress ? Progress::Style::lines : Progress::Style::silent},
+        settings.progress ? settings.progress : std::make_shared<StderrSink>());
     Scoreboard scoreboard = known_scoreboard(space, keys, history, settings.scoreboard);
     RunAgainPolicy run_again(scoreboard, {.races = settings.races,
                                           .repeats_best = settings.repeats_best,
@@ -113,7 +117,7 @@ class ControllerTest : public testing::Test {
     Publisher publisher(results, scoreboard, {});
     AttemptDriver driver(workers, {.share_a_node = [](const auto&, const auto&) { return true; }},
                          settings.lost_ranks);
-    JobPolicy policy;
+    JobPolicy policy{.search_name = "with the built-in step"};
     policy.limits = [&](const PlannedExperiment&) {
       return Attempts::Limits{.inactivity_timeout_s = settings.inactivity_timeout_s,
                               .abort_grace_s = 0.1};

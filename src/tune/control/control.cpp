@@ -68,8 +68,9 @@ void leave_out_what_does_not_fit(OpenJob& ready,
   const std::vector<std::size_t> dropped =
       drop_what_does_not_fit(ready.space, *free_memory_bytes, has_run);
   if (dropped.empty()) return;
-  log::warning(fmt::format("{} of the GPU are left for tensors: {} members do not fit",
-                           format_bytes(*free_memory_bytes), dropped.size()));
+  log::warning(fmt::format("{} do not fit: the GPU has {} left for tensors",
+                           format_count(dropped.size(), "member"),
+                           format_bytes(*free_memory_bytes)));
   for (const std::size_t member : dropped)
     ready.journal->add(event::planned(ready.space.members[member].planned));
 }
@@ -100,8 +101,9 @@ void print_answer(const JobOptions& options, const OpenJob& ready, const SearchR
 MeasuredMachine measure(const JobOptions& options, OpenJob& ready,
                         const std::vector<RankDevice>& devices, const BytesBefore& bytes,
                         AttemptDriver& driver, const std::function<bool()>& is_to_be_ended,
-                        ProcessMemoryPredictor& memory) {
+                        ProcessMemoryPredictor& memory, Progress& progress) {
   MeasuredMachine machine;
+  if (!ready.target_key.empty() || is_predictable(ready)) progress.begin(TuningPhase::profiling);
   // First, so that what engines leave in the processes is in what is measured of these.
   measure_target(ready, driver, is_to_be_ended);
   if (is_predictable(ready)) {
@@ -115,19 +117,28 @@ MeasuredMachine measure(const JobOptions& options, OpenJob& ready,
     machine.predictor = std::make_unique<JobPredictor>(ready, std::nullopt);
   if (!machine.predictor) return machine;
   if (ready.target) machine.predictor->calibrate(ready.target->time);
+  progress.begin(TuningPhase::planning);
   predict_members(ready.space, *machine.predictor, ready.time);
   return machine;
 }
 
 /// Measures the machine and runs the controller.
-SearchEnd run_search(const JobOptions& options, OpenJob& ready,
+SearchEnd run_search(const JobOptions& options, OpenJob& ready, const Topology& topology,
                      const std::vector<RankDevice>& devices, const BytesBefore& bytes,
-                     SlotPool& slots, AttemptDriver& driver, const Watchdog& watchdog) {
+                     SlotPool& slots, AttemptDriver& driver, Progress& progress,
+                     const Watchdog& watchdog) {
+  if (ready.time.end_at)
+    progress.set_time_limit(seconds(*ready.time.end_at - options.began) + ready.time.reserve_s);
   const JobEnd end{ready.time.end_at, [&] { return watchdog.num_stop_signals(); },
                    [&] { return watchdog.who_died(); }};
   ProcessMemoryPredictor memory = memory_predictor(ready, devices, bytes);
   bool is_end_written = false;
+  // It is asked all the time while the machine is measured.
+  ShowTimes times(options.began);
   const auto is_to_be_ended = [&] {
+    progress.tick();
+    if (times.is_state_due(progress.state().phase, driver.now().steady))
+      ready.results->write_state(progress.state());
     const std::string reason = end.reason(driver.now());
     // mpirun may kill everything a second after the signal.
     if (!reason.empty() && !std::exchange(is_end_written, true))
@@ -136,7 +147,7 @@ SearchEnd run_search(const JobOptions& options, OpenJob& ready,
     return !reason.empty();
   };
   const MeasuredMachine machine =
-      measure(options, ready, devices, bytes, driver, is_to_be_ended, memory);
+      measure(options, ready, devices, bytes, driver, is_to_be_ended, memory, progress);
   // Predictions are of our own step.
   const bool runs_plan = ready.deciding().traits().runs_plan;
   const TrialLimits limits{ready.job,
@@ -153,7 +164,9 @@ SearchEnd run_search(const JobOptions& options, OpenJob& ready,
                                       .predictor = machine.predictor.get(),
                                       .memory = memory,
                                       .slots = slots,
-                                      .driver = driver},
+                                      .driver = driver,
+                                      .topology = topology,
+                                      .progress = progress},
                                      scoreboard);
   print_answer(options, ready, result);
   return result.end;
@@ -205,7 +218,7 @@ std::map<std::size_t, int> deaths_in_repeats(const std::vector<std::string>& key
 
 void control(const JobOptions& options, OpenJob& ready, const Topology& topology,
              const std::vector<RankDevice>& devices, const BytesBefore& bytes, Mailbox& mailbox,
-             Watchdog& watchdog) {
+             Progress& progress, Watchdog& watchdog) {
   const TimeBudget& time = ready.time;
   SlotPool slots(ready.training_ranks, bytes_of_nodes(ready));
   AttemptDriver driver(mailbox,
@@ -223,7 +236,7 @@ void control(const JobOptions& options, OpenJob& ready, const Topology& topology
   });
   SearchEnd end;
   end.code = guarded([&] {
-    end = run_search(options, ready, devices, bytes, slots, driver, watchdog);
+    end = run_search(options, ready, topology, devices, bytes, slots, driver, progress, watchdog);
     return end.code;
   });
   // Members may still be in an experiment: only the process's end gets them out.

@@ -26,8 +26,9 @@ Controller::Controller(const Search& search, JobPolicy policy, AttemptDriver& dr
       began_(policy_.began) {}
 
 ExitCode Controller::run() {
-  listeners_.progress.begin(search_.space.planned, agenda_.num_known(), began_);
+  listeners_.progress.begin_search(search_.space.planned, policy_.search_name);
   agenda_.take_known();
+  listeners_.progress.tell_known();
   IdleBackoff idle;
   for (;;) {
     const bool has_heard = listen();
@@ -37,6 +38,7 @@ ExitCode Controller::run() {
       if (!is_stopping_) agenda_.fill(time_left_s(), running_.empty(), is_measuring());
     } while (start_next());
     const bool has_said = publish();
+    listeners_.progress.tick();
     if (running_.empty() && agenda_.is_empty() &&
         (is_stopping_ || (agenda_.is_search_over() && !agenda_.fill_again(time_left_s()))))
       return conclude();
@@ -81,7 +83,7 @@ void Controller::start(Agenda::Next next) {
     listeners_.journal.add(event::started(key, experiment.name, run.try_number, world_ranks));
     listeners_.publisher.started(run.member);
   }
-  listeners_.progress.started(experiment);
+  if (run.repeat == RepeatKind::final_round) listeners_.progress.begin(TuningPhase::finals);
   message::Assign order;
   order.experiment = experiment.name;
   order.config = experiment.config;
@@ -92,6 +94,7 @@ void Controller::start(Agenda::Next next) {
   const Attempts::Number number = driver_.attempts().begin(
       std::move(order), policy_.limits(planned(run.member)), driver_.now());
   race(number, run);
+  listeners_.progress.started(number, experiment);
   running_.emplace(number, std::move(next));
 }
 
@@ -122,8 +125,7 @@ bool Controller::listen() {
   const bool has_heard = driver_.listen();
   for (Attempts::Event& event : driver_.attempts().take_events()) {
     if (const auto* stepped = std::get_if<Attempts::Stepped>(&event)) {
-      const Run& run = running_.at(stepped->attempt).run;
-      listeners_.progress.stepped(planned(run.member).experiment.name, stepped->steps);
+      listeners_.progress.stepped(stepped->attempt, stepped->steps);
     } else if (auto* ended = std::get_if<Attempts::Ended>(&event)) {
       take(std::move(*ended));
     }
@@ -148,6 +150,7 @@ void Controller::retire_lost() {
 
 void Controller::take(Attempts::Ended ended) {
   Agenda::Next running = std::move(running_.extract(ended.attempt).mapped());
+  listeners_.progress.left(ended.attempt);
   const Run& run = running.run;
   const std::size_t member = run.member;
   const Experiment& experiment = planned(member).experiment;
@@ -229,7 +232,9 @@ void Controller::record(std::size_t member, Record record, bool is_known) {
   if (is_best || is_valued_anew) race_all();
   listeners_.publisher.ended(member);
   const auto expected = scoreboard.calibration() ? scoreboard.finite_value(member) : std::nullopt;
-  listeners_.progress.ended(*scoreboard.row(member).record, scoreboard.metric(), expected, is_known,
+  listeners_.progress.set_best(best_so_far(search_.scoreboard));
+  if (is_known) return listeners_.progress.take_known(member);
+  listeners_.progress.ended(member, *scoreboard.row(member).record, scoreboard.metric(), expected,
                             is_best);
 }
 
@@ -258,6 +263,7 @@ void Controller::record_repeat(std::size_t member, Repeat repeat) {
   const bool has_notes = !repeat.measurement.notes.empty();
   search_.scoreboard.repeat(member, std::move(repeat));
   if (has_notes && search_.scoreboard.row(member).record) listeners_.publisher.ended(member);
+  listeners_.progress.set_best(best_so_far(search_.scoreboard));
   if (member == search_.scoreboard.best()) race_all();
 }
 
@@ -273,6 +279,7 @@ void Controller::watch() {
 void Controller::stop(const std::string& reason) {
   is_stopping_ = true;
   reason_ = reason + "; the same command resumes";
+  listeners_.progress.stop(reason_);
   log::warning("stopping early: " + reason_);
   agenda_.clear();
   driver_.attempts().stop(driver_.now());
@@ -286,7 +293,10 @@ void Controller::stop(const std::string& reason) {
 bool Controller::publish() {
   listeners_.journal.commit();
   const bool has_said = driver_.speak();
-  listeners_.publisher.publish(driver_.now().steady);
+  const SteadyClock::time_point now = driver_.now().steady;
+  listeners_.publisher.publish(now);
+  listeners_.publisher.show(listeners_.progress.state(),
+                            !driver_.attempts().is_timing(policy_.ranks_here), now);
   return has_said;
 }
 
@@ -310,32 +320,30 @@ void Controller::finish() {
                       policy_.host_load ? policy_.host_load() : std::nullopt);
   std::set<std::size_t> running;
   for (const auto& [number, one] : running_) running.insert(one.run.member);
-  listeners_.publisher.finish(running, state(), driver_.now().steady);
-  listeners_.progress.end();
+  listeners_.publisher.finish(running, state_at_end(), driver_.now().steady);
 }
 
-/// The job's state at its end.
-JobState Controller::state() const {
-  const Moment now = driver_.now();
-  const std::vector<Row>& rows = search_.scoreboard.rows();
-  JobState state;
+JobState Controller::state_at_end() const {
+  JobState state = listeners_.progress.state();
+  state.is_running = false;
   state.phase = TuningPhase::done;
-  state.as_of = now.wall;
-  state.began_at = now.wall - std::chrono::duration_cast<std::chrono::system_clock::duration>(
-                                  now.steady - began_);
-  state.elapsed_s = seconds(now.steady - began_);
-  state.planned = search_.space.planned;
-  state.done = static_cast<std::size_t>(
-      std::ranges::count_if(rows, [](const Row& row) { return row.record.has_value(); }));
-  state.running = running_.size();
-  if (policy_.end.end_at) state.time_limit_s = seconds(*policy_.end.end_at - began_);
+  state.left.reset();
   state.reason = reason_;
   return state;
 }
 
 ExitCode Controller::conclude() {
+  listeners_.progress.begin(TuningPhase::writing);
   finish();
   listeners_.publisher.drain();
+  const ExitCode code = judge_end();
+  if (code == ExitCode::stopped_early) listeners_.progress.stop(reason_);
+  listeners_.progress.begin(TuningPhase::done);
+  return code;
+}
+
+/// Returns what came of the job, and notes it in words.
+ExitCode Controller::judge_end() {
   if (is_stopping_) return ExitCode::stopped_early;
   if (agenda_.is_short_of_ranks()) {
     const std::set<int>& lost = driver_.attempts().lost_ranks();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "control/agenda.hpp"
+#include "control/progress.hpp"
 #include "control/publisher.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
@@ -50,6 +51,7 @@ struct JobEnd {
 struct JobPolicy {
   SteadyClock::time_point began = SteadyClock::now();  ///< from which time is reported
   std::uint64_t instrument = 0;  ///< that runs experiments, by its place among the job's
+  std::string search_name{};     ///< for the log: "with the built-in step"
   /// Returns what the instrument is sent for an experiment; empty: nothing.
   std::function<RunInput(const Experiment&)> input{};
   std::function<Attempts::Limits(const PlannedExperiment&)> limits{};
@@ -106,8 +108,9 @@ class Controller {
   void stop(const std::string& reason);
   bool publish();
   void finish();
-  [[nodiscard]] JobState state() const;
+  [[nodiscard]] JobState state_at_end() const;
   ExitCode conclude();
+  ExitCode judge_end();
 
   [[nodiscard]] const PlannedExperiment& planned(std::size_t member) const {
     return search_.space.members[member].planned;
@@ -165,6 +168,6 @@ std::map<std::size_t, int> deaths_in_repeats(const std::vector<std::string>& key
 /// with a QUIT to every rank. Rank 0 only; talks to the workers through the mailbox.
 void control(const JobOptions& options, OpenJob& ready, const Topology& topology,
              const std::vector<RankDevice>& devices, const BytesBefore& bytes, Mailbox& mailbox,
-             Watchdog& watchdog);
+             Progress& progress, Watchdog& watchdog);
 
 }  // namespace dstune

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "dstune/device/host_load.hpp"
 #include "dstune/search/verifying.hpp"
@@ -13,9 +12,11 @@
 namespace dstune {
 namespace {
 
-Progress::Style progress_style(const JobOptions& options) {
-  if (options.quiet || options.no_progress) return Progress::Style::silent;
-  return isatty(STDERR_FILENO) != 0 ? Progress::Style::terminal : Progress::Style::lines;
+/// "with the built-in step": who runs the experiments, in words.
+std::string search_name(const Instrument& instrument) {
+  const InstrumentTraits traits = instrument.traits();
+  if (traits.runs_plan) return "with the built-in step";
+  return (traits.loads_pytorch ? "in " : "with ") + std::string(traits.source);
 }
 
 std::optional<HostLoad> host_load_since(const std::optional<HostTimes>& before) {
@@ -93,19 +94,28 @@ RunAgainPolicy::Options run_again_options(const OpenJob& job) {
           .deaths = deaths_in_repeats(job.keys, job.history)};
 }
 
+std::set<int> ranks_beside_first(const Topology& topology) {
+  const auto node = static_cast<std::size_t>(topology.node_of_rank.front());
+  const std::vector<int>& ranks = topology.ranks_of_node[node];
+  return {ranks.begin(), ranks.end()};
+}
+
 JobPolicy policy_of(const SearchParts& parts) {
   const OpenJob& job = parts.job;
   return {.began = parts.options.began,
           .instrument = job.instruments->size() - 1,
+          .search_name = search_name(job.deciding()),
           .input = [&job](const Experiment& one) { return job.deciding().input(job.job, one); },
           .limits = [&parts](const PlannedExperiment& one) { return parts.limits.of(one); },
           .end = parts.end,
+          .ranks_here = ranks_beside_first(parts.topology),
           .host_load = [before = host_times()] { return host_load_since(before); }};
 }
 
 /// Whoever hears of experiments. Predictions of our own step learn from its runs alone.
-Listeners listeners_of(const SearchParts& parts, Publisher& publisher, Progress& progress) {
-  Listeners listeners{.journal = *parts.job.journal, .publisher = publisher, .progress = progress};
+Listeners listeners_of(const SearchParts& parts, Publisher& publisher) {
+  Listeners listeners{
+      .journal = *parts.job.journal, .publisher = publisher, .progress = parts.progress};
   if (is_forecast(parts.job)) return listeners;
   listeners.times = parts.predictor;
   listeners.memory = &parts.memory;
@@ -146,11 +156,11 @@ SearchResult search(const SearchParts& parts, Scoreboard& scoreboard) {
   const auto tuner = tuner_of(parts, scoreboard);
   RunAgainPolicy run_again(scoreboard, run_again_options(job));
   Publisher publisher(*job.results, scoreboard,
-                      {.training_command = job.job.training_command,
+                      {.began = parts.options.began,
+                       .training_command = job.job.training_command,
                        .memory_timeline = [&](const Experiment& experiment) {
                          return memory_timeline_of(job, experiment);
                        }});
-  Progress progress(progress_style(parts.options));
   // Rank 0 holds the journal: it should not share its process with the user's code.
   parts.slots.spare(traits.takes_any_key ? std::optional(0) : std::nullopt);
   Controller controller({.space = job.space,
@@ -162,7 +172,7 @@ SearchResult search(const SearchParts& parts, Scoreboard& scoreboard) {
                          .slots = parts.slots,
                          .races = races(job.job, traits),
                          .is_complete = job.is_search_complete},
-                        policy_of(parts), parts.driver, listeners_of(parts, publisher, progress));
+                        policy_of(parts), parts.driver, listeners_of(parts, publisher));
   const ExitCode code = controller.run();
   return {{code, controller.reason(), controller.can_finalize()}, publisher.answer()};
 }

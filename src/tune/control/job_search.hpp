@@ -27,6 +27,8 @@ struct SearchParts {
   ProcessMemoryPredictor& memory;
   SlotPool& slots;
   AttemptDriver& driver;
+  const Topology& topology;
+  Progress& progress;
 };
 
 /// How it ended, and what it has come to; that points into the scoreboard.

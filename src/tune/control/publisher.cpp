@@ -2,17 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <cstdio>
 #include <ctime>
 #include <iterator>
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "dstune/base/log.hpp"
-#include "dstune/base/text.hpp"
 
 namespace dstune {
 namespace {
@@ -20,29 +15,6 @@ namespace {
 /// The answer is synced to disk, which may take long: in a burst of improvements not each of them,
 /// but at most one in this time; what comes in between is written at its end.
 constexpr std::chrono::milliseconds answer_interval{500};
-
-constexpr std::chrono::milliseconds rewrite_interval{100};
-/// Above this rate nobody reads lines: then only now and then one.
-constexpr std::chrono::milliseconds line_interval{200};
-
-std::string value_text(const Experiment& experiment, const Measurement& measurement,
-                       Metric metric) {
-  const auto value = metric_value(measurement, metric, experiment);
-  if (!value) return fmt::format("{}: {}", to_text(measurement.status), measurement.reason);
-  const std::string text = fmt::format("{} {}", format_number(value->value), unit_text(metric));
-  if (!std::isfinite(value->ci_high)) return text;
-  const double half_percent = 50 * (value->ci_high - value->ci_low) / value->value;
-  // A few steps that differ a lot bound nothing that a digit could tell.
-  if (half_percent >= 100) return text + " ±100 % or more";
-  return fmt::format("{} ±{:.1f} %", text, half_percent);
-}
-
-/// A longer line would wrap, and only its last row would be rewritten.
-std::size_t terminal_width() {
-  winsize size{};
-  const bool is_known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
-  return is_known ? size.ws_col - 1U : 79;
-}
 
 /// The calling thread's.
 std::chrono::nanoseconds processor_time() {
@@ -183,73 +155,7 @@ void Publisher::finish(const std::set<std::size_t>& running, const JobState& sta
       writer_.add([this, &answer, memory] { results_.write_memory(answer.name, *memory); });
   }
   results_.write_summary(answer_, state, memory);
-}
-
-void Progress::begin(std::size_t num_planned, std::size_t num_known,
-                     SteadyClock::time_point began) {
-  planned_ = num_planned;
-  began_ = began;
-  std::string text = format_count(num_planned, "experiment") + " planned";
-  if (num_known > 0) text += fmt::format(", {} of them known from the journal", num_known);
-  line(text);
-}
-
-void Progress::started(const Experiment&) {
-  ++running_;
-  rewrite();
-}
-
-void Progress::stepped(const std::string& experiment, int steps) {
-  latest_ = fmt::format("{} step {}", experiment, steps);
-  rewrite();
-}
-
-void Progress::ended(const Record& record, Metric metric, std::optional<double> expected,
-                     bool is_known, bool is_best) {
-  ++ended_;
-  if (!is_known && running_ > 0) --running_;
-  std::string value = value_text(record.experiment, record.measurement, metric);
-  if (expected) value += fmt::format(", {} in your training", format_number(*expected));
-  const auto now = std::chrono::steady_clock::now();
-  const bool is_rate_limited = now - last_line_ < line_interval && planned_ > 200;
-  if (!is_rate_limited || is_best) {
-    last_line_ = now;
-    line(fmt::format("[{}/{}] {} on {}: {}{}{}", ended_, planned_, record.experiment.name,
-                     record.experiment.shape.size(), value, is_known ? " (known)" : "",
-                     is_best ? "  <- best so far" : ""));
-  }
-}
-
-void Progress::repeated(const Experiment& experiment, const Repeat& repeat, Metric metric) {
-  if (running_ > 0) --running_;
-  const char* why = repeat.kind == RepeatKind::spread ? "again" : "again, alone";
-  line(fmt::format("[{}] {} on {}: {}", why, experiment.name, experiment.shape.size(),
-                   value_text(experiment, repeat.measurement, metric)));
-}
-
-void Progress::end() {
-  if (is_line_open_) std::fputs("\r\033[K", stderr);
-  is_line_open_ = false;
-}
-
-void Progress::line(const std::string& text) {
-  if (style_ == Style::silent) return;
-  end();
-  log::info(text);
-}
-
-void Progress::rewrite() {
-  if (style_ != Style::terminal) return;
-  const auto now = std::chrono::steady_clock::now();
-  if (now - last_rewrite_ < rewrite_interval) return;
-  last_rewrite_ = now;
-  const double elapsed_s = std::chrono::duration<double>(now - began_).count();
-  const std::string text =
-      fmt::format("{}/{} done, {} running, {}{}{}", ended_, planned_, running_,
-                  format_duration(elapsed_s), latest_.empty() ? "" : ", ", latest_);
-  std::fprintf(stderr, "\r\033[K%s", text.substr(0, terminal_width()).c_str());
-  std::fflush(stderr);
-  is_line_open_ = true;
+  writer_.add([this, state] { results_.write_state(state); });  // behind those before it
 }
 
 }  // namespace dstune

@@ -1,6 +1,5 @@
 #pragma once
-/// The publisher decides what a job writes beside its journal, and when. Progress is what the job
-/// says meanwhile. Local.
+/// The publisher decides what a job writes beside its journal, and when. Local.
 
 #include <atomic>
 #include <condition_variable>
@@ -110,39 +109,6 @@ class Publisher {
   std::atomic<bool> has_warned_ = false;
   Answer answer_;
   BackgroundWriter writer_;  ///< last: what it writes is above
-};
-
-/// Lines on stderr that a user sees while it runs: one for each experiment that ended, and on a
-/// terminal one that is rewritten. Rank 0 only.
-class Progress {
- public:
-  enum class Style { silent, lines, terminal };
-  explicit Progress(Style style) : style_(style) {}
-  ~Progress() { end(); }
-
-  /// `began`: when the job did.
-  void begin(std::size_t num_planned, std::size_t num_known, SteadyClock::time_point began);
-  void started(const Experiment& experiment);
-  void stepped(const std::string& experiment, int steps);
-  /// `expected`: what it is ranked by, where that is not what was measured.
-  void ended(const Record& record, Metric metric, std::optional<double> expected, bool is_known,
-             bool is_best);
-  /// One that was run once more.
-  void repeated(const Experiment& experiment, const Repeat& repeat, Metric metric);
-  void end();
-
- private:
-  void line(const std::string& text);
-  void rewrite();
-  Style style_;
-  std::size_t planned_ = 0;
-  std::size_t ended_ = 0;
-  std::size_t running_ = 0;
-  std::string latest_;
-  std::chrono::steady_clock::time_point last_rewrite_{};
-  std::chrono::steady_clock::time_point last_line_{};
-  SteadyClock::time_point began_{};
-  bool is_line_open_ = false;
 };
 
 }  // namespace dstune

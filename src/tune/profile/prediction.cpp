@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "dstune/base/file.hpp"
-#include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/core/interval.hpp"
 #include "dstune/group/group_table.hpp"
@@ -302,7 +301,6 @@ MeasuredMachine measure_machine(const OpenJob& ready, AttemptDriver& driver,
     const json::Document document = json::Document::of(ready.history.profile, "journal");
     profile = device_profile_from_json(document.node());
   } else {
-    const SteadyClock::time_point began = SteadyClock::now();
     Profiler profiler(driver, ready.training_ranks,
                       {.drain_timeout_s = drain_timeout_s, .is_to_be_ended = is_to_be_ended});
     profile = profiler.run(tasks);
@@ -310,7 +308,6 @@ MeasuredMachine measure_machine(const OpenJob& ready, AttemptDriver& driver,
     if (profile.empty()) return result;
     profile.machine = ready.fingerprint;
     profile.model = ready.job.model.name;
-    log::info("measured the machine in " + format_duration(seconds(SteadyClock::now() - began)));
     ready.journal->add(event::profile(key, to_json(profile)));
   }
   if (ready.target && ready.target->num_engines > 0) profile.target = ready.target;
