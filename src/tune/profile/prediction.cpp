@@ -11,6 +11,7 @@
 #include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/core/interval.hpp"
+#include "dstune/core/log_text.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/group/process_group.hpp"
 #include "dstune/kernels/kernels.hpp"
@@ -170,9 +171,8 @@ std::vector<std::size_t> drop_what_does_not_fit(PlannedSpace& space, std::int64_
         has_run(index))
       continue;
     planned.status = PlanStatus::infeasible;
-    planned.reason =
-        fmt::format("needs {} of {} on the device, beside what libraries and communicators took",
-                    format_bytes(needed_bytes), format_bytes(free_memory_bytes));
+    planned.reason = fmt::format("needs {}, but libraries and communicators leave {} of the device",
+                                 format_bytes(needed_bytes), format_bytes(free_memory_bytes));
     --space.planned;
     ++space.infeasible;
     dropped.push_back(index);
@@ -310,7 +310,8 @@ MeasuredMachine measure_machine(const OpenJob& ready, AttemptDriver& driver,
     if (profile.empty()) return result;
     profile.machine = ready.fingerprint;
     profile.model = ready.job.model.name;
-    log::info("measured the machine in " + format_duration(seconds(SteadyClock::now() - began)));
+    log::info(
+        fmt::format(log_text::profiled, format_duration(seconds(SteadyClock::now() - began))));
     ready.journal->add(event::profile(key, to_json(profile)));
   }
   if (ready.target && ready.target->num_engines > 0) profile.target = ready.target;
