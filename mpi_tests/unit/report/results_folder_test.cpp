@@ -270,8 +270,8 @@ TEST_F(ResultsFolderTest, SaysWhatChangesNumericsInEachResult) {
       read_file(results("results.csv")).find(",zero_quantized_weights zero_quantized_gradients,"),
       std::string::npos);
   const std::string label =
-      "changed numerics: by zero_quantized_weights and zero_quantized_gradients: its losses differ "
-      "from those without";
+      "changed numerics: zero_quantized_weights and zero_quantized_gradients change the losses of "
+      "your training";
   EXPECT_NE(read_file(results("summary.txt")).find(label), std::string::npos);
   EXPECT_NE(read_file(results("report.html")).find("changed numerics"), std::string::npos);
 

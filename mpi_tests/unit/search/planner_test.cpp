@@ -226,7 +226,9 @@ TEST_F(PlannerTest, TheCapPrunesWhatLiesPastIt) {
   EXPECT_THAT(names(space, PlanStatus::planned),
               testing::ElementsAre("z1_gas1_tmbspg1", "z1_gas1_tmbspg2"));
   EXPECT_EQ(space.pruned, 2U);
-  EXPECT_EQ(space.members[3].planned.reason, "past the cap of 2 trials");
+  EXPECT_EQ(space.prune_counts, (PruneCounts{{PruneKind::twin, 1}, {PruneKind::cap, 1}}));
+  EXPECT_EQ(space.members[3].planned.prune_kind, PruneKind::cap);
+  EXPECT_EQ(space.members[3].planned.reason, "past the limit of 2 experiments (tuner_num_trials)");
 }
 
 TEST_F(PlannerTest, TunersThatChooseByThemselvesCountWhatTheyRunInAJob) {

@@ -119,12 +119,14 @@ void prune_for_operators(const JobSpec& job, PlannedSpace& space, Engine& engine
     const auto& names = lacking[place];
     if (names.empty()) continue;
     planned->status = PlanStatus::pruned;
+    planned->prune_kind = PruneKind::refused;
     planned->reason = "needs operators of DeepSpeed that are not there; " +
                       mend_for({names.begin(), names.end()}, engine.loaded());
     ++pruned;
   }
   space.planned -= std::min<std::uint64_t>(space.planned, pruned);
   space.pruned += pruned;
+  space.prune_counts[PruneKind::refused] += pruned;
   log::warning(fmt::format(log_text::operators_left_out, pruned, mend_for(all, engine.loaded())));
   replace_baseline(space);
 }

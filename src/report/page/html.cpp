@@ -56,18 +56,6 @@ std::string table(std::string_view label, const char* attributes,
       label, attributes, header, body, note);
 }
 
-std::string label_words(const Answer& answer, bool with_target) {
-  const std::string& label = answer.recommendation->label;
-  if (label == "verified") return "DeepSpeed itself ran it, with your training command";
-  if (label == "engine") return "DeepSpeed's engine ran it, with random tokens in your model";
-  if (label == "calibrated")
-    return fmt::format("measured with {}, and fitted to your own runs", answer.source);
-  const std::string how =
-      with_target ? fmt::format("calculated for your training from what {} took", answer.source)
-                  : fmt::format("measured with {} only", answer.source);
-  return how + "; verify.sbatch and verify.pbs check it in DeepSpeed";
-}
-
 std::string described(std::string_view term, const std::string& text) {
   return fmt::format("<dt>{}</dt><dd>{}</dd>\n", term, html_escaped(text));
 }
@@ -88,12 +76,12 @@ std::string answer_section(const Answer& answer) {
       html_escaped(experiment.name), format_number(standing.reported->value), unit,
       to_text(answer.metric), with_target ? " expected in your training" : "",
       interval.empty() ? "" : "95 % interval " + interval, recommendation.label,
-      label_words(answer, with_target));
+      label_words(recommendation.label));
   if (standing.measured)
     out +=
         described("measured here, " + answer.source, value_text(*standing.measured, answer.metric));
   if (const std::string target = target_text(recommendation); !target.empty())
-    out += described("the target's time", target);
+    out += described("expected time", target);
   if (standing.verified)
     out += described("in DeepSpeed itself",
                      fmt::format("{} {}", format_number(standing.verified->value), unit));
@@ -343,7 +331,7 @@ std::string report_html(const Answer& answer, const json::Value& environment) {
   const bool with_target = has_targets(answer);
   std::string out = "<h1>The fastest DeepSpeed configuration</h1>\n";
   if (environment.contains("deepspeed"))
-    out += fmt::format("<p>For DeepSpeed {} ({}).</p>\n",
+    out += fmt::format("<p>Planned for DeepSpeed {} ({}).</p>\n",
                        html_escaped(environment["deepspeed"].value("version", "")),
                        html_escaped(environment["deepspeed"].value("source", "")));
   out += answer_section(answer);

@@ -172,6 +172,7 @@ ExitCode show_plan(const PlannedJob& ready, const JobOptions& options, Device& d
               .planned = ready.space.planned,
               .infeasible = ready.space.infeasible,
               .pruned = ready.space.pruned,
+              .prune_counts = ready.space.prune_counts,
               .device_memory_bytes = ready.device_memory_bytes,
               .deepspeed = deepspeed_text(ready.job),
               .deepspeed_version = to_text(ready.job.deepspeed_version),
