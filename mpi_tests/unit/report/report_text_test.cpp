@@ -317,7 +317,7 @@ TEST(FlagsTest, AGpuThatIsThrottledIsSaidEverywhere) {
               HasSubstr("1 experiment had a GPU that was throttled, for instance a: throttled: "
                         "heat, 1410 of 1980 MHz"));
   EXPECT_THAT(results_csv(test::Concluded(report)),
-              HasSubstr(",\"throttled: heat, 1410 of 1980 MHz, 87 °C\"\r\n"));
+              HasSubstr(",\"throttled: heat, 1410 of 1980 MHz, 87 °C\",\r\n"));
   report.rows = {test::row_of(record_on_gpu("", ""))};
   EXPECT_THAT(summary_of(report), Not(HasSubstr("Note:")));
 }
@@ -333,7 +333,7 @@ TEST(FlagsTest, WhatSharesAGpuIsNotComparableWhereverItIsShown) {
   EXPECT_THAT(summary_of(report), HasSubstr("\n  " + words + "\n"));
   EXPECT_THAT(summary_of(report), HasSubstr("1 experiment is not comparable"));
   EXPECT_EQ(json_of(report)["best"]["not_comparable"], why);
-  EXPECT_THAT(results_csv(test::Concluded(report)), HasSubstr("," + words + "\r\n"));
+  EXPECT_THAT(results_csv(test::Concluded(report)), HasSubstr("," + words + ",\r\n"));
   EXPECT_THAT(report_html(test::Concluded(report), json::Value::object()), HasSubstr(why));
   test::TemporaryFolder folder;
   ResultsFolder results(folder / "results", folder / "exps");
@@ -357,7 +357,7 @@ TEST(FlagsTest, FallbacksAreSaidEverywhere) {
       summary_of(report),
       HasSubstr("1 experiment fell back to a slower way, for instance a: fallback: a slow"));
   EXPECT_THAT(results_csv(test::Concluded(report)),
-              HasSubstr("," + why + "; fallback: a slow disk\r\n"));
+              HasSubstr("," + why + "; fallback: a slow disk,\r\n"));
   const std::string page = report_html(test::Concluded(report), json::Value::object());
   EXPECT_THAT(page, HasSubstr("no graphs"));
   EXPECT_THAT(page, HasSubstr("a slow disk"));
@@ -486,6 +486,8 @@ TEST(SummaryJsonTest, HasBestCountsAndCode) {
   EXPECT_EQ(value["counts"].dump(),
             R"({"ok":3,"raced_out":0,"out_of_memory":2,"timed_out":0,"failed":0,"infeasible":1,)"
             R"("pruned":1,"not_run":1})");
+  EXPECT_EQ(value["pruned"]["not_chosen"], 1);
+  EXPECT_EQ(value["pruned"]["twin"], 0);
   EXPECT_EQ(value["exit_code"], 0);
 }
 

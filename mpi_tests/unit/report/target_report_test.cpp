@@ -157,8 +157,8 @@ TEST_F(TargetReportTest, AnExperimentsJsonHasItsTargetsTime) {
 TEST_F(TargetReportTest, TheTableHasColumnsForIt) {
   const std::string table = results_csv(answer_);
   EXPECT_THAT(table, HasSubstr(",flags,measured_value,measured_ci_low,measured_ci_high,"
-                               "predicted_target_throughput\r\n"));
-  EXPECT_THAT(table, HasSubstr(",5\r\n"));
+                               "predicted_target_throughput,pruned_because\r\n"));
+  EXPECT_THAT(table, HasSubstr(",5,\r\n"));
 }
 
 TEST_F(TargetReportTest, ThePageLeadsWithTheTargets) {
