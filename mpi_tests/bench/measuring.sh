@@ -106,7 +106,7 @@ JSON
         printf "| %s | %.4g | %.4g | %.4g | %.2f %% | %.2f %% |\n", $1, $2, $5, $8, error, again }
       END { printf "mean error %.2f %%, largest %.2f %%; two runs of 200 steps differ by %.2f %% on average\n", sum / NR, worst, sum_again / NR }'
     echo "The answer, measured again:"
-    grep -A 4 '^Best' "$folder/reported/summary.txt"
+    grep -A 4 -E '^(Fastest|Best)' "$folder/reported/summary.txt"
     ;;
   *)
     sed -n '2,8p' "${BASH_SOURCE[0]}" >&2

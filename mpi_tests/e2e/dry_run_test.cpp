@@ -56,9 +56,11 @@ TEST_F(DryRunTest, SaysWhatIsAssumed) {
 
   const Ended shown = plan({"--precision", "bf16"});
   EXPECT_EQ(shown.exit_code, 0) << shown;
-  EXPECT_THAT(shown.out,
-              HasSubstr("For DeepSpeed 0.19.8 (the newest known here: none is installed).\n"
-                        "Assumed: \"auto\" precision is bf16, by --precision.\n"));
+  EXPECT_THAT(
+      shown.out,
+      HasSubstr("Planned for DeepSpeed 0.19.8 (the newest that dstune-mpi knows, since none is "
+                "installed; --deepspeed-version names another).\n"
+                "Assumed: \"auto\" precision is bf16, by --precision.\n"));
   const Json listed = plan_json({"--precision", "bf16"});
   EXPECT_EQ(listed["assumptions"][0], "\"auto\" precision is bf16, by --precision");
   EXPECT_EQ(listed["experiments"][0]["ds_config"]["bf16"]["enabled"], "auto");
@@ -76,21 +78,21 @@ TEST_F(DryRunTest, IsForTheDeepSpeedThatIsNamedOrInstalled) {
   job_.write_text("venv/lib/python3.11/site-packages/deepspeed-0.16.9.dist-info/METADATA", "");
   const auto line_with = [&](std::vector<std::string> args) {
     const Ended ended = run_with({{"VIRTUAL_ENV", venv}}, std::move(args));
-    const std::size_t from = ended.out.find("For DeepSpeed ");
+    const std::size_t from = ended.out.find("Planned for DeepSpeed ");
     return ended.out.substr(from, ended.out.find('\n', from) - from);
   };
-  EXPECT_EQ(line_with({"plan"}),
-            "For DeepSpeed 0.16.9 (installed in " + venv + "/lib/python3.11/site-packages).");
+  EXPECT_EQ(line_with({"plan"}), "Planned for DeepSpeed 0.16.9 (installed in " + venv +
+                                     "/lib/python3.11/site-packages).");
   job_.write_text("hosts", "one slots=8\n");
-  EXPECT_EQ(
-      line_with({"plan", "--hostfile", "hosts", "--device", "h100"}),
-      "For DeepSpeed 0.19.8 (the newest known here: none is named). Optimizer: DeepSpeed's, as the "
-      "config names it.");
+  EXPECT_EQ(line_with({"plan", "--hostfile", "hosts", "--device", "h100"}),
+            "Planned for DeepSpeed 0.19.8 (the newest that dstune-mpi knows, since none is named; "
+            "--deepspeed-version names another). Optimizer: DeepSpeed's, as the config names it.");
 }
 
 TEST_F(DryRunTest, ListsMembersInTheirOrder) {
   const Json shown = plan_json();
   EXPECT_EQ(shown["counts"], Json({{"planned", 8}, {"infeasible", 0}, {"pruned", 4}}));
+  EXPECT_EQ(shown["pruned"]["twin"], 4);
 
   std::vector<std::string> names;
   for (const Json& one : shown["experiments"]) {

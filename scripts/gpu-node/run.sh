@@ -94,7 +94,7 @@ provide_fused_adam() {
 # --- Parts and the table --------------------------------------------------------------------------
 
 # A part says of itself: its last line of a result, of a best member, or of tests.
-said() { grep -hE '^(result: |Best: |\[  (PASSED|FAILED|SKIPPED)|[0-9]+ tests? )' "$1" | tail -n 1 | sed 's/^result: //' | cut -c1-150; }
+said() { grep -hE '^(result: |Fastest: |Best: |\[  (PASSED|FAILED|SKIPPED)|[0-9]+ tests? )' "$1" | tail -n 1 | sed 's/^result: //' | cut -c1-150; }
 
 # Everything comes back whatever happens later. Logs that grow meanwhile are no failure of the part.
 save() {

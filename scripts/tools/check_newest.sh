@@ -129,7 +129,7 @@ tune() {
     fail "$what" "" "$bad experiments; $folder/autotuning_results/results.csv"
     return
   fi
-  row "$what" "" "$(grep -m 1 '^Best: ' "$folder/job.log"), $((SECONDS - start)) s"
+  row "$what" "" "$(grep -m 1 '^\(Fastest\|Best\): ' "$folder/job.log"), $((SECONDS - start)) s"
 }
 
 # launch EXAMPLE FOLDER: the answer by its own launcher, until enough steps are seen.

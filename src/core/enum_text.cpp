@@ -16,6 +16,8 @@ constexpr auto overheads =
               "offload_copy", "all_reduce_call", "reduce_call", "reduce_scatter_call",
               "all_gather_call", "all_gather_ahead", "all_to_all_call", "communicated_byte"});
 constexpr auto plan_statuses = numbered({"planned", "infeasible", "pruned"});
+constexpr auto prune_kinds = numbered({"twin", "batch", "refused", "smaller_size", "excluded",
+                                       "early_stopping", "cap", "not_chosen"});
 constexpr auto statuses = numbered({"ok", "raced_out", "out_of_memory", "timed_out", "failed"});
 constexpr auto metrics = numbered({"throughput", "throughput_per_gpu", "latency", "flops"});
 constexpr auto repeat_kinds = numbered({"spread", "final"});
@@ -56,6 +58,10 @@ const EnumTexts& texts_of(Overhead) {
 }
 const EnumTexts& texts_of(PlanStatus) {
   static constexpr EnumTexts texts{plan_statuses};
+  return texts;
+}
+const EnumTexts& texts_of(PruneKind) {
+  static constexpr EnumTexts texts{prune_kinds};
   return texts;
 }
 const EnumTexts& texts_of(Status) {

@@ -36,6 +36,13 @@ std::vector<StatusCount> count_statuses(const std::vector<Row>& rows) {
   return counts;
 }
 
+PruneCounts count_pruned(const std::vector<Row>& rows) {
+  PruneCounts counts;
+  for (const Row& row : rows)
+    if (!row.record && row.planned.status == PlanStatus::pruned) ++counts[row.planned.prune_kind];
+  return counts;
+}
+
 /// In the order of the statuses, then of the first member.
 std::vector<ReasonGroup> reason_groups(const std::vector<Row>& rows,
                                        const std::vector<StatusCount>& statuses,
@@ -271,6 +278,7 @@ Answer answer_of(const Scoreboard& scoreboard) {
   answer.spaces = spaces_of(scoreboard);
   answer.offers = offers_of(scoreboard);
   answer.counts = count_statuses(scoreboard.rows());
+  answer.pruned = count_pruned(scoreboard.rows());
   answer.reasons = reason_groups(scoreboard.rows(), answer.counts,
                                  scoreboard.policy().answering.max_names_of_reason);
   answer.slow_hosts = slow_hosts(scoreboard.rows(), scoreboard.policy().flags);

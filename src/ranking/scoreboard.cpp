@@ -92,6 +92,11 @@ void Scoreboard::leave_out(std::size_t member, std::string reason, PlanStatus st
   rows_[member].planned.reason = std::move(reason);
 }
 
+void Scoreboard::prune(std::size_t member, std::string reason, PruneKind kind) {
+  leave_out(member, std::move(reason), PlanStatus::pruned);
+  rows_[member].planned.prune_kind = kind;
+}
+
 void Scoreboard::judge() {
   // The verdict is on first runs, whatever an earlier verdict made of them.
   judged_.clear();
@@ -113,7 +118,7 @@ void Scoreboard::end_finals() {
 }
 
 void Scoreboard::give_up_finals(std::string reason) {
-  require(!finals_.is_done, "what has come of the finals stays");
+  require(!finals_.is_done, "results of the finals stay");
   finals_.reason = std::move(reason);
 }
 

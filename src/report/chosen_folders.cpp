@@ -11,6 +11,7 @@
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
+#include "dstune/core/log_text.hpp"
 #include "dstune/report/journal.hpp"
 #include "entries.hpp"
 #include "parts.hpp"
@@ -134,8 +135,7 @@ void add_problems(const Obstacles& obstacles, const char* option, std::vector<Pr
 }
 
 void say_moved(const std::string& from, const std::string& what, const std::string& to) {
-  log::info(
-      fmt::format("{} holds what is not dstune-mpi's ({}): {} is taken instead", from, what, to));
+  log::info(fmt::format(log_text::folder_taken_instead, from, what, to));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -107,6 +108,8 @@ inline constexpr std::string_view writer = "dstune-mpi";
 std::string large_count(std::int64_t count);
 /// "6.74 billion parameters, all trainable; 1.5 GiB of activations …", without a full stop.
 std::string model_profile_text(const ModelProfile& profile);
+/// Every kind of reason with its number of members, be it 0.
+json::Value prune_counts_json(const PruneCounts& counts);
 /// Null where the model is not known.
 json::Value model_profile_json(const std::optional<ModelProfile>& profile);
 
@@ -146,22 +149,35 @@ std::string choice_text(const Recommendation& recommendation);
 /// does, how often the answer was measured, how sure it is, and what energy it takes.
 std::vector<std::pair<std::string, std::string>> confidence_lines(const Answer& answer);
 
-/// "with a probability of 93 %"
-std::string probability_text(double probability);
+/// "73.5 %" of a probability; what is next to 0 or 1 has no digits that say anything.
+std::string percent_text(double probability);
+/// Values of this metric are speeds, so that "faster" says what "better" means.
+[[nodiscard]] bool is_speed(Metric metric);
+/// "chance that an untested configuration is more than 1 % faster"
+std::string untested_words(Metric metric);
+/// Says what an answer's label means.
+std::string label_words(std::string_view label);
 /// Names the members that may be as good as the answer, and by how much they may be better. It says
 /// what more time would give, too. Empty if the answer is clear.
 std::string undecided_text(const Recommendation& recommendation);
+/// The same without the time, with at most so many names.
+std::string rivals_text(const Recommendation& recommendation, std::size_t max_names);
 /// The answer beside the baseline; empty where there is none.
 std::string gain_text(const Recommendation& recommendation);
-/// "64 samples today, 32 in the answer; …": what a user may do about it, too. Empty where the
-/// global batch stays.
+/// "32 samples instead of 64. …": sentences without the last full stop, of what a user may do about
+/// it, too. Empty where the global batch stays.
 std::string batch_change_text(const Recommendation& recommendation);
 /// The cost of the tuning, and when it is earned back.
 std::string cost_text(const Recommendation& recommendation);
-/// How steady the machine was, and what that did to the answer; empty where nothing was compared.
+/// How steady the machine was, and what that did to the answer, as sentences without the last full
+/// stop; empty where nothing was compared.
 std::string machine_text(const Answer& answer);
 
-/// Says that its losses are others than without some key, as a sentence's end; usually empty.
+/// The end of a sentence that says why members did not run, behind their number: "would run exactly
+/// like another".
+[[nodiscard]] std::string_view prune_words(PruneKind kind);
+
+/// Says which keys change the losses, without a full stop; usually empty.
 std::string changed_numerics_text(const Experiment& experiment);
 
 /// A line for each slow host, and one for how many experiments have flags of a kind.

@@ -302,12 +302,16 @@ std::vector<Cell> cells_of(Metric metric, const Standing& standing, bool with_ta
       {"predicted_gpu_memory_bytes", if_counted(record.predicted.gpu_memory_bytes)},
       {"flags", fmt::format("{}", fmt::join(flags_of(measured), "; "))},
   };
-  if (!with_target) return cells;
-  const auto& here = standing.measured;
-  cells.emplace_back("measured_value", text_of(part_of(here, &MetricValue::value)));
-  cells.emplace_back("measured_ci_low", text_of(part_of(here, &MetricValue::ci_low)));
-  cells.emplace_back("measured_ci_high", text_of(part_of(here, &MetricValue::ci_high)));
-  cells.emplace_back("predicted_target_throughput", if_predicted(predicted.target_throughput));
+  if (with_target) {
+    const auto& here = standing.measured;
+    cells.emplace_back("measured_value", text_of(part_of(here, &MetricValue::value)));
+    cells.emplace_back("measured_ci_low", text_of(part_of(here, &MetricValue::ci_low)));
+    cells.emplace_back("measured_ci_high", text_of(part_of(here, &MetricValue::ci_high)));
+    cells.emplace_back("predicted_target_throughput", if_predicted(predicted.target_throughput));
+  }
+  const bool is_pruned = !has_run && row.planned.status == PlanStatus::pruned;
+  cells.emplace_back("pruned_because",
+                     is_pruned ? std::string(to_text(row.planned.prune_kind)) : "");
   return cells;
 }
 
@@ -406,6 +410,7 @@ json::Value summary_json(const Answer& answer, int exit_code) {
   json::Value out = {{"best", std::move(best)}};
   add_gain(out, answer.recommendation.value_or(Recommendation{}));
   out["counts"] = std::move(counts);
+  out["pruned"] = prune_counts_json(answer.pruned);
   out["exit_code"] = exit_code;
   return out;
 }

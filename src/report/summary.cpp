@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <cstdint>
 
@@ -20,12 +19,6 @@ Column measured_column() {
 }
 std::string measured_cell(const Standing& standing) {
   return standing.measured ? format_number(standing.measured->value) : "";
-}
-
-std::string capitalised(std::string_view word) {
-  std::string text(word);
-  text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
-  return text;
 }
 
 std::string spaces_table(const Answer& answer) {
@@ -51,6 +44,13 @@ std::string verified_text(const Standing& standing, Metric metric) {
   return fmt::format(
       "  in DeepSpeed itself: {}{}\n", value_text(*standing.verified, metric),
       peak_bytes > 0 ? fmt::format(", {} at its fullest", format_bytes(peak_bytes)) : "");
+}
+
+/// Says why members of a status did not run; empty of one whose members ran.
+std::string_view idle_words(std::string_view status) {
+  if (status == to_text(PlanStatus::infeasible)) return "would not fit into memory";
+  if (status == "not_run") return "did not get their turn";
+  return "";
 }
 
 std::string line_of(const std::string& what, const std::string& words) {
@@ -92,7 +92,9 @@ std::string winner_text(const Answer& answer) {
       choice.empty() ? "" : fmt::format("  chosen because {}\n", choice), shape.size(),
       shape.num_gpus, format_count(shape.num_nodes, "node"),
       to_text(record.experiment.config.recompute), recommendation.label,
-      line_of("the target's time", target_text(recommendation)));
+      line_of("expected time", target_text(recommendation)));
+  text += line_of("gain", gain_text(recommendation));
+  text += line_of("global batch", batch_change_text(recommendation));
   text += line_of("memory of a rank", memory_text(recommendation));
   text += line_of("changed numerics", changed_numerics_text(record.experiment));
   for (const auto& [what, words] : confidence_lines(answer)) text += line_of(what, words);
@@ -135,12 +137,31 @@ std::string warnings_text(const Answer& answer) {
   return text;
 }
 
+/// How many members ended how, and why the others did not run.
 std::string counts_text(const Answer& answer) {
-  std::vector<std::string> parts;
-  for (const StatusCount& one : answer.counts)
-    if (one.count > 0) parts.push_back(fmt::format("{} {}", one.count, one.status));
-  return fmt::format("Members of the space: {}{}{}.\n", answer.standings.size(),
-                     parts.empty() ? "" : ": ", fmt::join(parts, ", "));
+  std::vector<std::string> ran, others;
+  std::size_t num_others = 0;
+  for (const StatusCount& one : answer.counts) {
+    if (one.count == 0) continue;
+    const bool is_pruned = one.status == to_text(PlanStatus::pruned);
+    const std::string_view words = idle_words(one.status);
+    if (!is_pruned && words.empty()) {
+      const bool is_raced_out = one.status == to_text(Status::raced_out);
+      ran.push_back(fmt::format("{} {}{}", one.count, one.status,
+                                is_raced_out ? " (stopped early: clearly slower)" : ""));
+      continue;
+    }
+    num_others += one.count;
+    if (!is_pruned) others.push_back(fmt::format("{} {}", one.count, words));
+    for (const auto& [kind, count] : answer.pruned)
+      if (is_pruned) others.push_back(fmt::format("{} {}", count, prune_words(kind)));
+  }
+  std::string text = fmt::format("Members of the space: {}{}{}.\n", answer.standings.size(),
+                                 ran.empty() ? "" : ": ", fmt::join(ran, ", "));
+  if (num_others > 0)
+    text += fmt::format("{} did not run: {}.\n", format_count(num_others, "member"),
+                        fmt::join(others, ", "));
+  return text;
 }
 
 std::string reasons_text(const Answer& answer) {
@@ -187,7 +208,7 @@ std::string front_text(const Answer& answer) {
     if (with_target)
       rows.back().insert(rows.back().begin() + beside_metric, measured_cell(standing));
   }
-  return "\nNothing that was measured is better in one of these without being worse in another:\n" +
+  return "\nThe best trade-offs between GPUs, speed and memory, of all that was measured:\n" +
          pipe_table(columns, rows) +
          (front.size() > max_offers_listed
               ? fmt::format("and {} more, in results.csv\n", front.size() - max_offers_listed)
@@ -215,7 +236,7 @@ std::string prediction_text(const Answer& answer) {
                     fmt::format("{:.4g}", one.measured), fmt::format("{:+.1f}", 100 * one.error),
                     fmt::format("{:.1f}", 100 * one.mean_error_so_far)});
   }
-  std::string text = "\nPredicted before each ran, in the order in which they ended";
+  std::string text = "\nPredictions that were made before each experiment ran";
   if (first_listed > 0) text += fmt::format(" (the last {} of {})", max_records_listed, all.size());
   text += ":\n" + pipe_table(columns, rows);
   text += fmt::format("Predicted throughput: mean error {:.1f} % over {}",
@@ -235,42 +256,11 @@ std::string elapsed_text(double seconds) {
 
 }  // namespace
 
-std::string headline_text(const Answer& answer, const std::string& results_dir) {
-  if (!answer.recommendation)
-    return fmt::format("There is no winner: no experiment gave a result.\nFiles: {}\n",
-                       results_dir);
-  const Recommendation& recommendation = *answer.recommendation;
-  const MetricValue& value = *recommendation.standing.reported;
-  const std::string gain = gain_text(recommendation);
-  const std::string batch = batch_change_text(recommendation);
-  const std::string speed =
-      fmt::format("{} {}", value_text(value, answer.metric),
-                  recommendation.standing.target ? "expected in your training"
-                                                 : "measured with " + answer.source);
-  constexpr double unlikely = 0.05;
-  const double missed = recommendation.chance_of_better.value_or(0);
-  const std::string elsewhere =
-      missed < unlikely
-          ? ""
-          : "; something that was not run is more than 1 % better " + probability_text(missed);
-  return fmt::format(
-      "Best: {} ({})\n"
-      "{}: {}; the best of what was measured {}{}\n"
-      "{}"
-      "Gain: {}\n"
-      "Cost: {}\n"
-      "Files: {}: ds_config_optimal.json, cmd_optimal.txt, report.html\n",
-      recommendation.standing.row->planned.experiment.name, recommendation.label,
-      capitalised(to_text(answer.metric)), speed, probability_text(recommendation.probability_best),
-      elsewhere, batch.empty() ? "" : fmt::format("Global batch: {}\n", batch),
-      gain.empty() ? "there is no baseline" : gain, cost_text(recommendation), results_dir);
-}
-
 std::string summary_text(const Answer& answer) {
   const auto num_experiments =
       std::count_if(answer.standings.begin(), answer.standings.end(),
                     [](const Standing& one) { return one.row->record.has_value(); });
-  return spaces_table(answer) + "\n" + verification_text(answer) + winner_text(answer) +
+  return spaces_table(answer) + "\nDetails\n\n" + verification_text(answer) + winner_text(answer) +
          (answer.model_profile
               ? fmt::format("The model: {}.\n", model_profile_text(*answer.model_profile))
               : "") +

@@ -250,7 +250,7 @@ PlannedSpace plan_experiments(const JobSpec& job, const WorkspaceSizes& workspac
     decide_feasibility(job, options, predictor, member.planned);
     if (member.planned.status == PlanStatus::planned && !space.baseline)
       space.baseline = space.members.size();
-    count(space, member.planned.status);
+    count(space, member.planned);
     ++space.total;
     space.members.push_back(std::move(member));
   }

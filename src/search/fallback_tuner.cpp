@@ -65,9 +65,12 @@ class FallbackTuner : public Tuner {
       if (one.planned.status != PlanStatus::planned || is_searched(member) ||
           observed_.contains(member))
         continue;
-      all.push_back({member, one.is_below_lowest
-                                 ? "smaller than the micro-batch that the config asks for"
-                                 : "the micro-batch that the config asks for did not run"});
+      if (one.is_below_lowest)
+        all.push_back({member, "smaller than the micro-batch that the config asks for",
+                       PruneKind::smaller_size});
+      else
+        all.push_back(
+            {member, "the micro-batch that the config asks for did not run", PruneKind::excluded});
     }
     return all;
   }

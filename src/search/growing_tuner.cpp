@@ -114,14 +114,16 @@ class GrowingTuner : public Tuner {
   [[nodiscard]] std::size_t max_waiting() const override { return 0; }
 
   [[nodiscard]] std::vector<Skipped> skipped() const override {
-    std::unordered_map<std::size_t, std::string> of_race;
+    std::unordered_map<std::size_t, SkipReason> of_race;
     if (race_)
-      for (auto& [member, reason] : race_->skipped()) of_race.emplace(member, std::move(reason));
+      for (Skipped& one : race_->skipped())
+        of_race.emplace(one.member, SkipReason{std::move(one.reason), one.kind});
     std::vector<Skipped> all;
     for (const std::size_t member : planned_members(space_)) {
       if (results_.contains(member)) continue;
       const auto known = of_race.find(member);
-      all.push_back({member, known != of_race.end() ? known->second : reason_of(member)});
+      all.push_back(
+          skipped_for(member, known != of_race.end() ? known->second : reason_of(member)));
     }
     return all;
   }
@@ -179,7 +181,7 @@ class GrowingTuner : public Tuner {
   /// The state of a configuration's growth.
   struct Growth {
     std::optional<std::size_t> next{};  ///< the member to be run; nothing: it is over
-    std::string reason{};               ///< why it is over; empty: there are no larger sizes
+    SkipReason reason{};                ///< why it is over; empty: there are no larger sizes
     /// Memory ended it, of which others may need less.
     bool is_by_memory = false;
   };
@@ -194,15 +196,16 @@ class GrowingTuner : public Tuner {
       const Status status = found->second.status;
       last_failed = place;
       if (status == Status::failed && !runs && ++num_failed < policy_.max_failing) continue;
-      return {.reason = fmt::format("{} ended as {}", space_.experiment(chain[place]).name,
-                                    to_text(status)),
+      return {.reason = {fmt::format("{} ended as {}", space_.experiment(chain[place]).name,
+                                     to_text(status)),
+                         PruneKind::excluded},
               .is_by_memory = status == Status::out_of_memory};
     }
     if (runs) {
       const auto growth = growth_at(chain, *runs);
       if (growth && *growth < policy_.min_gain)
-        return {.reason = fmt::format("{} brought {:.1f} % over a smaller micro-batch",
-                                      space_.experiment(chain[*runs]).name, 100 * *growth)};
+        return {.reason = {fmt::format("{} brought {:.1f} % over a smaller micro-batch",
+                                       space_.experiment(chain[*runs]).name, 100 * *growth)}};
       wanted = place_above(chain, *runs);
     } else {
       wanted = num_failed > 0 ? place_above(chain, last_failed) : std::optional<std::size_t>(0);
@@ -210,7 +213,8 @@ class GrowingTuner : public Tuner {
     if (!wanted) return {};
     const std::string refusal = memory_.refusal(chain[*wanted]);
     if (!refusal.empty())
-      return {.reason = fmt::format("{} {}", space_.experiment(chain[*wanted]).name, refusal),
+      return {.reason = {fmt::format("{} {}", space_.experiment(chain[*wanted]).name, refusal),
+                         PruneKind::excluded},
               .is_by_memory = true};
     return {.next = chain[*wanted]};
   }
@@ -413,15 +417,16 @@ class GrowingTuner : public Tuner {
     race_anew();
   }
 
-  [[nodiscard]] std::string reason_of(std::size_t member) const {
+  [[nodiscard]] SkipReason reason_of(std::size_t member) const {
     const std::string refusal = memory_.refusal(member);
-    if (!refusal.empty()) return refusal;
+    if (!refusal.empty()) return {refusal, PruneKind::excluded};
     if (!race_) {
       const SizeChain& chain = chains_[chain_of_.at(member)];
       const Growth growth = growth_of(chain);
-      return !growth.reason.empty() ? growth.reason : "past the cap of trials";
+      return !growth.reason.text.empty() ? growth.reason : past_num_trials();
     }
-    return fmt::format("larger than micro-batch {}: {}", ceiling_, closed_reason_);
+    return {fmt::format("larger than micro-batch {}: {}", ceiling_, closed_reason_.text),
+            closed_reason_.kind};
   }
 
   const PlannedSpace& space_;
@@ -438,7 +443,7 @@ class GrowingTuner : public Tuner {
   std::set<std::size_t> fitted_;      ///< what its predictions were made of
   std::vector<std::size_t> anchors_;  ///< of these, one for each other shape
   std::int64_t ceiling_ = 0;          ///< the largest micro-batch in it
-  std::string closed_reason_;
+  SkipReason closed_reason_;
   bool is_by_memory_ = false;  ///< it is where memory ended the growth
   PlannedSpace raced_;
   std::unique_ptr<Tuner> race_;

@@ -150,7 +150,7 @@ std::string MeasuredMemory::refusal(std::size_t member) const {
   const Experiment& wanted = space_->experiment(member);
   for (const std::size_t other : ran_out_)
     if (other != member && surely_needs_no_less(wanted, space_->experiment(other)))
-      return fmt::format("needs no less memory than {}, which ran out of it",
+      return fmt::format("needs no less memory than {}, which ran out of memory",
                          space_->experiment(other).name);
   const auto limit_bytes = static_cast<double>(known_limit_bytes());
   if (limit_bytes <= 0) return "";
@@ -158,10 +158,10 @@ std::string MeasuredMemory::refusal(std::size_t member) const {
     return bytes > policy_->surely_above * limit_bytes;
   };
   const auto needs = [&](double bytes, const Size& by) {
-    return fmt::format("needs about {} of {} on the device, by what {} and others took",
-                       format_bytes(static_cast<std::int64_t>(bytes)),
-                       format_bytes(static_cast<std::int64_t>(limit_bytes)),
-                       space_->experiment(by.member).name);
+    return fmt::format(
+        "needs about {}, but the device has {} (judged by the memory that {} and others used)",
+        format_bytes(static_cast<std::int64_t>(bytes)),
+        format_bytes(static_cast<std::int64_t>(limit_bytes)), space_->experiment(by.member).name);
   };
   for (const Ladder& ladder : ladders_) {
     const double bytes = bytes_above(ladder, wanted.config.micro_batch);

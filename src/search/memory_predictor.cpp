@@ -1,7 +1,10 @@
 #include "memory_predictor.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -125,21 +128,50 @@ MemoryVerdict verdict_on(std::int64_t needed, std::int64_t available, const Boun
   return percent > bounds.fits_below ? MemoryVerdict::edge : MemoryVerdict::fits;
 }
 
-std::string needs_text(std::int64_t needed, std::int64_t available, std::string_view where,
-                       const Bytes& parts) {
-  return fmt::format("needs {} of {} {}{}", format_bytes(needed), format_bytes(available), where,
-                     parts.empty() ? "" : fmt::format(" ({})", parts_text(parts)));
+/// A memory that is smaller than what is needed of it.
+struct Shortage {
+  std::string needed;  ///< "41.1 GiB here (parameters 1.00 GiB)"
+  std::string memory;  ///< "the device has 18.8 GiB"
+};
+
+Shortage shortage_of(std::int64_t needed, std::string_view whose, std::int64_t available,
+                     std::string_view holder, const Bytes& parts) {
+  return {fmt::format("{} {}{}", format_bytes(needed), whose,
+                      parts.empty() ? "" : fmt::format(" ({})", parts_text(parts))),
+          fmt::format("{} has {}", holder, format_bytes(available))};
 }
 
-/// Decides whether the target fits. Returns the reasons why it does not.
-std::vector<std::string> judge_target(const JobSpec& job, const PlannerOptions& options,
-                                      const GroupShape& shape, Prediction& predicted) {
+/// "needs 41.1 GiB here and 49.0 GiB in your training, but the device has 18.8 GiB": a text for
+/// each memory that is too small.
+std::vector<std::string> shortage_texts(const std::vector<Shortage>& shortages) {
+  std::vector<std::pair<std::string, std::string>> needed_of;  // by memory, in the order given
+  for (const Shortage& one : shortages) {
+    const auto known =
+        std::ranges::find(needed_of, one.memory, &std::pair<std::string, std::string>::first);
+    if (known != needed_of.end())
+      known->second += " and " + one.needed;
+    else
+      needed_of.emplace_back(one.memory, one.needed);
+  }
+  std::vector<std::string> texts;
+  for (const auto& [memory, needed] : needed_of)
+    texts.push_back(fmt::format("needs {}, but {}", needed, memory));
+  return texts;
+}
+
+constexpr std::string_view here = "here";
+constexpr std::string_view in_training = "in your training";
+constexpr std::string_view the_device = "the device";
+constexpr std::string_view the_host = "the host";
+
+/// Decides whether the target fits. Returns what is too little for it.
+std::vector<Shortage> judge_target(const JobSpec& job, const PlannerOptions& options,
+                                   const GroupShape& shape, Prediction& predicted) {
   if (predicted.target_memory_bytes == 0) return {};
-  constexpr std::string_view training = "in the training that it is for";
   const bool on_gpu = job.target.on_gpu;
-  std::vector<std::string> reasons;
+  std::vector<Shortage> reasons;
   const auto judge = [&](std::int64_t needed, std::int64_t available, const Bounds& bounds,
-                         const std::string& reason, const std::string& because) {
+                         const Shortage& reason, const std::string& because) {
     const MemoryVerdict verdict = verdict_on(needed, available, bounds);
     predicted.verdict = std::max(predicted.verdict, verdict);
     if (verdict != MemoryVerdict::does_not_fit) return;
@@ -150,7 +182,7 @@ std::vector<std::string> judge_target(const JobSpec& job, const PlannerOptions& 
   const std::int64_t of_device = options.device_memory_bytes + options.context_bytes;
   judge(on_device, of_device,
         {100.0 - edge_percent_below, 100.0 + (on_gpu ? edge_percent_above : 0)},
-        needs_text(on_device, of_device, training, predicted.target_categories),
+        shortage_of(on_device, in_training, of_device, the_device, predicted.target_categories),
         largest_part_text(predicted.target_categories));
   // A full card shows no more than it has.
   if (predicted.verdict != MemoryVerdict::does_not_fit)
@@ -162,8 +194,7 @@ std::vector<std::string> judge_target(const JobSpec& job, const PlannerOptions& 
   const Bounds of_host = on_gpu ? Bounds{1e4 / (100.0 + host_percent_of_trainings),
                                          1e4 / (100.0 + host_percent_of_processes)}
                                 : Bounds{100.0 - edge_percent_below, 100};
-  judge(on_host, *of_rank, of_host,
-        needs_text(on_host, *of_rank, fmt::format("on the host {}", training), {}),
+  judge(on_host, *of_rank, of_host, shortage_of(on_host, in_training, *of_rank, the_host, {}),
         fmt::format("offloaded states take {} of {} of a rank's host", format_bytes(on_host),
                     format_bytes(*of_rank)));
   return reasons;
@@ -199,30 +230,33 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
     predicted.target_memory_bytes =
         std::max<std::int64_t>(1, predicted.target_memory_bytes + options.target_offset_bytes);
   }
-  const std::vector<std::string> reasons = judge_target(job, options, experiment.shape, predicted);
+  const std::vector<Shortage> in_target = judge_target(job, options, experiment.shape, predicted);
   if (!forecasts.judges_here && !forecasts.judges_target) return;
-  const auto check = [&](std::int64_t needed, std::int64_t available, std::string_view where,
-                         const Bytes& parts) {
-    if (needed > available) infeasible(needs_text(needed, available, where, parts));
+  std::vector<Shortage> shortages;
+  const auto check = [&](std::int64_t needed, std::string_view whose, std::int64_t available,
+                         std::string_view holder, const Bytes& parts) {
+    if (needed > available)
+      shortages.push_back(shortage_of(needed, whose, available, holder, parts));
   };
-  const auto check_disk = [&](std::int64_t of_rank, const char* where) {
+  const auto check_disk = [&](std::int64_t of_rank, std::string_view whose) {
     if (of_rank == 0 || !options.free_disk_bytes) return;
     const std::string& folder = config.disk.folder;
-    check(of_rank * experiment.shape.num_gpus, options.free_disk_bytes(folder),
-          fmt::format("on the disk of {} for the ranks of a host{}", folder, where), {});
+    check(of_rank * experiment.shape.num_gpus, fmt::format("for the ranks of a host {}", whose),
+          options.free_disk_bytes(folder), fmt::format("the disk of {}", folder), {});
   };
   Bytes on_device = predicted.categories;
   for (const auto& [name, bytes] : predicted.host_categories) on_device[name] -= bytes;
   if (forecasts.judges_here && forecasts.judges_memory_here) {
-    check(predicted.peak_memory_bytes - predicted.host_memory_bytes, options.device_memory_bytes,
-          "on the device", on_device);
+    check(predicted.peak_memory_bytes - predicted.host_memory_bytes, here,
+          options.device_memory_bytes, the_device, on_device);
     if (options.host_memory_bytes)
-      check(predicted.host_memory_bytes, *options.host_memory_bytes, "on the host",
+      check(predicted.host_memory_bytes, here, *options.host_memory_bytes, the_host,
             predicted.host_categories);
-    check_disk(predicted.disk_bytes, "");
+    check_disk(predicted.disk_bytes, here);
   }
-  for (const std::string& reason : reasons) infeasible(reason);
-  check_disk(predicted.target_disk_bytes, " in the training that it is for");
+  std::ranges::copy(in_target, std::back_inserter(shortages));
+  check_disk(predicted.target_disk_bytes, in_training);
+  for (const std::string& text : shortage_texts(shortages)) infeasible(text);
 }
 
 }  // namespace dstune

@@ -182,7 +182,7 @@ std::string MemoryRoom::refusal(std::size_t member) const {
   const Chain& chain = chain_of(member);
   const std::int64_t micro_batch = space_->micro_batch(member);
   const auto by = [&](std::size_t other) {
-    return fmt::format("needs no less memory than {}, which ran out of it",
+    return fmt::format("needs no less memory than {}, which ran out of memory",
                        space_->experiment(other).name);
   };
   for (const std::size_t other : ran_out_)
@@ -195,9 +195,10 @@ std::string MemoryRoom::refusal(std::size_t member) const {
   const Need need = need_of(member);
   if (need.bytes < limit.surely_out_bytes * need.doubt) return "";
   if (!limit.is_of_device) return by(limit.ran_out);
-  return fmt::format("needs about {} of {} on the device, by what others took of what was planned",
-                     format_bytes(static_cast<std::int64_t>(need.bytes)),
-                     format_bytes(space_->device_memory_bytes));
+  return fmt::format(
+      "needs about {}, but the device has {} (judged by the memory that others used)",
+      format_bytes(static_cast<std::int64_t>(need.bytes)),
+      format_bytes(space_->device_memory_bytes));
 }
 
 bool MemoryRoom::is_beyond_middle(std::size_t member) const {

@@ -65,10 +65,10 @@ class ModelBasedTuner : public Tuner {
   [[nodiscard]] std::size_t max_waiting() const override { return 0; }
 
   [[nodiscard]] std::vector<Skipped> skipped() const override {
-    const std::string reason =
-        early_stopping_.is_due() ? early_stopping_.reason() : "past the cap of trials";
+    const SkipReason reason =
+        early_stopping_.is_due() ? early_stopping_.reason() : past_num_trials();
     std::vector<Skipped> all;
-    for (const std::size_t place : waiting_) all.push_back({members_[place], reason});
+    for (const std::size_t place : waiting_) all.push_back(skipped_for(members_[place], reason));
     return all;
   }
 

@@ -56,7 +56,7 @@ class PhasedTuner : public Tuner {
         continue;
       }
       if (std::string refusal = refusal_of(*member); !refusal.empty()) {
-        reasons_[*member] = std::move(refusal);
+        reasons_[*member] = {std::move(refusal), PruneKind::excluded};
         withdraw(*member);
         continue;
       }
@@ -102,7 +102,8 @@ class PhasedTuner : public Tuner {
     for (const Stage& stage : stages_) {
       for (const SizeChain& chain : stage.chains)
         for (const std::size_t member : chain)
-          if (!known_.contains(member)) all.push_back({member, reason_of(stage, member)});
+          if (!known_.contains(member))
+            all.push_back(skipped_for(member, reason_of(stage, member)));
     }
     std::ranges::sort(all, {}, &Skipped::member);
     return all;
@@ -208,10 +209,11 @@ class PhasedTuner : public Tuner {
     const auto failed = sizes_->smallest_failed();
     for (const std::size_t member : chain()) {
       const std::string refusal = refusal_of(member);
-      reasons_[member] = !refusal.empty()
-                             ? refusal
-                             : fmt::format("the smaller micro-batch {} did not run",
-                                           space_.micro_batch(chain()[failed.value_or(0)]));
+      reasons_[member] = {!refusal.empty()
+                              ? refusal
+                              : fmt::format("the smaller micro-batch {} did not run",
+                                            space_.micro_batch(chain()[failed.value_or(0)])),
+                          PruneKind::excluded};
     }
     if (++chain_ < stages_[stage_].chains.size())
       begin_sizes();
@@ -243,9 +245,9 @@ class PhasedTuner : public Tuner {
         if (has_more_room || tried != sizes.end())
           grid_members_.push_back(member);
         else
-          reasons_[member] =
-              fmt::format("micro-batches {} were tried: they were the best of {}",
-                          fmt::join(sizes, ", "), space_.experiment(chain().front()).name);
+          reasons_[member] = {fmt::format("micro-batches {} were tried: they were the best of {}",
+                                          fmt::join(sizes, ", "),
+                                          space_.experiment(chain().front()).name)};
       }
     }
     grid_space_.members.clear();
@@ -258,14 +260,15 @@ class PhasedTuner : public Tuner {
 
   void end_stage() {
     if (grid_)
-      for (const auto& [place, reason] : grid_->skipped()) reasons_[grid_members_[place]] = reason;
+      for (Skipped& one : grid_->skipped())
+        reasons_[grid_members_[one.member]] = {std::move(one.reason), one.kind};
     grid_.reset();
     chain_ = 0;
     while (++stage_ < stages_.size()) {
       const std::string violation = violation_of(stages_[stage_]);
       if (violation.empty()) return begin_sizes();
       for (const SizeChain& chain : stages_[stage_].chains)
-        for (const std::size_t member : chain) reasons_[member] = violation;
+        for (const std::size_t member : chain) reasons_[member] = {violation};
     }
   }
 
@@ -303,22 +306,24 @@ class PhasedTuner : public Tuner {
       if (!known_.contains(member)) reasons_[member] = reason_of_size(place, failed);
     }
   }
-  [[nodiscard]] std::string reason_of_size(std::size_t place,
-                                           std::optional<std::size_t> failed) const {
-    if (std::string refusal = refusal_of(chain()[place]); !refusal.empty()) return refusal;
+  [[nodiscard]] SkipReason reason_of_size(std::size_t place,
+                                          std::optional<std::size_t> failed) const {
+    if (std::string refusal = refusal_of(chain()[place]); !refusal.empty())
+      return {std::move(refusal), PruneKind::excluded};
     if (failed && place > *failed && known_.contains(chain()[*failed]))
-      return fmt::format("the smaller micro-batch {} ended as {}",
-                         space_.micro_batch(chain()[*failed]),
-                         to_text(known_.at(chain()[*failed]).status));
-    return fmt::format("micro-batch {} was the best of those tried around it",
-                       space_.micro_batch(chain()[*sizes_->best()]));
+      return {fmt::format("the smaller micro-batch {} ended as {}",
+                          space_.micro_batch(chain()[*failed]),
+                          to_text(known_.at(chain()[*failed]).status)),
+              PruneKind::excluded};
+    return {fmt::format("micro-batch {} was the best of those tried around it",
+                        space_.micro_batch(chain()[*sizes_->best()]))};
   }
 
-  [[nodiscard]] std::string reason_of(const Stage& stage, std::size_t member) const {
+  [[nodiscard]] SkipReason reason_of(const Stage& stage, std::size_t member) const {
     if (const auto known = reasons_.find(member); known != reasons_.end()) return known->second;
     if (has_only_failed()) return failures_.reason();
-    if (trials_left_ == 0) return "past the cap of trials";
-    return fmt::format("the search did not come to stage {}", stage.zero_stage);
+    if (trials_left_ == 0) return past_num_trials();
+    return {fmt::format("the search did not come to stage {}", stage.zero_stage)};
   }
 
   std::string type_;
@@ -327,7 +332,7 @@ class PhasedTuner : public Tuner {
   std::vector<Stage> stages_;
   std::unordered_map<std::size_t, Observation> known_;
   std::vector<std::size_t> running_;
-  std::unordered_map<std::size_t, std::string> reasons_;  ///< of those that are not run
+  std::unordered_map<std::size_t, SkipReason> reasons_;  ///< of those that are not run
   MeasuredMemory memory_;
   EarlyStopping failures_;
   std::size_t trials_left_;

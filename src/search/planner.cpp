@@ -33,7 +33,9 @@ void apply_cap(const TuningOptions& tuning, const PlannerOptions& options,
     return;
   }
   planned.status = PlanStatus::pruned;
-  planned.reason = fmt::format("past the cap of {} trials", *tuning.num_trials);
+  planned.prune_kind = PruneKind::cap;
+  planned.reason =
+      fmt::format("past the limit of {} experiments (tuner_num_trials)", *tuning.num_trials);
 }
 
 /// The first `count` of an order that is drawn from the seed.
@@ -65,9 +67,13 @@ void sort_chains(std::vector<Member>& members) {
 /// The members that are looked at one by one, in their order, and how many of the others there are.
 struct Selection {
   std::vector<Member> members;
-  std::uint64_t other_pruned = 0;
+  PruneCounts other_pruned;
   std::uint64_t other_live = 0;
   bool is_cut_short = false;
+
+  [[nodiscard]] std::uint64_t& others_like(const Member& member) {
+    return member.is_pruned ? other_pruned[member.prune_kind] : other_live;
+  }
 };
 
 bool is_time_over(const PlannerOptions& options, double share = 1) {
@@ -116,7 +122,7 @@ Selection select_by_depth(const SearchSpace& space, const PlannerOptions& option
     });
   };
   space.visit(space.size(), [&](Member&& member) {
-    ++(member.is_pruned ? selection.other_pruned : selection.other_live);
+    ++selection.others_like(member);
     if (member.depth <= depth) {
       selection.members.push_back(std::move(member));
       if (selection.members.size() > 4 * options.listed) shorten();
@@ -125,8 +131,7 @@ Selection select_by_depth(const SearchSpace& space, const PlannerOptions& option
     return !selection.is_cut_short;
   });
   shorten();
-  for (const Member& member : selection.members)
-    --(member.is_pruned ? selection.other_pruned : selection.other_live);
+  for (const Member& member : selection.members) --selection.others_like(member);
   return selection;
 }
 
@@ -138,7 +143,7 @@ Selection select_some(const JobSpec& job, const SearchSpace& space, const Planne
   std::vector<std::uint64_t> numbers;
   Selection selection;
   space.visit(space.size(), [&](const Member& member) {
-    ++(member.is_pruned ? selection.other_pruned : selection.other_live);
+    ++selection.others_like(member);
     const bool is_enough = !is_random && numbers.size() >= options.listed;
     if (!member.is_pruned && !is_enough) numbers.push_back(member.number);
     selection.is_cut_short = is_selecting_over(options);
@@ -155,7 +160,7 @@ Selection select_some(const JobSpec& job, const SearchSpace& space, const Planne
   space.visit(numbers.empty() ? 0 : last + 1, [&](Member&& member) {
     const auto place = places.find(member.number);
     if (place != places.end()) {
-      --(member.is_pruned ? selection.other_pruned : selection.other_live);
+      --selection.others_like(member);
       selection.members[place->second] = std::move(member);
     }
     return !is_time_over(options);  // then nobody looks at the rest
@@ -175,6 +180,7 @@ PlannedMember planned_member(const JobSpec& job, const SearchSpace& space,
   if (member.is_pruned) {
     result.planned.status = PlanStatus::pruned;
     result.planned.reason = member.reason;
+    result.planned.prune_kind = member.prune_kind;
   } else {
     decide_feasibility(job, options, predictor, result.planned);
   }
@@ -248,7 +254,10 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
     }
     if (is_large && trials_left == 0 && !options.lists_pruned) {
       // Members past the cap are counted, not listed.
-      ++(member.is_pruned ? planned.pruned : num_live);
+      if (member.is_pruned)
+        count_pruned(planned, member.prune_kind);
+      else
+        ++num_live;
       continue;
     }
     PlannedMember next = planned_member(job, space, options, member, predictor);
@@ -259,14 +268,15 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
       possible.push_back({!is_today, has_other_ranks, member.number, planned.members.size()});
     }
     apply_cap(job.tuning, options, trials_left, next);
-    count(planned, next.planned.status);
+    count(planned, next.planned);
     planned.members.push_back(std::move(next));
   }
   if (job.has_smaller_sizes) settle_smaller_sizes(job, planned);
   settle_baseline(job, possible, planned);
   const auto kept = std::min(num_live, trials_left);
   planned.planned += kept;
-  planned.pruned += selection.other_pruned + num_live - kept;
+  for (const auto& [kind, number] : selection.other_pruned) count_pruned(planned, kind, number);
+  if (num_live > kept) count_pruned(planned, PruneKind::cap, num_live - kept);
   if (planned.is_cut_short) planned.total = planned.planned + planned.infeasible + planned.pruned;
   warn_of_unlisted(space, options, is_large, kept, planned);
   return planned;

@@ -116,8 +116,9 @@ class RaceTuner : public Tuner {
     std::vector<Skipped> all;
     for (std::size_t place = 0; place < entrants_.size(); ++place) {
       const Entrant& entrant = entrants_[place];
-      if (!entrant.reason.empty()) all.push_back({entrant.member, entrant.reason});
-      if (waiting_.contains(place)) all.push_back({entrant.member, reason_of(place)});
+      if (!entrant.reason.empty())
+        all.push_back({entrant.member, entrant.reason, PruneKind::excluded});
+      if (waiting_.contains(place)) all.push_back(skipped_for(entrant.member, reason_of(place)));
     }
     for (const std::size_t member : never_considered_)
       all.push_back(
@@ -443,17 +444,19 @@ class RaceTuner : public Tuner {
                                             : policy_.excluded_chance_of_others);
   }
 
-  [[nodiscard]] std::string reason_of(std::size_t place) const {
-    if (trials_left_ == 0) return "past the cap of trials";
-    if (!best()) return "nothing to compare it with was measured";
+  [[nodiscard]] SkipReason reason_of(std::size_t place) const {
+    if (trials_left_ == 0) return past_num_trials();
+    if (!best()) return {"nothing to compare it with was measured"};
     if (observed_.size() >= cap_ && !beliefs_->hold())
-      return fmt::format("past {} members, the cap where predictions do not hold", cap_);
+      return {
+          fmt::format("the search stops after {} members when predictions are unreliable", cap_),
+          PruneKind::cap};
     const double percent = 100 * std::expm1(beliefs_->advantage(place).mean);
     const double chance = 100 * chance_above_zero(beliefs_->relevant_advantage(place));
-    return fmt::format(
+    return {fmt::format(
         "expected {:.1f} % {} the best, with a chance {} {:.2g} % to be more than {:.0f} % better",
         std::abs(percent), percent < 0 ? "below" : "above", chance < 0.01 ? "below" : "of",
-        std::max(chance, 0.01), 100 * relevant_gain_);
+        std::max(chance, 0.01), 100 * relevant_gain_)};
   }
 
   const PlannedSpace& space_;

@@ -45,14 +45,20 @@ void keep_within_cap(PlannedSpace& planned, std::size_t baseline) {
   if (last == planned.members.rend()) return;
   std::swap(kept.status, last->planned.status);
   std::swap(kept.reason, last->planned.reason);
+  std::swap(kept.prune_kind, last->planned.prune_kind);
 }
 
 }  // namespace
 
-void count(PlannedSpace& planned, PlanStatus status) {
-  if (status == PlanStatus::planned) ++planned.planned;
-  if (status == PlanStatus::infeasible) ++planned.infeasible;
-  if (status == PlanStatus::pruned) ++planned.pruned;
+void count(PlannedSpace& planned, const PlannedExperiment& member) {
+  if (member.status == PlanStatus::planned) ++planned.planned;
+  if (member.status == PlanStatus::infeasible) ++planned.infeasible;
+  if (member.status == PlanStatus::pruned) count_pruned(planned, member.prune_kind);
+}
+
+void count_pruned(PlannedSpace& planned, PruneKind kind, std::uint64_t number) {
+  planned.pruned += number;
+  planned.prune_counts[kind] += number;
 }
 
 bool is_of_today(const JobSpec& job, const Experiment& experiment, bool is_searched) {
@@ -82,8 +88,9 @@ void settle_smaller_sizes(const JobSpec& job, PlannedSpace& planned) {
     if (!member.is_below_lowest || member.planned.status == PlanStatus::pruned) continue;
     if (fits[stage_of(member)]) {
       --(member.planned.status == PlanStatus::planned ? planned.planned : planned.infeasible);
-      ++planned.pruned;
+      count_pruned(planned, PruneKind::smaller_size);
       member.planned.status = PlanStatus::pruned;
+      member.planned.prune_kind = PruneKind::smaller_size;
       member.planned.reason =
           fmt::format("the config asks for a micro-batch of {} or more, of which one fits",
                       *lowest_micro_batch(job));

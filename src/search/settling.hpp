@@ -11,7 +11,8 @@
 
 namespace dstune {
 
-void count(PlannedSpace& planned, PlanStatus status);
+void count(PlannedSpace& planned, const PlannedExperiment& member);
+void count_pruned(PlannedSpace& planned, PruneKind kind, std::uint64_t number = 1);
 
 /// True for a member that does what the training command trains today, as far as that is known. A
 /// size that is searched is chosen later.

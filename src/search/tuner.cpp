@@ -99,7 +99,8 @@ class OrderedTuner : public Tuner {
 
   [[nodiscard]] std::vector<Skipped> skipped() const override {
     std::vector<Skipped> all;
-    for (const std::size_t member : waiting_) all.push_back({member, early_stopping_.reason()});
+    for (const std::size_t member : waiting_)
+      all.push_back(skipped_for(member, early_stopping_.reason()));
     return all;
   }
 

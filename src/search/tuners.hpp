@@ -86,6 +86,19 @@ using SizeChain = std::vector<std::size_t>;
 /// The planned members as chains, in the space's order of their first ones.
 [[nodiscard]] std::vector<SizeChain> size_chains(const PlannedSpace& space);
 
+/// Why a tuner does not run a member.
+struct SkipReason {
+  std::string text;
+  PruneKind kind = PruneKind::not_chosen;
+};
+[[nodiscard]] inline Tuner::Skipped skipped_for(std::size_t member, SkipReason reason) {
+  return {member, std::move(reason.text), reason.kind};
+}
+/// The reason of members that are left when no more experiments are allowed.
+[[nodiscard]] inline SkipReason past_num_trials() {
+  return {"past the limit of experiments (tuner_num_trials)", PruneKind::cap};
+}
+
 /// DeepSpeed's early stopping: after so many experiments past the best one.
 class EarlyStopping {
  public:
@@ -118,8 +131,9 @@ class EarlyStopping {
            num_since_best_ + static_cast<std::int64_t>(num_under_way) < max_since_best_;
   }
   /// Says why others are not run, if early stopping is due.
-  [[nodiscard]] std::string reason() const {
-    return fmt::format("early stopping: {} experiments brought nothing better", num_since_best_);
+  [[nodiscard]] SkipReason reason() const {
+    return {fmt::format("early stopping: {} experiments brought nothing better", num_since_best_),
+            PruneKind::early_stopping};
   }
 
  private:

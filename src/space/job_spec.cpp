@@ -296,7 +296,8 @@ void complete_config(const JobSpec& job, Recompute recompute, TrainingConfig& co
 }
 
 std::string deepspeed_text(const JobSpec& job) {
-  return fmt::format("For DeepSpeed {} ({})", to_text(job.deepspeed_version), job.deepspeed_source);
+  return fmt::format("Planned for DeepSpeed {} ({})", to_text(job.deepspeed_version),
+                     job.deepspeed_source);
 }
 
 std::optional<std::int64_t> lowest_micro_batch(const JobSpec& job) {

@@ -156,7 +156,10 @@ class SearchSpace::Visit {
     auto triple = resolve_batch(total, micro, steps, group_size, why);
     if (triple) why = batch_limit_reason(job_->tuning, triple->train_batch_size);
     if (!triple) triple = {*total, *micro, steps.value_or(*total / *micro / group_size)};
-    if (member.reason.empty()) member.reason = why;
+    if (member.reason.empty()) {
+      member.reason = why;
+      member.prune_kind = PruneKind::batch;
+    }
     member.train_batch_size = triple->train_batch_size;
     member.config.micro_batch = triple->micro_batch;
     member.config.accumulation_steps = triple->accumulation_steps;
@@ -206,6 +209,7 @@ class SearchSpace::Visit {
     const Digits others = part_of_twin.digits_of(number);
     const int stage = member.config.zero_stage;
     member.is_pruned = true;
+    member.prune_kind = PruneKind::twin;
     member.reason = "runs exactly as " + name_of(part_of_twin, others, number, stage, batch);
     if (&part_of_twin != &part) return;
     const std::string why = twin_reason(part.product, digits, others, stage);

@@ -14,6 +14,7 @@
 #include "dstune/comm/environment.hpp"
 #include "dstune/comm/mailbox.hpp"
 #include "dstune/comm/nodes.hpp"
+#include "dstune/core/log_text.hpp"
 #include "dstune/device/device.hpp"
 #include "dstune/device/energy.hpp"
 #include "dstune/device/gpu_state.hpp"
@@ -147,7 +148,7 @@ struct Planning {
 /// Throws UsageError where rank 0 can not only coordinate.
 JobOptions with_coordinator(JobOptions options, const JobRanks& ranks) {
   if (!ranks.has_threads && !options.dedicated_coordinator) {
-    log::warning("MPI grants less than MPI_THREAD_MULTIPLE: rank 0 only coordinates");
+    log::warning(log_text::no_thread_multiple);
     options.dedicated_coordinator = true;
   }
   if (options.dedicated_coordinator && ranks.topology().world_size < 2) {
@@ -259,7 +260,8 @@ Opening open_here(Planning planning, const Instruments& instruments,
         open_results(job, planning.folders, options,
                      {ranks.topology(), ranks.devices, energy_text,
                       [&](const std::string& path) { watchdog.set_exit_status_path(path); }});
-        log::info((energy.meter ? "energy is measured: " : "energy is ") + energy_text);
+        log::info(energy.meter ? fmt::format(log_text::energy_measured, energy_text)
+                               : fmt::format(log_text::energy_not_measured, energy_text));
         return ExitCode::ok;
       },
       &reason);
@@ -277,14 +279,10 @@ void say_conditions(const JobInput& input, const JobRanks& ranks, const GroupTab
     for (const std::vector<int>& members : input.groups)
       log::debug(fmt::format("group: ranks {}", fmt::join(members, ", ")));
   if (groups.devices() != nullptr)
-    log::info("collectives: " + transports_of(*groups.devices(), input.groups));
+    log::info(fmt::format(log_text::collectives, transports_of(*groups.devices(), input.groups)));
   const int warm_up = steps_until_alike(*ranks.found.device);
   if (instruments.back()->traits().runs_plan && input.measure.start_profile_step < warm_up)
-    log::warning(fmt::format(
-        "the first {} steps of each experiment are warm-up here, not {} "
-        "(autotuning.start_profile_step): in these libraries choose their algorithms, code is "
-        "loaded, and graphs are recorded",
-        warm_up, input.measure.start_profile_step));
+    log::warning(fmt::format(log_text::longer_warm_up, warm_up, input.measure.start_profile_step));
 }
 
 /// PyTorch brings communicators of its own. Beside it our step takes the library that is loaded.

@@ -132,12 +132,28 @@ struct Needs {
 enum class PlanStatus { planned, infeasible, pruned };
 [[nodiscard]] const EnumTexts& texts_of(PlanStatus);
 
+/// Why a member is pruned.
+enum class PruneKind {
+  twin,            ///< runs exactly as another member
+  batch,           ///< batch sizes that do not go together, or beyond the job's limits
+  refused,         ///< DeepSpeed refuses it, or it needs what is not there
+  smaller_size,    ///< a smaller micro-batch than the config asks for, which runs
+  excluded,        ///< another one's failure tells that it would fail
+  early_stopping,  ///< DeepSpeed's rule had ended the search
+  cap,             ///< past the limit of experiments
+  not_chosen,      ///< the tuner expects no gain of it
+};
+[[nodiscard]] const EnumTexts& texts_of(PruneKind);
+/// How many members are pruned for which reason; kinds without a member may be missing.
+using PruneCounts = std::map<PruneKind, std::uint64_t>;
+
 /// A member of the space with what was decided about it.
 struct PlannedExperiment {
   Experiment experiment;
   PlanStatus status = PlanStatus::planned;
   std::string reason;  ///< why it is infeasible or pruned
   Prediction predicted;
+  PruneKind prune_kind = PruneKind::not_chosen;  ///< where it is pruned
 };
 
 /// The lists of members (base/archive.hpp). A prediction's list leaves out its categories and

@@ -232,6 +232,7 @@ struct Answer {
   std::vector<TuningSpace> spaces{};        ///< in the order of their first experiment
   std::vector<Offer> offers{};              ///< by rising number of GPUs, then the best first
   std::vector<StatusCount> counts{};        ///< all statuses, in the order of the reports
+  PruneCounts pruned{};                     ///< of `counts` those that are pruned
   std::vector<ReasonGroup> reasons{};       ///< in the order of the statuses
   std::vector<SlowHost> slow_hosts{};
   std::vector<FlagCount> flags{};

@@ -136,6 +136,8 @@ class Scoreboard {
   }
   /// Notes why a member was not run, and whether it was to be.
   void leave_out(std::size_t member, std::string reason, PlanStatus status = PlanStatus::planned);
+  /// Notes that the tuner did not want it.
+  void prune(std::size_t member, std::string reason, PruneKind kind);
   /// Compares all runs so far: values and the best are what they say together. Takes a tenth of a
   /// second; what is recorded later counts at the next time.
   void judge();

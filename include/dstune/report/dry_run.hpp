@@ -41,6 +41,7 @@ struct PlanSource {
 struct DryRun {
   std::vector<PlannedExperiment> experiments;
   std::uint64_t total = 0, planned = 0, infeasible = 0, pruned = 0;
+  PruneCounts prune_counts{};                    ///< add up to `pruned`
   std::int64_t device_memory_bytes = 0;          ///< what a rank may use; 0: not known
   std::optional<double> expected_s{};            ///< of all planned members
   std::string deepspeed{}, deepspeed_version{};  ///< the one that will train, in words and alone

@@ -75,6 +75,7 @@ struct PlannedSpace {
   std::vector<std::string> searched;                      ///< as SearchSpace's; empty: not known
   std::uint64_t total = 0;                                ///< members of the product
   std::uint64_t planned = 0, infeasible = 0, pruned = 0;  ///< over the whole product
+  PruneCounts prune_counts;                               ///< add up to `pruned`
   std::vector<std::string> warnings;                      ///< for the user, in words
   bool is_cut_short = false;  ///< time was over: the counts are of the members looked at, only
   /// The configuration that the user came with. It is the one with the first candidate of every

@@ -51,6 +51,7 @@ class Tuner {
   struct Skipped {
     std::size_t member;
     std::string reason;
+    PruneKind kind = PruneKind::not_chosen;
   };
   [[nodiscard]] virtual std::vector<Skipped> skipped() const = 0;
   /// The chance, as the tuner believes, that a member that was not run is more than 1 % better than

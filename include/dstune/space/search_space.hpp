@@ -44,6 +44,7 @@ struct Member {
   TrainingConfig config;
   std::int64_t train_batch_size = 0;
   bool is_pruned = false;
+  PruneKind prune_kind = PruneKind::refused;  ///< where it is pruned
   /// The reason for pruning: a duplicate or twin of another by something, batch sizes that do not
   /// multiply, a combination that DeepSpeed refuses, a key that is not built.
   std::string reason;

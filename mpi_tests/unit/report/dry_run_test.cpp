@@ -19,9 +19,9 @@ DryRun sample() {
   plan.experiments = {
       test::planned_row("z1_gas1_tmbspg4", PlanStatus::planned, "").planned,
       test::planned_row("z1_gas1_tmbspg64", PlanStatus::infeasible,
-                        "needs 9.00 GiB of 8.00 GiB on the device (activations 8.00 GiB, "
-                        "parameters 1.00 GiB); needs 12.0 GiB of 8.00 GiB in the training that it "
-                        "is for (logits 12.0 GiB)")
+                        "needs 9.00 GiB here (activations 8.00 GiB, parameters "
+                        "1.00 GiB) and 12.0 GiB in your training (logits 12.0 GiB), but the device "
+                        "has 8.00 GiB")
           .planned,
       test::planned_row("twin", PlanStatus::pruned, "runs exactly as z1_gas1_tmbspg4").planned,
       test::planned_row("z2", PlanStatus::planned, "").planned};
@@ -39,6 +39,8 @@ DryRun sample() {
   plan.total = 4;
   plan.planned = 2;
   plan.infeasible = plan.pruned = 1;
+  plan.experiments[2].prune_kind = PruneKind::twin;
+  plan.prune_counts = {{PruneKind::twin, 1}};
   plan.device_memory_bytes = 8 * gib;
   return plan;
 }
@@ -71,6 +73,10 @@ TEST(DryRunJsonTest, HasExperimentsAndCounts) {
   EXPECT_EQ(predicted["ranks"][0]["categories"], predicted["categories"]);
   EXPECT_EQ(value["experiments"][1]["status"], "infeasible");
   EXPECT_EQ(value["counts"].dump(), R"({"planned":2,"infeasible":1,"pruned":1})");
+  EXPECT_EQ(value["pruned"]["twin"], 1);
+  EXPECT_EQ(value["pruned"]["not_chosen"], 0);
+  EXPECT_EQ(value["experiments"][2]["pruned_because"], "twin");
+  EXPECT_TRUE(value["experiments"][1]["pruned_because"].is_null());
 }
 
 TEST(DryRunJsonTest, APrunedMemberHasTheSameKeys) {
@@ -97,22 +103,21 @@ TEST(DryRunTextTest, IsOneLineAMemberInAPipe) {
       text,
       HasSubstr("\n\n#  verdict       ranks    memory  our step  name              reason\n"
                 "1  planned           2  2.00 GiB  1.00 GiB  z1_gas1_tmbspg4\n"
-                "   infeasible        2  12.0 GiB  9.00 GiB  z1_gas1_tmbspg64  needs 9.00 GiB of "
-                "8.00 GiB "
-                "on the device; needs 12.0 GiB of 8.00 GiB in the training that it is for\n"
+                "   infeasible        2  12.0 GiB  9.00 GiB  z1_gas1_tmbspg64  needs 9.00 GiB here "
+                "and 12.0 GiB in your training, but the device has 8.00 GiB\n"
                 "   pruned            2                      twin              runs exactly as "
                 "z1_gas1_tmbspg4\n"
                 "2  planned     8 (2x4)  2.00 GiB   100 GiB  z2\n"
                 "\n"));
-  EXPECT_THAT(text, EndsWith("4 members: 2 planned, 1 infeasible, 1 pruned. A rank may use 8.00 "
-                             "GiB.\n"));
+  EXPECT_THAT(text, EndsWith("4 members: 2 planned, 1 infeasible, 1 pruned (1 would run exactly "
+                             "like another). A rank may use 8.00 GiB.\n"));
 }
 
 TEST(DryRunTextTest, KeepsToTheWidthOfATerminal) {
   for (const std::size_t width : {80U, 100U, 120U, 200U}) {
     const std::string text = dry_run_text(sample(), {.width = width, .all = true});
     EXPECT_LE(longest_line(text), width) << text;
-    for (const char* part : {"needs 9.00 GiB of", "training that", "runs exactly as"})
+    for (const char* part : {"needs 9.00 GiB here", "your training", "runs exactly as"})
       EXPECT_THAT(text, HasSubstr(part)) << width;
   }
   EXPECT_THAT(dry_run_text(sample(), {.width = 100, .all = true}),
@@ -132,9 +137,11 @@ TEST(DryRunTextTest, SaysWhatOfAHugeSpaceIsNotListed) {
   DryRun plan = sample();
   plan.total = 1'500'000;
   plan.planned = 1'499'998;
-  EXPECT_THAT(dry_run_text(plan),
-              HasSubstr("1500000 members: 1 pruned, 1499999 not. Of these 3 are judged"));
-  EXPECT_THAT(dry_run_text(plan), HasSubstr("the answer is of them: 2 planned, 1 infeasible."));
+  EXPECT_THAT(
+      dry_run_text(plan),
+      HasSubstr("1500000 members: 1 pruned (1 would run exactly like another), 1499999 not. The "
+                "answer judges 3 of these, with some lists shortened: 2 planned, 1 "
+                "infeasible."));
 }
 
 TEST(DryRunTextTest, LeavesEmptyColumnsOutAndRepeatsTheHeaderOfALongTable) {

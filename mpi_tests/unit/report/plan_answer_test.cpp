@@ -43,7 +43,7 @@ TEST(PlanAnswerTextTest, SaysWhatFitsWithWhatAndHowFast) {
       "not known: no verdict from it.\n"
       "Training: bf16, stage 3, accumulation 1, recompute none, batches of 8 to 512 samples; "
       "varied: micro-batch 1 to 64 (7 values).\n"
-      "For DeepSpeed 0.19.8 (by --deepspeed-version). Optimizer: AdamW of the config.\n"
+      "Planned for DeepSpeed 0.19.8 (by --deepspeed-version). Optimizer: AdamW of the config.\n"
       "\n"
       "The largest micro-batch that fits is 8 (z3_gas1_tmbspg8: 34.0 of 40.0 GiB, 5 to 7.8 "
       "samples/s); it is also the fastest that fits.\n"
@@ -98,7 +98,7 @@ TEST(PlanAnswerTextTest, AMemberMayFitWhereItIsForAndNotRunHere) {
   const ToyModel model;
   DryRun plan = toy_plan(model);
   plan.experiments.front().status = PlanStatus::infeasible;
-  plan.experiments.front().reason = "needs 9.00 GiB of 8.00 GiB on the device";
+  plan.experiments.front().reason = "needs 9.00 GiB here, but the device has 8.00 GiB";
   EXPECT_THAT(dry_run_text(plan, {.all = true}), HasSubstr("fits, not here "));
 }
 
@@ -167,8 +167,9 @@ TEST(PlanAnswerTextTest, FoldsReasonsThatDifferInNumbers) {
     planned.predicted.verdict = MemoryVerdict::unknown;
     planned.predicted.because.clear();
     if (planned.status == PlanStatus::infeasible)
-      planned.reason = fmt::format("needs {} of 40.0 GiB on the device (parameters 1.00 GiB)",
-                                   format_bytes(planned.predicted.target_memory_bytes));
+      planned.reason =
+          fmt::format("needs {} here (parameters 1.00 GiB), but the device has 40.0 GiB",
+                      format_bytes(planned.predicted.target_memory_bytes));
   }
   EXPECT_THAT(dry_run_text(plan),
               HasSubstr("6 members do not fit: needs 66.0 GiB of 40.0 GiB on the "

@@ -258,19 +258,19 @@ TEST_F(ResultsFolderTest, WritesSummaryAndTable) {
       "attempt,world_ranks,"
       "started_at,finished_at,predicted_throughput,prediction_error,predicted_peak_memory_bytes,"
       "predicted_target_memory_bytes,verified_status,verified_value,verified_peak_memory_bytes,"
-      "changed_numerics,gpu_memory_bytes,predicted_gpu_memory_bytes,flags\r\n"
+      "changed_numerics,gpu_memory_bytes,predicted_gpu_memory_bytes,flags,pruned_because\r\n"
       "a,ok,,2,1,1,4,2,16,block,throughput,32," +
           interval +
           ",32,500000,1000000000000,5,2,1000,5000,,0.25,1,"
           "2 "
           "3,"
-          "2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,,1000,2000,,,,,,,\r\n"
+          "2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,,1000,2000,,,,,,,,\r\n"
           "b,failed,\"said \"\"no\"\", "
           "twice\",2,1,1,4,2,16,block,throughput,,,,,,,5,2,1000,5000,,0.25,"
-          "1,2 3,2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,,1000,2000,,,,,,,\r\n"
-          "c,infeasible,\"too\nlarge\",2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,,,0,0,,,,,,,"
+          "1,2 3,2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,,1000,2000,,,,,,,,\r\n"
+          "c,infeasible,\"too\nlarge\",2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,,,0,0,,,,,,,,"
           "\r\n"
-          "d,pruned,twin,2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,,,,,,,,,,,\r\n");
+          "d,pruned,twin,2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,,,,,,,,,,,not_chosen\r\n");
 }
 
 TEST_F(ResultsFolderTest, SaysWhatChangesNumericsInEachResult) {
@@ -295,8 +295,8 @@ TEST_F(ResultsFolderTest, SaysWhatChangesNumericsInEachResult) {
       read_file(results("results.csv")).find(",zero_quantized_weights zero_quantized_gradients,"),
       std::string::npos);
   const std::string label =
-      "changed numerics: by zero_quantized_weights and zero_quantized_gradients: its losses differ "
-      "from those without";
+      "changed numerics: zero_quantized_weights and zero_quantized_gradients change the losses of "
+      "your training";
   EXPECT_NE(read_file(results("summary.txt")).find(label), std::string::npos);
   EXPECT_NE(read_file(results("report.json")).find("changed numerics"), std::string::npos);
 

@@ -73,7 +73,7 @@ struct ToySpace {
 inline DryRun toy_plan(const ToyModel& model, const ToySpace& space = {}) {
   DryRun plan;
   plan.device_memory_bytes = model.device_memory_bytes;
-  plan.deepspeed = "For DeepSpeed 0.19.8 (by --deepspeed-version)";
+  plan.deepspeed = "Planned for DeepSpeed 0.19.8 (by --deepspeed-version)";
   plan.deepspeed_version = "0.19.8";
   for (const std::int64_t accumulation : space.accumulations) {
     for (const std::int64_t micro_batch : space.micro_batches) {

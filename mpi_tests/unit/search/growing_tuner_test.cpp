@@ -183,7 +183,7 @@ TEST_F(GrowingTunerTest, WhatSurelyRunsOutIsNotStarted) {
   for (const std::size_t member : ran_)
     EXPECT_FALSE(space_.members[member].micro_batch_chain == 0 && config(member).micro_batch >= 64);
   EXPECT_THAT(tuner_->skipped(),
-              Contains(AllOf(SkippedFor("needs about"), SkippedFor("on the device"))));
+              Contains(AllOf(SkippedFor("needs about"), SkippedFor("but the device has"))));
 }
 
 TEST_F(GrowingTunerTest, WhatRanOutTeachesWhatNeedsNoLess) {

@@ -33,9 +33,10 @@ TEST_F(MeasuredMemoryTest, ThreeSizesSayWhatTheNextOneTakes) {
   EXPECT_EQ(memory.refusal(many), "") << "two sizes say nothing";
   memory.observe(four, took(6'600));
   EXPECT_EQ(memory.refusal(seven), "") << "10,200 may be within what is not exact";
-  EXPECT_THAT(memory.refusal(eight),
-              HasSubstr("needs about 11.1 KiB of 9.77 KiB on the device, by what "
-                        "member2 and others took"));
+  EXPECT_THAT(
+      memory.refusal(eight),
+      HasSubstr("needs about 11.1 KiB, but the device has 9.77 KiB (judged by the memory that "
+                "member2 and others used)"));
   EXPECT_THAT(memory.refusal(many), HasSubstr("needs about"));
   EXPECT_EQ(memory.refusal(four), "");
 }
@@ -71,7 +72,7 @@ TEST_F(MeasuredMemoryTest, WhatSurelyNeedsNoLess) {
   MeasuredMemory memory(space_);
   memory.observe(failed, ended(Status::out_of_memory));
   for (const std::size_t each : {larger, without_recompute, more_steps})
-    EXPECT_EQ(memory.refusal(each), "needs no less memory than member0, which ran out of it");
+    EXPECT_EQ(memory.refusal(each), "needs no less memory than member0, which ran out of memory");
   for (const std::size_t each :
        {failed, smaller, other_stage, with_more, bucket, other_group, unknown_key})
     EXPECT_EQ(memory.refusal(each), "") << each;

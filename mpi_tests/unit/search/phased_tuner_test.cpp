@@ -62,7 +62,7 @@ class PhasedTunerTest : public SpaceTest {
   void search_grid(const MeasureExperiment& measure) { search("gridsearch", measure); }
 
   [[nodiscard]] std::string reason(const std::string& name) const {
-    for (const auto& [member, reason] : skipped_)
+    for (const auto& [member, reason, kind] : skipped_)
       if (space_.experiment(member).name == name) return reason;
     return "it ran";
   }
@@ -325,7 +325,7 @@ TEST_F(PhasedTunerTest, TheCapCountsWhatIsRun) {
   options.num_trials = 4;
   search("gridsearch", rising_run, options);
   EXPECT_THAT(names_, SizeIs(4));
-  EXPECT_THAT(skipped_, Contains(SkippedFor("past the cap of trials")));
+  EXPECT_THAT(skipped_, Contains(SkippedFor("past the limit of experiments")));
 }
 
 TEST_F(PhasedTunerTest, WhatTheJournalKnowsIsNotRunAgain) {

@@ -119,7 +119,7 @@ TEST_F(PlannerTest, WhatDoesNotFitIsInfeasibleWithTheNumbers) {
   EXPECT_EQ(tight.members[1].planned.status, PlanStatus::infeasible);
   EXPECT_THAT(
       tight.members[1].planned.reason,
-      AllOf(StartsWith("needs "), HasSubstr(" on the device ("), HasSubstr("activations ")));
+      AllOf(StartsWith("needs "), HasSubstr("but the device has "), HasSubstr("activations ")));
 }
 
 TEST_F(PlannerTest, WhatIsOffloadedNeedsTheHost) {
@@ -143,7 +143,8 @@ TEST_F(PlannerTest, WhatIsOffloadedNeedsTheHost) {
   EXPECT_EQ(tight.members[0].planned.status, PlanStatus::planned);
   EXPECT_EQ(tight.members[1].planned.status, PlanStatus::infeasible);
   EXPECT_THAT(tight.members[1].planned.reason,
-              AllOf(StartsWith("needs "), HasSubstr(" on the host (optimizer ")));
+              AllOf(StartsWith("needs "), HasSubstr(" here (optimizer "),
+                    HasSubstr("), but the host has ")));
 }
 
 TEST_F(PlannerTest, WhatDoesNotFitTheTargetIsInfeasibleToo) {
@@ -155,7 +156,7 @@ TEST_F(PlannerTest, WhatDoesNotFitTheTargetIsInfeasibleToo) {
   ASSERT_GT(predicted.target_memory_bytes, predicted.peak_memory_bytes);
   const auto tight = plan(read, predicted.peak_memory_bytes);
   EXPECT_EQ(tight.infeasible, 1U);
-  EXPECT_THAT(tight.members[0].planned.reason, HasSubstr("in the training that it is for"));
+  EXPECT_THAT(tight.members[0].planned.reason, HasSubstr(" in your training"));
 }
 
 TEST_F(PlannerTest, WhatDoesNotFitTheTargetsHostIsInfeasibleToo) {
@@ -166,7 +167,7 @@ TEST_F(PlannerTest, WhatDoesNotFitTheTargetsHostIsInfeasibleToo) {
   const auto tight = plan(read, plenty_bytes, 1);
   EXPECT_EQ(tight.infeasible, 1U);
   EXPECT_THAT(tight.members[0].planned.reason,
-              HasSubstr(" on the host in the training that it is for"));
+              AllOf(HasSubstr(" in your training"), HasSubstr(", but the host has ")));
 }
 
 TEST_F(PlannerTest, WhatDoesNotFitTheTargetsDiskIsInfeasibleToo) {
@@ -184,7 +185,7 @@ TEST_F(PlannerTest, WhatDoesNotFitTheTargetsDiskIsInfeasibleToo) {
   const auto tight = plan_space(read, space, workspaces_, options);
   ASSERT_EQ(tight.infeasible, 1U);
   EXPECT_THAT(tight.members[0].planned.reason,
-              HasSubstr("for the ranks of a host in the training that it is for"));
+              HasSubstr(" for the ranks of a host in your training, but the disk of /nvme has "));
 }
 
 TEST_F(PlannerTest, TheUsersOwnRunsMoveTheTargetsMemory) {
@@ -202,11 +203,11 @@ TEST_F(PlannerTest, TheUsersOwnRunsMoveTheTargetsMemory) {
   options.device_memory_bytes = planned + 999;
   const auto tight = plan_space(read, space, workspaces_, options);
   EXPECT_EQ(tight.members[0].planned.status, PlanStatus::infeasible);
-  EXPECT_THAT(tight.members[0].planned.reason, HasSubstr("in the training that it is for"));
+  EXPECT_THAT(tight.members[0].planned.reason, HasSubstr(" in your training"));
   // A GPU's context is in the target's memory, and not in what is free beside ours.
   options.context_bytes = 1;
   EXPECT_THAT(plan_space(read, space, workspaces_, options).members[0].planned.reason,
-              testing::Not(HasSubstr("in the training that it is for")));
+              testing::Not(HasSubstr(" in your training")));
 }
 
 TEST_F(PlannerTest, NothingIsInfeasibleWhereNothingIsTrained) {
@@ -225,7 +226,9 @@ TEST_F(PlannerTest, TheCapPrunesWhatLiesPastIt) {
   EXPECT_THAT(names(space, PlanStatus::planned),
               testing::ElementsAre("z1_gas1_tmbspg1", "z1_gas1_tmbspg2"));
   EXPECT_EQ(space.pruned, 2U);
-  EXPECT_EQ(space.members[3].planned.reason, "past the cap of 2 trials");
+  EXPECT_EQ(space.prune_counts, (PruneCounts{{PruneKind::twin, 1}, {PruneKind::cap, 1}}));
+  EXPECT_EQ(space.members[3].planned.prune_kind, PruneKind::cap);
+  EXPECT_EQ(space.members[3].planned.reason, "past the limit of 2 experiments (tuner_num_trials)");
 }
 
 TEST_F(PlannerTest, TunersThatChooseByThemselvesCountWhatTheyRunInAJob) {

@@ -12,6 +12,7 @@ namespace {
 
 using testing::Contains;
 using testing::Each;
+using testing::Field;
 using testing::IsEmpty;
 using testing::SizeIs;
 
@@ -99,6 +100,7 @@ TEST_F(RaceTunerTest, FindsTheBestWithFewExperiments) {
       EXPECT_LT(*tuner_->chance_of_better(), 0.05);
       EXPECT_THAT(tuner_->skipped(), SizeIs(space_.members.size() - ran_.size()));
       EXPECT_THAT(tuner_->skipped(), Each(SkippedFor("more than 1 % better")));
+      EXPECT_THAT(tuner_->skipped(), Each(Field(&Tuner::Skipped::kind, PruneKind::not_chosen)));
     }
   }
   EXPECT_LT(total, 10 * space_.members.size() * 15 / 100);
@@ -169,6 +171,7 @@ TEST_F(RaceTunerTest, AKnobThatAlwaysFailsIsLeftAlone) {
   });
   EXPECT_LE(num_ended(Status::failed), 4);
   EXPECT_THAT(tuner_->skipped(), Contains(SkippedFor("same zero_stage failed")));
+  EXPECT_THAT(tuner_->skipped(), Contains(Field(&Tuner::Skipped::kind, PruneKind::excluded)));
 }
 
 TEST_F(RaceTunerTest, WhereEverythingFailsEverythingIsTried) {
@@ -191,6 +194,7 @@ TEST_F(RaceTunerTest, TheCapCountsWhatIsRun) {
   race(capped, 2);
   EXPECT_THAT(ran_, SizeIs(3));
   EXPECT_THAT(tuner_->skipped(), SizeIs(space_.members.size() - 3));
+  EXPECT_THAT(tuner_->skipped(), Each(Field(&Tuner::Skipped::kind, PruneKind::cap)));
 }
 
 TEST_F(RaceTunerTest, ThePolicyDecides) {

@@ -114,6 +114,7 @@ TEST(TunerTest, EarlyStoppingCountsFromTheBestOne) {
   EXPECT_FALSE(tuner->next());
   ASSERT_EQ(tuner->skipped().size(), 2U);
   EXPECT_THAT(tuner->skipped()[0].reason, HasSubstr("early stopping"));
+  EXPECT_EQ(tuner->skipped()[0].kind, PruneKind::early_stopping);
 }
 
 // DeepSpeed looks for the largest figure whatever it counts: its best latency is the longest.

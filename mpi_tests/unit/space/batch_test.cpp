@@ -76,7 +76,10 @@ TEST_F(BatchTest, AMicroBatchThatFollowsIsSearched) {
   std::vector<std::int64_t> live;
   for (const auto& member : members(R"({"train_batch_size": 34, "gradient_accumulation_steps": 1,
                    "zero_optimization": {"stage": 1}})"))
-    if (!member.is_pruned) live.push_back(member.config.micro_batch);
+    if (!member.is_pruned)
+      live.push_back(member.config.micro_batch);
+    else
+      EXPECT_EQ(member.prune_kind, PruneKind::batch) << member.reason;
   EXPECT_THAT(live, ElementsAre(17));
 }
 

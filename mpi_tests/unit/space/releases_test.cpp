@@ -89,10 +89,12 @@ TEST_F(ReleasesTest, TheDocumentNamesTheVersionAndTheCommandLineComesFirst) {
   EXPECT_EQ(job(text).deepspeed_version, v0_18_9);
   EXPECT_EQ(job(text).deepspeed_source, "dstune.deepspeed_version");
   EXPECT_EQ(job("{}").deepspeed_version, v0_19_8);
-  EXPECT_EQ(job("{}").deepspeed_source, "the newest known here: none is named");
+  EXPECT_EQ(
+      job("{}").deepspeed_source,
+      "the newest that dstune-mpi knows, since none is named; --deepspeed-version names another");
   version_ = v0_16_9;
   EXPECT_EQ(job(text).deepspeed_version, v0_16_9);
-  EXPECT_EQ(deepspeed_text(job(text)), "For DeepSpeed 0.16.9 (--deepspeed-version)");
+  EXPECT_EQ(deepspeed_text(job(text)), "Planned for DeepSpeed 0.16.9 (--deepspeed-version)");
 }
 
 TEST_F(ReleasesTest, AnInstallationIsReadWhereNobodyNamesOne) {

@@ -59,6 +59,7 @@ TEST_F(SearchSpaceTest, CheckpointsGoToTheHostWhereTheTargetAsks) {
       EXPECT_FALSE(found[index].experiment.config.cpu_checkpointing) << index;
     EXPECT_TRUE(found[3].experiment.config.cpu_checkpointing);
     EXPECT_FALSE(found[3].is_pruned);
+    EXPECT_EQ(found[2].prune_kind, PruneKind::twin) << found[2].reason;
   }
 }
 

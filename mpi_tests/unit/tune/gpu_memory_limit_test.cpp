@@ -45,7 +45,8 @@ TEST(GpuRoomTest, WhatLacksRoomIsLeftOutUnlessItHasRun) {
   EXPECT_EQ(space.members[0].planned.status, PlanStatus::planned);
   EXPECT_EQ(space.members[1].planned.status, PlanStatus::planned);
   EXPECT_EQ(space.members[2].planned.status, PlanStatus::infeasible);
-  EXPECT_THAT(space.members[2].planned.reason, HasSubstr("needs 800 B of 700 B on the device"));
+  EXPECT_THAT(space.members[2].planned.reason,
+              HasSubstr("needs 800 B, but libraries and communicators leave 700 B of the device"));
   EXPECT_EQ(space.members[3].planned.status, PlanStatus::pruned);
   EXPECT_EQ(space.planned, 2U);
   EXPECT_EQ(space.infeasible, 1U);

@@ -142,13 +142,17 @@ std::string value_text(const KnobValue& value) {
       value);
 }
 
+constexpr std::string_view use_engine = "let DeepSpeed's engine run it (docs/engine.md)";
+
 std::string refusal_of(const Knob& knob, const KnobValue& value) {
   if (!knob.hint.empty()) return std::string(knob.hint);
   const std::string text = value_text(value);
   const std::string name = dotted(knob.pointer);
-  if (text.empty()) return fmt::format("{} is not built in dstune-mpi yet: remove the key", name);
-  return fmt::format("{} = {} is not built in dstune-mpi yet: remove the key or write {}", name,
-                     text, knob.fallback);
+  if (text.empty())
+    return fmt::format("{} is not built in dstune-mpi yet: remove the key, or {}", name,
+                       use_engine);
+  return fmt::format("{} = {} is not built in dstune-mpi yet: remove the key, write {}, or {}",
+                     name, text, knob.fallback, use_engine);
 }
 
 constexpr std::string_view optimizer_words = "Adam|AdamW|Lion|Adagrad|SGD";

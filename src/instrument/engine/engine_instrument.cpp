@@ -13,6 +13,7 @@
 #include "dstune/base/text.hpp"
 #include "dstune/comm/agreement.hpp"
 #include "dstune/core/launch_line.hpp"
+#include "dstune/core/log_text.hpp"
 #include "dstune/instrument/engine/engine.hpp"
 #include "engine/needed_operators.hpp"
 #include "instruments.hpp"
@@ -86,7 +87,7 @@ void load(engine::Engine& engine, const WorkloadSpec& workload,
     if (!progress.empty()) last = progress;
     if (!speaks || last.empty() || SteadyClock::now() - said_at < progress_every) return false;
     said_at = SteadyClock::now();
-    log::info("Python: " + last);
+    log::info(fmt::format(log_text::python_says, last));
     return false;
   };
   try {
@@ -185,7 +186,7 @@ class EngineInstrument : public Instrument {
     Started loaded;
     const Communicator& world = context.world;
     const bool is_first = world.rank() == 0;
-    if (is_first) log::info("Python loads torch and DeepSpeed");
+    if (is_first) log::info(log_text::python_loads);
     const auto began = SteadyClock::now();
     std::string own_ports;
     loaded.violation = first_violation(world, [&] {
@@ -215,16 +216,13 @@ class EngineInstrument : public Instrument {
         loaded.violation = fmt::format("rank {} has {}, and rank 0 {}: all need the same", rank,
                                        all[rank], all.front());
     if (is_first && loaded.violation.empty()) {
-      log::info(fmt::format("Python: {}, after {}", words_of(engine_->loaded()),
+      log::info(fmt::format(log_text::python_loaded, words_of(engine_->loaded()),
                             format_duration(seconds(SteadyClock::now() - began))));
       std::vector<std::string> missing;
       for (const auto& [name, command] : engine_->loaded().missing_operators)
         missing.push_back(name);
       if (!missing.empty())
-        log::info(
-            fmt::format("operators of DeepSpeed that are not built, so that configurations fail "
-                        "that need them: {}; environment.json has the command for each",
-                        fmt::join(missing, ", ")));
+        log::info(fmt::format(log_text::operators_missing, fmt::join(missing, ", ")));
     }
     return loaded;
   }

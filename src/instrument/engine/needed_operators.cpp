@@ -12,6 +12,7 @@
 
 #include "dstune/base/clock.hpp"
 #include "dstune/base/log.hpp"
+#include "dstune/core/log_text.hpp"
 
 namespace dstune::engine {
 namespace {
@@ -65,8 +66,7 @@ void replace_baseline(PlannedSpace& space) {
   if (next == space.members.end()) next = std::ranges::find_if(space.members, can_run);
   const std::string name = own->planned.experiment.name;
   space.baseline = static_cast<std::size_t>(next - space.members.begin());
-  log::warning(
-      fmt::format("{} can not run: the baseline is {}", name, next->planned.experiment.name));
+  log::warning(fmt::format(log_text::other_baseline, name, next->planned.experiment.name));
 }
 
 }  // namespace
@@ -119,14 +119,15 @@ void prune_for_operators(const JobSpec& job, PlannedSpace& space, Engine& engine
     const auto& names = lacking[place];
     if (names.empty()) continue;
     planned->status = PlanStatus::pruned;
+    planned->prune_kind = PruneKind::refused;
     planned->reason = "needs operators of DeepSpeed that are not there; " +
                       mend_for({names.begin(), names.end()}, engine.loaded());
     ++pruned;
   }
   space.planned -= std::min<std::uint64_t>(space.planned, pruned);
   space.pruned += pruned;
-  log::warning(fmt::format("{} configurations are left out; operators of DeepSpeed are {}", pruned,
-                           mend_for(all, engine.loaded())));
+  space.prune_counts[PruneKind::refused] += pruned;
+  log::warning(fmt::format(log_text::operators_left_out, pruned, mend_for(all, engine.loaded())));
   replace_baseline(space);
 }
 

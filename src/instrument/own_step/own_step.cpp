@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "dstune/base/log.hpp"
+#include "dstune/core/log_text.hpp"
 #include "dstune/instrument/workloads.hpp"
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/train/executor.hpp"
@@ -115,7 +116,7 @@ class TransformerWorkload : public Workload {
     fallbacks_.push_back(fallback);
     const std::lock_guard lock(mutex);
     if (said.insert(fallback.text).second)
-      log::warning(fmt::format("{}: {}", *context_.experiment_name, fallback.text));
+      log::warning(fmt::format(log_text::of_experiment, *context_.experiment_name, fallback.text));
   }
 
   WorkloadContext context_;

@@ -163,7 +163,7 @@ void members(Archive& archive, Body& event) {
 namespace event {
 
 json::Value job_started(const json::Value& job, Time time) {
-  require(job.is_object(), "what a job started with is an object");
+  require(job.is_object(), "a job's start is an object");
   json::Value value = json::write(JobStarted{.time = time});
   value.update(job);
   return value;

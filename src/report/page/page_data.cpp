@@ -23,19 +23,6 @@ using json::Value;
 /// Changes whenever a reader of an earlier one would misunderstand it.
 constexpr int page_data_format = 1;
 
-std::string label_words(const Answer& answer) {
-  const std::string& label = answer.recommendation->label;
-  if (label == "verified") return "DeepSpeed itself ran it, with your training command";
-  if (label == "engine") return "DeepSpeed's engine ran it, with random tokens in your model";
-  if (label == "calibrated")
-    return fmt::format("measured with {}, and fitted to your own runs", answer.source);
-  const std::string how =
-      answer.recommendation->standing.target
-          ? fmt::format("calculated for your training from the times of {}", answer.source)
-          : fmt::format("measured with {} only", answer.source);
-  return how + "; verify.sbatch and verify.pbs check it in DeepSpeed";
-}
-
 /// Pairs of a term and a text: all else that is to be said of the answer.
 Value details_json(const Answer& answer) {
   const Recommendation& recommendation = *answer.recommendation;
@@ -47,7 +34,7 @@ Value details_json(const Answer& answer) {
   };
   if (standing.measured)
     add("measured here, " + answer.source, value_text(*standing.measured, answer.metric));
-  add("the target's time", target_text(recommendation));
+  add("expected time", target_text(recommendation));
   if (standing.verified)
     add("in DeepSpeed itself",
         fmt::format("{} {}", format_number(standing.verified->value), unit_text(answer.metric)));
@@ -133,7 +120,7 @@ Value answer_json(const Answer& answer, const AnswerOnPage& on_page, const Value
           {"ci_low", finite_or_null(part_of(value, &MetricValue::ci_low))},
           {"ci_high", finite_or_null(part_of(value, &MetricValue::ci_high))},
           {"label", recommendation.label},
-          {"label_words", label_words(answer)},
+          {"label_words", label_words(answer.recommendation->label)},
           {"gain", gain_json(recommendation)},
           {"cost", cost_json(recommendation)},
           {"num_gpus", shape.size()},

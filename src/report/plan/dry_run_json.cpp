@@ -65,6 +65,9 @@ json::Value experiment_json(const PlannedExperiment& planned) {
           {"num_gpus", experiment.shape.size()},
           {"status", to_text(planned.status)},
           {"reason", planned.reason},
+          {"pruned_because", planned.status == PlanStatus::pruned
+                                 ? json::Value(to_text(planned.prune_kind))
+                                 : json::Value()},
           {"predicted", predicted_json(planned)},
           {"ds_config", experiment.ds_config},
           {"sequence_length", experiment.config.sequence_length},
@@ -188,6 +191,7 @@ json::Value dry_run_json(const DryRun& plan) {
   return {{"experiments", std::move(experiments)},
           {"counts",
            {{"planned", plan.planned}, {"infeasible", plan.infeasible}, {"pruned", plan.pruned}}},
+          {"pruned", prune_counts_json(plan.prune_counts)},
           {"expected_duration_s", finite_or_null(plan.expected_s)},
           {"deepspeed_version", plan.deepspeed_version},
           {"from_command", plan.from_command},

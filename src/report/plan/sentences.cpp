@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "dstune/base/text.hpp"
+#include "parts.hpp"
 #include "words.hpp"
 
 namespace dstune {
@@ -205,8 +206,8 @@ class Sentences {
   void counts() {
     const std::string total = format_count(plan_->total, "member");
     const bool has_all = plan_->total == plan_->experiments.size();
-    std::string text = has_all ? fmt::format("{}: {} planned, {} infeasible, {} pruned.", total,
-                                             plan_->planned, plan_->infeasible, plan_->pruned)
+    std::string text = has_all ? fmt::format("{}: {} planned, {} infeasible, {}.", total,
+                                             plan_->planned, plan_->infeasible, pruned_part())
                                : judged_part(total);
     if (plan_->device_memory_bytes > 0)
       text += fmt::format(" A rank may use {}.", format_bytes(plan_->device_memory_bytes));
@@ -221,10 +222,19 @@ class Sentences {
     };
     const auto planned = has(PlanStatus::planned);
     return fmt::format(
-        "{}: {} pruned, {} not. Of these {} are judged, of whose lists some are shortened, and the "
-        "answer is of them: {} planned, {} infeasible. Shorter lists have all judged.",
-        total, plan_->pruned, plan_->planned + plan_->infeasible, planned + plan_->infeasible,
+        "{}: {}, {} not. The answer judges {} of these, with some lists shortened: {} planned, {} "
+        "infeasible. Shorten your lists to have all of them judged.",
+        total, pruned_part(), plan_->planned + plan_->infeasible, planned + plan_->infeasible,
         planned, plan_->infeasible);
+  }
+
+  /// "4 pruned (3 would run exactly like another, 1 came after …)"
+  [[nodiscard]] std::string pruned_part() const {
+    std::vector<std::string> parts;
+    for (const auto& [kind, count] : plan_->prune_counts)
+      if (count > 0) parts.push_back(fmt::format("{} {}", count, prune_words(kind)));
+    return fmt::format("{} pruned{}", plan_->pruned,
+                       parts.empty() ? "" : fmt::format(" ({})", fmt::join(parts, ", ")));
   }
 
   const DryRun* plan_;

@@ -85,14 +85,14 @@ std::vector<std::string> warnings_in(const JobSpec& job, const ConfigFindings& f
   if (job.takes_any_key()) return warnings;
   if (!not_followed.empty())
     warnings.push_back(fmt::format(
-        "kept in the answer, without effect on the search, since the step measured here "
-        "does not act on them yet: {}",
+        "these keys do not change the built-in step, so the search ignores them. They stay in the "
+        "answer: {}",
         fmt::join(not_followed, ", ")));
   std::vector<std::string> inert = inert_keys(job);
   std::erase_if(inert, [&](const std::string& name) { return is_said(without_effect, name); });
   if (!inert.empty())
-    warnings.push_back(fmt::format("kept in the answer, without effect on a step's time: {}",
-                                   fmt::join(inert, ", ")));
+    warnings.push_back(fmt::format(
+        "these keys do not change the speed. They stay in the answer: {}", fmt::join(inert, ", ")));
   return warnings;
 }
 

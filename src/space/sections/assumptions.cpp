@@ -75,10 +75,11 @@ std::string optimizer_assumption(const json::Value& config) {
     return "the optimizer is AdamW, since the config names none";
   const auto force = config.find("zero_force_ds_cpu_optimizer");
   if (force != config.end() && *force == false)
-    return "the optimizer is AdamW, since the config names none; an offloaded one is measured as "
+    return "the optimizer is AdamW, since the config names none. With offload it is measured as "
            "DeepSpeed's CPU Adam, which is faster on the host than PyTorch's";
-  return "the optimizer is AdamW, since the config names none; an offloaded one is DeepSpeed's CPU "
-         "Adam, which the Trainer puts in the place of its own, and other trainings have to make";
+  return "the optimizer is AdamW, since the config names none. With offload, DeepSpeed's CPU Adam "
+         "is "
+         "used. The Trainer creates it; other scripts must create it themselves";
 }
 
 /// Pointers of "auto", but for batch sizes and precision.

@@ -33,17 +33,18 @@ void decide_release(std::optional<PythonEnvironment> python, const json::Node& p
         error.what())));
   }
   if (job.deepspeed_source.empty())
-    job.deepspeed_source = python ? "the newest known here: none is installed"
-                                  : "the newest known here: none is named";
+    job.deepspeed_source = fmt::format(
+        "the newest that dstune-mpi knows, since none is {}; --deepspeed-version names "
+        "another",
+        python ? "installed" : "named");
   if (version > newest_release)
     job.warnings.push_back(
-        fmt::format("DeepSpeed {} is newer than all that are known here: it is "
-                    "taken for {}",
+        fmt::format("DeepSpeed {} is newer than all that dstune-mpi knows: it is taken for {}",
                     to_text(version), to_text(newest_release)));
   else if (version < oldest_release)
     job.warnings.push_back(
-        fmt::format("DeepSpeed {} is older than all that are known here: it is "
-                    "taken for {}, whose keys it may refuse",
+        fmt::format("DeepSpeed {} is older than all that dstune-mpi knows: it is taken for {}, "
+                    "whose keys it may refuse",
                     to_text(version), to_text(oldest_release)));
   else if (version != known_release(version))
     job.assumptions.push_back(fmt::format("DeepSpeed {} has the keys and defaults of {}",

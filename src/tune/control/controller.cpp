@@ -305,8 +305,8 @@ void Controller::finish() {
   listeners_.journal.check();  // what is written now may be another job's
   Scoreboard& scoreboard = search_.scoreboard;
   if (!is_stopping_ || agenda_.is_search_over()) {
-    for (const auto& [member, reason] : search_.tuner.skipped())
-      scoreboard.leave_out(member, reason, PlanStatus::pruned);
+    for (const auto& [member, reason, kind] : search_.tuner.skipped())
+      scoreboard.prune(member, reason, kind);
   }
   if (is_stopping_) {
     for (std::size_t member = 0; member < scoreboard.rows().size(); ++member)

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "dstune/base/output.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/comm/nodes.hpp"
+#include "dstune/core/log_text.hpp"
 #include "dstune/predict/device_profile.hpp"
 #include "dstune/predict/roofline.hpp"
 #include "dstune/report/dry_run.hpp"
@@ -120,10 +122,7 @@ void warn_of_precision(const PlannedJob& ready) {
   const bool is_bf16 = std::ranges::any_of(ready.space.members, [](const PlannedMember& member) {
     return member.planned.experiment.config.precision == Precision::bf16;
   });
-  if (is_bf16)
-    log::warning(fmt::format(
-        "{} has no units for products in bf16, which take as long as in fp32; it has some for fp16",
-        device.title));
+  if (is_bf16) log::warning(fmt::format(log_text::slow_bf16, device.title));
 }
 
 /// The change that a configuration makes of a DeepSpeed config, as far as answers change any.
@@ -173,6 +172,7 @@ ExitCode show_plan(const PlannedJob& ready, const JobOptions& options, Device& d
               .planned = ready.space.planned,
               .infeasible = ready.space.infeasible,
               .pruned = ready.space.pruned,
+              .prune_counts = ready.space.prune_counts,
               .device_memory_bytes = ready.device_memory_bytes,
               .deepspeed = deepspeed_text(ready.job),
               .deepspeed_version = to_text(ready.job.deepspeed_version),
@@ -207,7 +207,7 @@ ExitCode show_plan(const PlannedJob& ready, const JobOptions& options, Device& d
              << std::flush;
   }
   if (ready.space.is_cut_short || ready.time.is_over()) {
-    log::warning("stopped early: the time limit; what was planned until then is shown");
+    log::warning(log_text::plan_stopped_early);
     return ExitCode::stopped_early;
   }
   return plan.planned > 0 ? ExitCode::ok : ExitCode::nothing_feasible;

@@ -10,6 +10,7 @@
 #include "dstune/base/file.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/core/interval.hpp"
+#include "dstune/core/log_text.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/group/process_group.hpp"
 #include "dstune/kernels/kernels.hpp"
@@ -169,9 +170,8 @@ std::vector<std::size_t> drop_what_does_not_fit(PlannedSpace& space, std::int64_
         has_run(index))
       continue;
     planned.status = PlanStatus::infeasible;
-    planned.reason =
-        fmt::format("needs {} of {} on the device, beside what libraries and communicators took",
-                    format_bytes(needed_bytes), format_bytes(free_memory_bytes));
+    planned.reason = fmt::format("needs {}, but libraries and communicators leave {} of the device",
+                                 format_bytes(needed_bytes), format_bytes(free_memory_bytes));
     --space.planned;
     ++space.infeasible;
     dropped.push_back(index);

@@ -8,9 +8,12 @@
 #include <set>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
+#include "dstune/core/log_text.hpp"
 #include "dstune/device/disk.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/train/executor.hpp"
@@ -154,7 +157,7 @@ class Profiling {
       file =
           std::make_unique<DiskFile>(use.folder, bytes, 1, disk_access(use), device_.disk_budget());
     } catch (const Error& error) {
-      log::warning("the disk's rates are not measured: " + std::string(error.what()));
+      log::warning(fmt::format(log_text::disk_not_measured, error.what()));
     }
     const std::vector<double> found = group_.exchange(std::array{file == nullptr ? 0.0 : 1.0});
     if (std::ranges::find(found, 0.0) != found.end()) file.reset();
@@ -252,7 +255,7 @@ void Profiler::await() {
     for (Attempts::Event& event : attempts.take_events()) {
       if (auto* profiled = std::get_if<Attempts::Profiled>(&event)) take(std::move(*profiled));
       if (const auto* failed = std::get_if<Attempts::Failed>(&event))
-        log::warning("measuring the machine: " + failed->reason);
+        log::warning(fmt::format(log_text::profiling_failed, failed->reason));
       const auto* ended = std::get_if<Attempts::Ended>(&event);
       if (ended != nullptr && (ended->is_given_up || !ended->lost.empty())) cut_short();
     }
@@ -274,7 +277,7 @@ void Profiler::take(Attempts::Profiled profiled) {
 void Profiler::cut_short() {
   if (is_cut_short_) return;
   is_cut_short_ = true;
-  log::warning("measuring the machine was cut short");
+  log::warning(log_text::profiling_cut_short);
   driver_.attempts().abort(driver_.now());
 }
 

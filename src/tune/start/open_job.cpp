@@ -14,6 +14,7 @@
 
 #include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
+#include "dstune/core/log_text.hpp"
 #include "dstune/search/tuner.hpp"
 #include "start/early_end.hpp"
 
@@ -85,7 +86,7 @@ double seconds_since(std::chrono::steady_clock::time_point then) {
 bool retry_failed(OpenJob& job) {
   std::size_t count = forget_failed(job.history, job.keys);
   if (job.own_keys != job.keys) count += forget_failed(job.history, job.own_keys);
-  log::info(fmt::format("--retry-failed: {} experiments that failed before run again", count));
+  log::info(fmt::format(log_text::retry_failed, count));
   return count > 0;
 }
 
@@ -157,11 +158,8 @@ void warn_of_other_results(const OpenJob& job) {
   if (finished.empty() || std::ranges::any_of(job.keys, is_known) ||
       std::ranges::any_of(job.own_keys, is_known))
     return;
-  log::warning(fmt::format(
-      "{} has {}, of another model, machine, number of ranks or space: none "
-      "is used again, and this job's answer takes the place of theirs; --results-dir names another "
-      "folder",
-      job.results->path(), format_count(finished.size(), "measured experiment")));
+  const std::string measured = format_count(finished.size(), "measured experiment");
+  log::warning(fmt::format(log_text::other_results, job.results->path(), measured));
 }
 
 /// Returns a key of what was planned.
@@ -298,7 +296,7 @@ void open_results(OpenJob& job, const JobFolders& folders, const JobOptions& opt
 
 ExitCode end_while_planning(const JobFolders& folders) {
   const std::string reason = "the time limit, while planning; the same command begins again";
-  log::warning("stopping early: " + reason);
+  log::warning(fmt::format(log_text::stopping_early, reason));
   create_early_exit_status(
       {.results_dir = folders.names.results_dir, .exps_dir = folders.names.exps_dir},
       folders.inputs, ExitCode::stopped_early, reason, true);

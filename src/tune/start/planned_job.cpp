@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "dstune/base/log.hpp"
+#include "dstune/core/log_text.hpp"
 #include "dstune/device/disk.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/instrument/instrument.hpp"
@@ -58,9 +59,8 @@ std::optional<Machine> decide_ranks(PlannedJob& ready, const JobOptions& options
   if (options.dry_run && !file) return std::nullopt;
   if (is_restricted && !options.dry_run) {
     const int trained = num_ranks(training);
-    log::info(fmt::format("{} of {} ranks train, on {} of {} host(s); {} stay idle", trained,
-                          topology.world_size, training.size(), topology.num_nodes(),
-                          topology.world_size - trained));
+    log::info(fmt::format(log_text::idle_ranks, trained, topology.world_size, training.size(),
+                          topology.num_nodes(), topology.world_size - trained));
   }
   Machine machine{{}, is_restricted};
   for (const auto& ranks : training)
@@ -137,7 +137,8 @@ void say_input(const JobSpec& job, bool is_plan) {
   if (!is_plan) {
     log::info(deepspeed_text(job));
     for (const std::string& line : job.from_command) log::info(line);
-    for (const std::string& assumption : job.assumptions) log::info("assumed: " + assumption);
+    for (const std::string& assumption : job.assumptions)
+      log::info(fmt::format(log_text::assumed, assumption));
   }
   for (const std::string& warning : job.warnings) log::warning(warning);
 }
@@ -266,10 +267,7 @@ void warn_of_size(const JobSpec& job, const SearchSpace& space, const PlannerOpt
   const auto& trials = job.tuning.num_trials;
   const std::uint64_t max_tried =
       trials ? std::min<std::uint64_t>(*trials, planner.listed) : planner.listed;
-  log::warning(fmt::format(
-      "the space has {} members: all are checked before the first runs, and at most {} of them "
-      "are tried; --dry-run counts them",
-      space.size(), max_tried));
+  log::warning(fmt::format(log_text::large_space, space.size(), max_tried));
 }
 
 PlannedSpace plan_members(PlannedJob& ready, const JobOptions& options) {

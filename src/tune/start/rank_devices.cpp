@@ -18,6 +18,7 @@
 #include "dstune/base/text.hpp"
 #include "dstune/comm/agreement.hpp"
 #include "dstune/comm/environment.hpp"
+#include "dstune/core/log_text.hpp"
 #include "dstune/core/user_python.hpp"
 #include "dstune/device/device.hpp"
 #include "dstune/kernels/cuda.hpp"
@@ -113,14 +114,12 @@ FoundDevice without_gpu(const Topology& topology, const JobOptions& options,
                         const std::string& reason) {
   if (options.backend == Backend::cuda)
     throw DeviceError("--backend cuda: " + reason + "; use cpu");
-  if (kernels::num_cuda_devices() > 0) log::warning("GPUs are not used: " + reason);
+  if (kernels::num_cuda_devices() > 0) log::warning(fmt::format(log_text::gpus_not_used, reason));
   return cpu_device(topology);
 }
 
 void warn_of_cuda() {
-  log::warning(
-      "the CUDA backend of this release was tried on one H100, not on several GPUs or other ones "
-      "(docs/gpu.md)");
+  log::warning(log_text::cuda_backend);
 }
 
 /// Variables whose values are shown: what they mean is known, and none of it is a secret.
@@ -205,8 +204,7 @@ Topology with_asked_threads(Topology topology, const char* omp_num_threads) {
   const auto [end, error] = std::from_chars(first.data(), first.data() + first.size(), threads);
   if (error != std::errc() || end != first.data() + first.size() || threads < 1 ||
       threads > max_threads) {
-    log::warning(fmt::format("OMP_NUM_THREADS is no number of threads, but \"{}\": ranks have {}",
-                             text, topology.threads_of_rank));
+    log::warning(fmt::format(log_text::wrong_omp_threads, text, topology.threads_of_rank));
     return topology;
   }
   topology.share_core = topology.share_core || threads > topology.threads_of_rank;

@@ -2,8 +2,11 @@
 
 #include <cstdlib>
 
+#include <fmt/format.h>
+
 #include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
+#include "dstune/core/log_text.hpp"
 
 namespace dstune {
 
@@ -37,7 +40,7 @@ TimeBudget time_budget(const JobOptions& options) {
       std::chrono::system_clock::now() - ago);
   TimeBudget budget{.began = options.began};
   if (!limit) {
-    if (!options.dry_run) log::info("no time limit is known (--time-limit sets one)");
+    if (!options.dry_run) log::info(log_text::no_time_limit);
     budget.reserve_s = options.reserve_s.value_or(TimeBudget::default_reserve_s);
     return budget;
   }
@@ -45,8 +48,8 @@ TimeBudget time_budget(const JobOptions& options) {
   budget.reserve_s =
       options.reserve_s.value_or(std::clamp(left_s / 10, 0.0, TimeBudget::default_reserve_s));
   budget.end_at = options.began + to_duration(std::max(0.0, left_s - budget.reserve_s));
-  log::info("time limit " + format_duration(limit->left_s) + " from " + limit->source + ", " +
-            format_duration(budget.reserve_s) + " of it for a clean end");
+  log::info(fmt::format(log_text::time_limit, format_duration(limit->left_s), limit->source,
+                        format_duration(budget.reserve_s)));
   return budget;
 }
 

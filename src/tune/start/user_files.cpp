@@ -7,6 +7,7 @@
 #include "dstune/core/interval.hpp"
 #include "dstune/core/job.hpp"
 #include "dstune/core/launch_line.hpp"
+#include "dstune/core/log_text.hpp"
 #include "dstune/plan/memory.hpp"
 #include "dstune/train/workload.hpp"
 #include "start/planned_job.hpp"
@@ -34,14 +35,14 @@ std::optional<std::size_t> find_member(const PlannedSpace& space, const DeepSpee
 std::vector<Import> read_imports(const std::string& dir, const JobSpec& job,
                                  const PlannedSpace& space) {
   const DeepSpeedRuns found = read_deepspeed_runs(dir, job);
-  for (const std::string& skipped : found.skipped) log::warning("--import: " + skipped);
+  for (const std::string& skipped : found.skipped)
+    log::warning(fmt::format(log_text::import_skipped, skipped));
   std::vector<Import> imports;
   for (const DeepSpeedRun& run : found.runs) {
     if (const auto index = find_member(space, run)) {
       imports.push_back({*index, run.path, run.measurement});
     } else {
-      log::warning(
-          fmt::format("--import: {} ran a configuration that is not in the space", run.path));
+      log::warning(fmt::format(log_text::import_not_in_space, run.path));
     }
   }
   if (imports.empty()) {

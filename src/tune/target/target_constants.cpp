@@ -6,6 +6,7 @@
 
 #include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
+#include "dstune/core/log_text.hpp"
 #include "dstune/group/group_table.hpp"
 #include "target/trial_runs.hpp"
 
@@ -22,7 +23,7 @@ void measure_target(OpenJob& ready, AttemptDriver& driver,
   if (ready.is_search_complete) return;
   const GroupShape shape = usual_shape(ready.space);
   const std::vector<TinyEngine> engines = tiny_engines(shape, ready.job.deepspeed_version);
-  log::info("tiny engines of DeepSpeed measure what its work costs here");
+  log::info(log_text::tiny_engines_begin);
   const SteadyClock::time_point began = SteadyClock::now();
   TrialRuns runs(
       driver,
@@ -33,29 +34,22 @@ void measure_target(OpenJob& ready, AttemptDriver& driver,
                             {.own_step = 1 - engine, .engine = engine});
   const std::vector<CalibrationPoint> points = measuring.run(engines);
   if (points.size() < min_tiny_engines) {
-    log::warning(
-        fmt::format("the costs of DeepSpeed's work here are not known, since {} tiny engines have "
-                    "run and {} are needed{}: the constants that come with the program stay",
-                    points.size(), min_tiny_engines,
-                    measuring.failure().empty() ? "" : " (" + measuring.failure() + ")"));
+    log::warning(fmt::format(log_text::tiny_engines_too_few, points.size(), min_tiny_engines,
+                             measuring.failure().empty() ? "" : " (" + measuring.failure() + ")"));
     return;
   }
   if (!measuring.failure().empty())
-    log::info("at least one tiny engine failed: " + measuring.failure());
+    log::info(fmt::format(log_text::tiny_engine_failed, measuring.failure()));
   TargetConstants fitted = fit_machine(points, *ready.target);
   fitted.num_engines = static_cast<int>(points.size());
   if (fitted.fit_error > default_policy().predicting.max_fit_error) {
-    log::warning(fmt::format(
-        "the costs of DeepSpeed's work here are not known, since times of {} tiny engines are off "
-        "by {:.0f} %, as where something else keeps the machine busy: the constants that come with "
-        "the program stay",
-        points.size(), 100 * fitted.fit_error));
+    log::warning(fmt::format(log_text::tiny_engines_off, points.size(), 100 * fitted.fit_error));
     return;
   }
   ready.target = std::move(fitted);
-  log::info(fmt::format(
-      "{} tiny engines have measured DeepSpeed's work in {}: times off by {:.1f} %", points.size(),
-      format_duration(seconds(SteadyClock::now() - began)), 100 * ready.target->fit_error));
+  log::info(fmt::format(log_text::tiny_engines_end, points.size(),
+                        format_duration(seconds(SteadyClock::now() - began)),
+                        100 * ready.target->fit_error));
   ready.journal->add(event::target(ready.target_key, json::write(*ready.target)));
   ready.journal->commit();
 }

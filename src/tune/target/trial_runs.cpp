@@ -2,8 +2,11 @@
 
 #include <variant>
 
+#include <fmt/format.h>
+
 #include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
+#include "dstune/core/log_text.hpp"
 #include "watch/waiting.hpp"
 
 namespace dstune {
@@ -29,7 +32,8 @@ TrialEnd TrialRuns::run(const Trial& trial) {
     for (Attempts::Event& event : attempts.take_events()) {
       auto* const ended = std::get_if<Attempts::Ended>(&event);
       if (ended == nullptr) continue;
-      for (const std::string& note : ended->notes) log::info("measuring DeepSpeed's work: " + note);
+      for (const std::string& note : ended->notes)
+        log::info(fmt::format(log_text::tiny_engine_note, note));
       end.is_last = end.is_last || !ended->unusable.empty();
       end.measurement = std::move(ended->measurement);
     }

@@ -3,8 +3,11 @@
 #include <chrono>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
+#include "dstune/core/log_text.hpp"
 
 namespace dstune {
 namespace {
@@ -51,7 +54,7 @@ Heartbeats::Heartbeats(const std::set<int>& ranks_here, std::function<void(int)>
     } catch (const MpiError& error) {
       // Whoever computes meets it, too; what is said here is that nobody watches any more.
       is_over = true;
-      log::warning(std::string("other nodes are not watched any more: ") + error.what());
+      log::warning(fmt::format(log_text::nodes_not_watched, error.what()));
     }
   });
 }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include <fmt/format.h>
 #include <sys/prctl.h>
 
 #include "dstune/base/crash.hpp"
@@ -12,6 +13,7 @@
 #include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/comm/environment.hpp"
+#include "dstune/core/log_text.hpp"
 #include "dstune/kernels/cuda.hpp"
 #include "dstune/train/workload.hpp"
 #include "profile/prediction.hpp"
@@ -336,7 +338,7 @@ void Worker::clear_instruments() {
       for (const std::string& note : instrument->end(true, waiter)) log::warning(note);
     } catch (const std::exception& error) {
       // The next attempt is told where Python is stuck; else it is as good as before.
-      log::warning(std::string("after a failure: ") + error.what());
+      log::warning(fmt::format(log_text::after_failure, error.what()));
     }
   }
 }
