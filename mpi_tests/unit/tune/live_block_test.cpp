@@ -104,7 +104,7 @@ TEST(LiveProgressTest, TheBlockHasPhaseCountsBestAndWhatRuns) {
                           "Start took 0.0 s. Search with the built-in step: up to 24 experiments.",
                           "Search with the built-in step for 2.0 s, 2.0 s of 10 m used",
                           "1 done, 5 running, about 2 m 30 s left (12 more experiments of 2 s)",
-                          "Best so far: m0 on 2 ranks: 20 samples/s, the baseline",
+                          "Best so far: 20 samples/s, the baseline (m0 on 2 ranks)",
                           "Running: m1 on 2 ranks, step 12", "Running: m2 on 2 ranks",
                           "Running: m3 on 2 ranks"));
   job.progress.begin(TuningPhase::writing);

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <ctime>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "control/columns.hpp"
+#include "dstune/base/error.hpp"
 #include "progress_fixture.hpp"
 
 namespace dstune {
@@ -114,6 +116,10 @@ TEST(ProgressTest, AnEstimateIsToldWithWhatItAssumes) {
   job.progress.set_estimate([] { return std::nullopt; });
   for (int i = 0; i < 200; ++i) job.pass(0.1);
   EXPECT_THAT(job.lines().back(), Not(HasSubstr("left")));
+  job.progress.set_estimate([]() -> std::optional<TimeLeft> { throw LogicError("it is gone"); });
+  job.progress.begin(TuningPhase::writing);
+  job.pass(10);
+  EXPECT_FALSE(job.progress.state().left);
 }
 
 TEST(ProgressTest, AResumeTellsOnceWhatIsKnown) {

@@ -86,6 +86,8 @@ void Progress::begin(TuningPhase phase) {
   phase_began_ = now_.steady;
   told_at_ = now_.steady;
   if (phase != TuningPhase::search && phase != TuningPhase::finals) state_.left.reset();
+  // Whoever estimates may end with the search.
+  if (phase >= TuningPhase::writing) options_.time_left = {};
   state_.is_running = phase != TuningPhase::done;
   say(progress_text::phase_begins(state_, search_name_, ended, ended_s));
   if (phase == TuningPhase::done) block_.clear();

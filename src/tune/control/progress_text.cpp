@@ -38,6 +38,11 @@ std::string gain(const BestSoFar& best) {
   return best.gain ? fmt::format(", {:.3g} times the baseline", *best.gain) : "";
 }
 
+std::string value_of_best(const BestSoFar& best) {
+  return fmt::format("{} {}{}{}", number(best.value), unit_text(best.metric),
+                     best.is_expected ? " expected" : "", gain(best));
+}
+
 std::string_view ending_of(Status status) {
   switch (status) {
     case Status::out_of_memory:
@@ -113,8 +118,7 @@ std::string place(std::string_view name, int num_ranks) {
 }
 
 std::string of_best(const BestSoFar& best) {
-  return fmt::format("{}: {} {}{}{}", place(best.name, best.num_ranks), number(best.value),
-                     unit_text(best.metric), best.is_expected ? " expected" : "", gain(best));
+  return fmt::format("{}: {}", place(best.name, best.num_ranks), value_of_best(best));
 }
 
 std::string now_best(const BestSoFar& best) {
@@ -198,7 +202,10 @@ std::vector<std::string> rows(const JobState& state, std::string_view search_nam
   if (state.phase != TuningPhase::search && state.phase != TuningPhase::finals) return rows;
   rows.push_back(counts(state));
   if (state.left) rows.back() += ", " + left(*state.left);
-  if (best) rows.push_back("Best so far: " + of_best(*best));
+  // The value is first, and so the last that a narrow window cuts.
+  if (best)
+    rows.push_back(fmt::format("Best so far: {} ({})", value_of_best(*best),
+                               place(best->name, best->num_ranks)));
   for (std::size_t index = 0; index < std::min(running.size(), max_running_rows); ++index) {
     const RunningExperiment& one = running[index];
     rows.push_back("Running: " + place(one.name, one.num_ranks));
