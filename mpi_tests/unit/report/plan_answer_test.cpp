@@ -172,8 +172,8 @@ TEST(PlanAnswerTextTest, FoldsReasonsThatDifferInNumbers) {
                       format_bytes(planned.predicted.target_memory_bytes));
   }
   EXPECT_THAT(dry_run_text(plan),
-              HasSubstr("6 members do not fit: needs 66.0 GiB of 40.0 GiB on the "
-                        "device; the smallest is z3_gas1_tmbspg16.\n"));
+              HasSubstr("6 members do not fit: needs 66.0 GiB here, but the device has "
+                        "40.0 GiB; the smallest is z3_gas1_tmbspg16.\n"));
 }
 
 TEST(PlanAnswerTextTest, SaysWhyThereIsNoSpeed) {

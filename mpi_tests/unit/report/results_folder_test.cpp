@@ -270,7 +270,7 @@ TEST_F(ResultsFolderTest, WritesSummaryAndTable) {
           "1,2 3,2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,,1000,2000,,,,,,,,\r\n"
           "c,infeasible,\"too\nlarge\",2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,,,0,0,,,,,,,,"
           "\r\n"
-          "d,pruned,twin,2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,,,,,,,,,,,not_chosen\r\n");
+          "d,pruned,twin,2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,,,,,,,,,,,,not_chosen\r\n");
 }
 
 TEST_F(ResultsFolderTest, SaysWhatChangesNumericsInEachResult) {
