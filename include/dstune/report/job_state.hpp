@@ -11,23 +11,23 @@
 namespace dstune {
 
 /// The phases of a job, in their order. A job without finals passes over them.
-enum class Phase { start, profiling, planning, search, finals, writing, done };
+enum class TuningPhase { start, profiling, planning, search, finals, writing, done };
 
-[[nodiscard]] constexpr std::string_view to_text(Phase phase) {
+[[nodiscard]] constexpr std::string_view to_text(TuningPhase phase) {
   switch (phase) {
-    case Phase::start:
+    case TuningPhase::start:
       return "start";
-    case Phase::profiling:
+    case TuningPhase::profiling:
       return "profiling";
-    case Phase::planning:
+    case TuningPhase::planning:
       return "planning";
-    case Phase::search:
+    case TuningPhase::search:
       return "search";
-    case Phase::finals:
+    case TuningPhase::finals:
       return "finals";
-    case Phase::writing:
+    case TuningPhase::writing:
       return "writing";
-    case Phase::done:
+    case TuningPhase::done:
       return "done";
   }
   return "";
@@ -42,7 +42,7 @@ struct TimeLeft {
 
 struct JobState {
   bool is_running = false;
-  Phase phase = Phase::start;
+  TuningPhase phase = TuningPhase::start;
   std::chrono::system_clock::time_point as_of{}, began_at{};
   double elapsed_s = 0;
   double phase_elapsed_s = 0;
