@@ -160,10 +160,14 @@ def record(arguments, number, name, ranks, options):
         recording["config"] = json.loads((folder / "config.json").read_text())
     if "table" in document["dstune"].get("workload", {}):
         document["dstune"]["workload"]["table"] = os.path.relpath(document["dstune"]["workload"]["table"], recordings)
+    # A tenth of the limit is for a clean end; what runs then is stopped, and has no end in the journal.
     limit = options[options.index("--time-limit") + 1] if "--time-limit" in options else None
-    recording |= {"ranks": ranks, "time_limit_s": float(limit[:-1]) if limit else None,
+    end = max(run[4] for run in runs)
+    if json.loads((folder / "load.json").read_text())["exit_status"] == 75:
+        end = round(next(seconds(event["time"]) for event in journal if event["kind"] == "job_finished") - began, 2)
+    recording |= {"ranks": ranks, "time_limit_s": 0.9 * float(limit[:-1]) if limit else None,
                  "others": json.loads((folder / "load.json").read_text())["others"],
-                 "end_s": max(run[4] for run in runs), "space": document}
+                 "end_s": end, "space": document}
     text = json.dumps(recording, separators=(",", ":"))[:-1]
     text += ',"predicted":[\n' + ",\n".join(json.dumps(row, separators=(",", ":")) for row in predicted)
     text += '],"runs":[\n' + ",\n".join(json.dumps(row, separators=(",", ":")) for row in runs) + "]}\n"
