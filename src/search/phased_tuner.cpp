@@ -108,8 +108,8 @@ class PhasedTuner : public Tuner {
     return all;
   }
 
-  /// Of the stage under way what its grid says. Others may be passed over; with one that is not,
-  /// each configuration takes some sizes, the first of them more.
+  /// The grid of the stage under way says it. Other stages may be passed over. In one that is not,
+  /// each configuration takes some sizes, and the first of them more.
   [[nodiscard]] std::optional<ExpectedRuns> expected_left() const override {
     ExpectedRuns left;
     for (std::size_t stage = stage_; stage < stages_.size(); ++stage) {
