@@ -79,6 +79,10 @@ class FallbackTuner : public Tuner {
     return tuner_->chance_of_better();
   }
 
+  [[nodiscard]] std::optional<ExpectedRuns> expected_left() const override {
+    return tuner_->expected_left();
+  }
+
   /// The largest smaller size of the config's own that runs, where that one did not.
   [[nodiscard]] std::optional<std::size_t> baseline() const override {
     if (!space_.baseline || !fallen_.contains(stage_of(*space_.baseline))) return std::nullopt;

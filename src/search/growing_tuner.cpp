@@ -132,6 +132,22 @@ class GrowingTuner : public Tuner {
     return race_ ? race_->chance_of_better() : std::nullopt;
   }
 
+  /// While sizes grow, there are at most as many steps up as the configuration has sizes.
+  [[nodiscard]] std::optional<ExpectedRuns> expected_left() const override {
+    std::optional<ExpectedRuns> left = race_ ? race_->expected_left() : usual_race;
+    if (left && !race_ && !chains_.empty()) {
+      const SizeChain& grown = grown_chain() != nullptr ? *grown_chain() : chains_.front();
+      double steps_up = 0;
+      for (std::optional<std::size_t> place = largest_timed(grown).value_or(0);
+           (place = place_above(grown, *place)).has_value();)
+        ++steps_up;
+      *left += {steps_up / 2, 0, steps_up};
+    }
+    if (!left) return left;
+    return left->at_most(static_cast<double>(
+        std::min(trials_left_, chain_of_.size() - std::min(chain_of_.size(), order_.size()))));
+  }
+
  private:
   /// Larger is better; nothing where it was not timed. One that was raced out was.
   [[nodiscard]] std::optional<double> score_of(std::size_t member) const {

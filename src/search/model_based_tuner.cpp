@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 #include <random>
 #include <vector>
@@ -70,6 +71,11 @@ class ModelBasedTuner : public Tuner {
     std::vector<Skipped> all;
     for (const std::size_t place : waiting_) all.push_back(skipped_for(members_[place], reason));
     return all;
+  }
+
+  [[nodiscard]] std::optional<ExpectedRuns> expected_left() const override {
+    return early_stopping_.expected_left(
+        std::min(waiting_.size(), static_cast<std::size_t>(std::max(0, trials_left_))));
   }
 
  private:

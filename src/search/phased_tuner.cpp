@@ -109,7 +109,35 @@ class PhasedTuner : public Tuner {
     return all;
   }
 
+  /// The grid of the stage under way says it. Other stages may be passed over. In one that is not,
+  /// each configuration takes some sizes, and the first of them more.
+  [[nodiscard]] std::optional<ExpectedRuns> expected_left() const override {
+    ExpectedRuns left;
+    for (std::size_t stage = stage_; stage < stages_.size(); ++stage) {
+      const double usual = usual_runs(stages_[stage]);
+      if (stage > stage_) {
+        left += {usual, 0, usual};
+      } else if (grid_) {
+        left += grid_->expected_left().value_or(ExpectedRuns{});
+      } else {
+        const auto is_known = [&](std::size_t member) { return known_.contains(member); };
+        const auto known = static_cast<double>(std::ranges::count_if(chain(), is_known));
+        left += {std::max(0.0, usual - known), 0, std::max(0.0, usual - known)};
+      }
+    }
+    return left.at_most(static_cast<double>(trials_left_));
+  }
+
  private:
+  [[nodiscard]] double usual_runs(const Stage& stage) const {
+    const int of_grid = options_.num_tuning_micro_batch_sizes;
+    double runs = 0;
+    for (const SizeChain& chain : stage.chains)
+      runs += std::min<double>(static_cast<double>(chain.size()),
+                               &chain == &stage.chains.front() ? of_grid + 2 : of_grid);
+    return runs;
+  }
+
   /// Larger is better; nothing where it did not run to its end.
   [[nodiscard]] std::optional<double> score_of(const Observation& observation) const {
     const auto value = observation.result();

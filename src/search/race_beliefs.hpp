@@ -56,6 +56,8 @@ class RaceBeliefs {
   /// best one.
   [[nodiscard]] double chance_of_better(const std::set<std::size_t>& waiting) const;
 
+  /// Tells whether what begins now is compared with what was believed of it.
+  [[nodiscard]] bool are_tested() const;
   /// Tells whether beliefs were as far off as they said.
   [[nodiscard]] bool hold() const { return record_.holds(); }
   /// The chance that something is better that beliefs know nothing of.
@@ -67,7 +69,6 @@ class RaceBeliefs {
     bool is_ok = false;
   };
 
-  [[nodiscard]] bool are_tested() const;
   void note_belief(std::size_t place);
   void note_if_best(std::size_t place);
   void condition() const;

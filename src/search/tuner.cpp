@@ -33,6 +33,36 @@ std::vector<SizeChain> size_chains(const PlannedSpace& space) {
   return chains;
 }
 
+ExpectedRuns EarlyStopping::expected_left(std::size_t num_waiting) const {
+  ExpectedRuns left = ExpectedRuns::exactly(static_cast<double>(num_waiting));
+  if (max_since_best_ <= 0) return left;
+  if (is_due()) return {};
+  constexpr double few = 0.1;
+  const double observed = num_observed_;
+  const auto longest = static_cast<std::size_t>(max_since_best_);
+  double goes_on = 1;
+  std::vector<double> bests{0};  // the chance that one is run, and is the best so far
+  for (std::size_t begun = 1; begun <= num_waiting && goes_on > few; ++begun) {
+    const double total = observed + static_cast<double>(begun);
+    const double before = goes_on;
+    bests.push_back(goes_on / total);
+    // Nothing is better than today's best, or than one that was begun later: the product of all
+    // chances 1 - 1 / n since then.
+    if (begun + static_cast<std::size_t>(num_since_best_) == longest) goes_on -= observed / total;
+    if (begun > longest) {
+      const std::size_t leader = begun - longest;
+      goes_on -= bests[leader] * (observed + static_cast<double>(leader)) / total;
+    }
+    const auto note = [&](double chance, double& count) {
+      if (before > chance && goes_on <= chance) count = static_cast<double>(begun);
+    };
+    note(1 - few, left.low);
+    note(0.5, left.likely);
+    note(few, left.high);
+  }
+  return left;
+}
+
 FailureRules::Level& FailureRules::level_of(std::size_t feature, double value) {
   const auto found = std::ranges::find_if(levels_, [&](const Level& level) {
     return level.feature == feature && level.value == value;
@@ -104,6 +134,10 @@ class OrderedTuner : public Tuner {
     return all;
   }
 
+  [[nodiscard]] std::optional<ExpectedRuns> expected_left() const override {
+    return early_stopping_.expected_left(waiting_.size());
+  }
+
  private:
   std::size_t num_members_;
   std::set<std::size_t> waiting_;
@@ -166,6 +200,16 @@ class BaselineFirst : public Tuner {
   }
   [[nodiscard]] std::optional<double> chance_of_better() const override {
     return tuner_->chance_of_better();
+  }
+  [[nodiscard]] std::optional<ExpectedRuns> expected_left() const override {
+    if (is_only_) return ExpectedRuns::exactly(has_begun_ ? 0 : 1);
+    std::optional<ExpectedRuns> left = tuner_->expected_left();
+    // To the other tuner it waits as long as it runs.
+    if (left && has_begun_ && is_running_) {
+      *left += ExpectedRuns::exactly(-1);
+      left = left->at_least(0);
+    }
+    return left;
   }
   [[nodiscard]] std::optional<std::size_t> baseline() const override {
     return tuner_->baseline().value_or(compared_with_);

@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "dstune/core/expected_runs.hpp"
 #include "dstune/core/measurement.hpp"
 #include "dstune/search/tuner.hpp"
 #include "surrogate.hpp"
@@ -110,6 +111,7 @@ class EarlyStopping {
   /// fail ends.
   void observe(std::size_t member, const std::optional<double>& value) {
     ++num_since_best_;
+    ++num_observed_;
     if (!value) return;
     const bool is_best = !best_ || (is_minimised(metric_) ? *value < *best_ : *value > *best_);
     if (!is_best) return;
@@ -130,6 +132,9 @@ class EarlyStopping {
     return max_since_best_ == 0 ||
            num_since_best_ + static_cast<std::int64_t>(num_under_way) < max_since_best_;
   }
+  /// How many of those that wait will be begun before it is due, if members come in no order of
+  /// their value. Then the next of n is the best one with a chance of 1 / n.
+  [[nodiscard]] ExpectedRuns expected_left(std::size_t num_waiting) const;
   /// Says why others are not run, if early stopping is due.
   [[nodiscard]] SkipReason reason() const {
     return {fmt::format("early stopping: {} experiments brought nothing better", num_since_best_),
@@ -140,9 +145,13 @@ class EarlyStopping {
   Metric metric_;
   int max_since_best_;
   int num_since_best_ = 0;
+  int num_observed_ = 0;
   std::optional<double> best_;
   std::size_t best_member_ = 0;
 };
+
+/// How many members a race asks for that has not begun: as many as most took of 150 simulated ones.
+inline constexpr ExpectedRuns usual_race{14, 10, 31};
 
 /// Rules that draw conclusions from a failure about members that were not run.
 class FailureRules {

@@ -110,6 +110,15 @@ class VerifyingTuner : public Tuner {
   [[nodiscard]] std::optional<double> chance_of_better() const override {
     return race_ ? race_->chance_of_better() : std::nullopt;
   }
+  [[nodiscard]] std::optional<ExpectedRuns> expected_left() const override {
+    if (race_) return race_->expected_left();
+    const auto first = static_cast<double>(waiting_.size());
+    const auto others = static_cast<double>(planned_members(space_).size()) - first -
+                        static_cast<double>(begun_.observed.size() + running_.size());
+    ExpectedRuns left = ExpectedRuns::exactly(first);
+    left += usual_race.at_most(std::max(0.0, others));
+    return options_.num_trials ? left.at_most(std::max(0, *options_.num_trials)) : left;
+  }
 
  private:
   [[nodiscard]] bool have_first_ended() const { return waiting_.empty() && running_.empty(); }

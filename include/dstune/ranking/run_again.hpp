@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "dstune/core/expected_runs.hpp"
 #include "dstune/ranking/scoreboard.hpp"
 
 namespace dstune {
@@ -63,6 +64,11 @@ class RunAgainPolicy {
   /// When all that the tuner wanted has ended and nothing runs, so that it is alone; nothing where
   /// nothing is left.
   std::optional<RunAgain> after_search(double time_left_s);
+  /// How many runs of finals after_search() will still ask for, beside those that were begun.
+  /// `search_s`: how long the search takes without them.
+  [[nodiscard]] ExpectedRuns expected_finals(double search_s) const;
+  /// Seconds that a run of the finals takes, by the first runs of the best. 0: not known.
+  [[nodiscard]] double usual_final_s() const;
   /// Tells whether after_search() returned it as a member that was raced out: it is measured fully
   /// then.
   [[nodiscard]] bool is_rerun(std::size_t member) const { return reruns_.contains(member); }

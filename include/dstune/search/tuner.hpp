@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "dstune/core/expected_runs.hpp"
 #include "dstune/core/measurement.hpp"
 #include "dstune/search/planner.hpp"
 
@@ -57,6 +58,9 @@ class Tuner {
   /// The chance, as the tuner believes, that a member that was not run is more than 1 % better than
   /// the best. Nothing where it has no beliefs.
   [[nodiscard]] virtual std::optional<double> chance_of_better() const { return std::nullopt; }
+  /// How many more members next() will ask for, as it looked when it was asked last. Nothing: it
+  /// can not say. It changes nothing and takes no time.
+  [[nodiscard]] virtual std::optional<ExpectedRuns> expected_left() const { return std::nullopt; }
   /// The member that others are compared with, by what is known now. Nothing: the space's.
   [[nodiscard]] virtual std::optional<std::size_t> baseline() const { return std::nullopt; }
   /// Notes for the user on its choices so far, in order; the list only grows.

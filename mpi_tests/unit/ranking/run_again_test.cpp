@@ -207,6 +207,42 @@ TEST(RunAgainPolicyTest, TheBestIsRepeatedTwiceFromFiveResultsOn) {
   }
 }
 
+TEST(RunAgainPolicyTest, ExpectsFinalsUntilTheyAreOver) {
+  test::Draft draft = test::draft_of({1, 1.002, 1.004});
+  Scoreboard scoreboard = draft.scoreboard();
+  RunAgainPolicy policy(scoreboard, {});
+  EXPECT_GT(policy.usual_final_s(), 0);
+  const ExpectedRuns before = policy.expected_finals(100);
+  EXPECT_LT(before.low, before.likely);
+  EXPECT_GT(before.high, before.likely);
+  double runs = 0;
+  while (const auto again = policy.after_search(much_time_s)) {
+    scoreboard.repeat(again->member, test::repeat_of(*again->kind, again->round, 1));
+    const ExpectedRuns left = policy.expected_finals(100);
+    EXPECT_GT(left.likely, 0);
+    EXPECT_LE(left.low, left.likely);
+    ASSERT_LT(++runs, 1000);
+  }
+  EXPECT_GT(runs, 0);
+  EXPECT_EQ(policy.expected_finals(100).high, 0);
+}
+
+TEST(RunAgainPolicyTest, ExpectsNoFinalsOfWhatIsAlone) {
+  Scoreboard scoreboard = searched(1).scoreboard();
+  EXPECT_EQ(RunAgainPolicy(scoreboard, {.is_alone_in_space = true}).expected_finals(100).high, 0);
+  EXPECT_EQ(RunAgainPolicy(scoreboard, {.is_complete = true}).expected_finals(100).high, 0);
+}
+
+TEST(RunAgainPolicyTest, LongFinalsAreExpectedToHaveFewerRuns) {
+  test::Draft draft = searched(5);
+  Scoreboard scoreboard = draft.scoreboard();
+  const double usual = RunAgainPolicy(scoreboard, {}).expected_finals(100).likely;
+  const FinalRounds in_short_time{.longest_s = 20};
+  const RunAgainPolicy policy(scoreboard, {.rounds = in_short_time});
+  EXPECT_LT(policy.expected_finals(100).likely, usual);
+  EXPECT_LE(policy.expected_finals(100).likely * policy.usual_final_s(), 21);
+}
+
 TEST(RunAgainPolicyTest, RepeatsOfAnEarlierJobCount) {
   test::Draft draft = searched(5);
   draft.rows[0].repeats = {test::repeat_of(RepeatKind::spread, 1, 1)};

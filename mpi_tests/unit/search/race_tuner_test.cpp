@@ -87,6 +87,38 @@ class RaceTunerTest : public SpaceTest {
   std::mt19937_64 random_{11};
 };
 
+TEST_F(RaceTunerTest, ExpectsFewerAsItGoesOnAndNoneAtItsEnd) {
+  predict(-0.05, 0.05);
+  const auto tuner = make_tuner("race", space_, {});
+  std::vector<ExpectedRuns> expected;
+  while (const auto member = tuner->next()) {
+    expected.push_back(*tuner->expected_left());
+    tuner->observe(*member, measure(*member));
+  }
+  EXPECT_EQ(tuner->expected_left()->high, 0);
+  ASSERT_GT(expected.size(), 8U);
+  for (std::size_t begun = 1; begun <= expected.size(); ++begun) {
+    const ExpectedRuns& left = expected[begun - 1];
+    EXPECT_LE(left.low, left.likely);
+    EXPECT_GE(left.high, left.likely);
+    EXPECT_GE(left.high, 0);
+    EXPECT_LE(static_cast<double>(begun) + left.high, 0.35 * 192 + 1) << "the cap";
+  }
+  EXPECT_GE(expected.front().high, static_cast<double>(expected.size()) - 1);
+  EXPECT_LT(expected.back().likely, expected.front().likely);
+}
+
+TEST_F(RaceTunerTest, AskingWhatItExpectsChangesNothing) {
+  predict(-0.05, 0.05);
+  const auto asked = make_tuner("race", space_, {});
+  race([&](std::size_t member) { return around(throughput(config(member))); });
+  const auto ran = run_search(*asked, [&](std::size_t member) {
+    EXPECT_TRUE(asked->expected_left());
+    return around(throughput(config(member)));
+  });
+  EXPECT_EQ(ran, ran_);
+}
+
 TEST_F(RaceTunerTest, FindsTheBestWithFewExperiments) {
   predict(-0.05, 0.05);
   std::size_t total = 0;

@@ -1,5 +1,8 @@
 #include "dstune/search/tuner.hpp"
 
+#include <algorithm>
+#include <numeric>
+#include <random>
 #include <tuple>
 
 #include <gmock/gmock.h>
@@ -115,6 +118,53 @@ TEST(TunerTest, EarlyStoppingCountsFromTheBestOne) {
   ASSERT_EQ(tuner->skipped().size(), 2U);
   EXPECT_THAT(tuner->skipped()[0].reason, HasSubstr("early stopping"));
   EXPECT_EQ(tuner->skipped()[0].kind, PruneKind::early_stopping);
+}
+
+TEST(TunerTest, AGridKnowsHowManyAreLeft) {
+  auto space = plain_space(5);
+  space.members[1].planned.status = PlanStatus::infeasible;
+  space.baseline = 2;
+  const auto tuner = make_tuner("gridsearch", space, {});
+  for (const double left : {4, 3, 2, 1}) {
+    EXPECT_EQ(tuner->expected_left()->likely, left);
+    EXPECT_EQ(tuner->expected_left()->low, left);
+    EXPECT_EQ(tuner->expected_left()->high, left);
+    ASSERT_TRUE(tuner->next());
+    EXPECT_EQ(tuner->expected_left()->likely, left - 1) << "while the member runs";
+    if (left == 4) tuner->observe(2, ok(1));
+  }
+}
+
+TEST(TunerTest, EarlyStoppingIsExpectedAsInSearchesInAnyOrder) {
+  constexpr int num_members = 60, stops_after = 12, num_known = 9, num_searches = 2000;
+  std::mt19937_64 random(1);
+  std::vector<double> counts;
+  std::optional<ExpectedRuns> expected;
+  for (int search = 0; search < num_searches; ++search) {
+    std::vector<double> values(num_members);
+    std::iota(values.begin(), values.end(), 1);
+    for (std::size_t left = num_members; left > 1; --left)
+      std::swap(values[left - 1], values[random() % left]);
+    // The best of those that are known ran fourth.
+    std::iter_swap(values.begin() + 3,
+                   std::max_element(values.begin(), values.begin() + num_known));
+    EarlyStopping stopping(Metric::throughput, stops_after);
+    std::size_t ran = 0;
+    for (; ran < num_known; ++ran) stopping.observe(ran, values[ran]);
+    expected = stopping.expected_left(num_members - num_known);
+    for (; ran < num_members && !stopping.is_due(); ++ran) stopping.observe(ran, values[ran]);
+    counts.push_back(static_cast<double>(ran - num_known));
+  }
+  std::ranges::sort(counts);
+  EXPECT_NEAR(expected->low, counts[num_searches / 10], 1);
+  EXPECT_NEAR(expected->likely, counts[num_searches / 2], 1);
+  EXPECT_NEAR(expected->high, counts[num_searches * 9 / 10], 2);
+}
+
+TEST(TunerTest, NothingIsExpectedOfASearchThatEarlyStoppingHasEnded) {
+  const auto tuner = make_tuner("gridsearch", plain_space(9), stopping_after(3));
+  while (const auto member = tuner->next()) tuner->observe(*member, ended(Status::failed));
+  EXPECT_EQ(tuner->expected_left()->high, 0);
 }
 
 // DeepSpeed looks for the largest figure whatever it counts: its best latency is the longest.

@@ -53,6 +53,7 @@ struct SearchSettings {
   AttemptDriver::LostRanks lost_ranks{};
   double inactivity_timeout_s = 60;
   std::shared_ptr<ProgressSink> progress{};  ///< none: it is silent
+  std::function<void(const Controller&)> watch{};  ///< again and again, while it runs
 };
 struct SearchRun {
   ExitCode code;
@@ -122,7 +123,11 @@ class ControllerTest : public testing::Test {
       return Attempts::Limits{.inactivity_timeout_s = settings.inactivity_timeout_s,
                               .abort_grace_s = 0.1};
     };
-    policy.end = {settings.end_at, settings.signals};
+    const Controller* running = nullptr;
+    policy.end = {settings.end_at, [&] {
+                    if (settings.watch && running != nullptr) settings.watch(*running);
+                    return settings.signals ? settings.signals() : 0;
+                  }};
     Controller controller(
         {space, keys, history, scoreboard, run_again, tuner, slots, settings.races}, policy, driver,
         {.journal = journal,
@@ -130,6 +135,7 @@ class ControllerTest : public testing::Test {
          .progress = progress,
          .memory = settings.memory,
          .overheads = settings.overheads});
+    running = &controller;
     const ExitCode code = controller.run();
     return {code, scoreboard, driver.attempts().lost_ranks(), controller.reason()};
   }

@@ -19,6 +19,28 @@ TEST_F(ControllerTest, RunsEveryMemberOnceAndNamesTheBest) {
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/results/z0_gas1_tmbspg1_ng1/metrics.json"));
 }
 
+TEST_F(ControllerTest, SaysHowLongItStillTakesFromTheFirstResultOn) {
+  const PlannedSpace members = space(6, {1});
+  FakeWorkers workers({});
+  bool was_unknown = false;
+  std::set<std::string> assumed;
+
+  const Run result = run(members, workers, 1, {.watch = [&](const Controller& controller) {
+                           const auto left = controller.time_left();
+                           was_unknown |= !left && assumed.empty();
+                           if (!left) return;
+                           EXPECT_GE(left->seconds, 0);
+                           EXPECT_LE(left->low_s, left->seconds);
+                           EXPECT_GE(left->high_s, left->seconds);
+                           assumed.insert(left->assumes.substr(0, left->assumes.find(" of ")));
+                         }});
+
+  EXPECT_EQ(result.code, ExitCode::ok);
+  EXPECT_TRUE(was_unknown);
+  for (const char* expected : {"about 5 more experiments", "about 1 more experiment"})
+    EXPECT_TRUE(assumed.contains(expected)) << expected;
+}
+
 TEST_F(ControllerTest, ATunerThatLearnsIsAskedWhenItsAnswerCanRun) {
   const PlannedSpace members = space(7, {2});
   for (const int ranks : {2, 3, 4}) {

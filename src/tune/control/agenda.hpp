@@ -73,7 +73,8 @@ class Agenda {
   /// Nothing more is started.
   void clear() { scheduler_.clear(); }
 
-  [[nodiscard]] bool is_empty() const { return scheduler_.num_waiting() == 0; }
+  [[nodiscard]] std::size_t num_waiting() const { return scheduler_.num_waiting(); }
+  [[nodiscard]] bool is_empty() const { return num_waiting() == 0; }
   [[nodiscard]] bool is_search_over() const {
     return search_.is_complete || search_.tuner.is_done();
   }

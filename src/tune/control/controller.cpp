@@ -10,6 +10,23 @@
 #include "watch/injection.hpp"
 
 namespace dstune {
+namespace {
+
+std::vector<TimeEstimate::Member> members_to_estimate(const Search& search) {
+  std::vector<TimeEstimate::Member> members;
+  for (const PlannedMember& one : search.space.members) {
+    TimeEstimate::Member& member = members.emplace_back();
+    const PlannedExperiment& planned = one.planned;
+    if (planned.status != PlanStatus::planned) continue;
+    member.num_at_once = std::max(1, search.slots.num_slots() / planned.experiment.shape.size());
+    if (const auto& throughput = planned.predicted.throughput; throughput && *throughput > 0)
+      member.predicted_step_s = static_cast<double>(batch_of(planned.experiment)) / *throughput;
+  }
+  return members;
+}
+
+}  // namespace
+
 Controller::Controller(const Search& search, JobPolicy policy, AttemptDriver& driver,
                        Listeners listeners)
     : search_(search),
@@ -23,10 +40,12 @@ Controller::Controller(const Search& search, JobPolicy policy, AttemptDriver& dr
                 if (!is_known) result.started_at = result.finished_at = driver_.now().wall;
                 record(member, std::move(result), is_known);
               }),
+      estimate_(members_to_estimate(search_)),
       began_(policy_.began) {}
 
 ExitCode Controller::run() {
   listeners_.progress.begin_search(search_.space.planned, policy_.search_name);
+  listeners_.progress.set_estimate([this] { return time_left(); });
   agenda_.take_known();
   listeners_.progress.tell_known();
   IdleBackoff idle;
@@ -95,7 +114,24 @@ void Controller::start(Agenda::Next next) {
       std::move(order), policy_.limits(planned(run.member)), driver_.now());
   race(number, run);
   listeners_.progress.started(number, experiment);
+  estimate_.started(number, run.member,
+                    !run.repeat                             ? TimeEstimate::Kind::first
+                    : run.repeat == RepeatKind::final_round ? TimeEstimate::Kind::final
+                                                            : TimeEstimate::Kind::again,
+                    elapsed_s());
   running_.emplace(number, std::move(next));
+}
+
+std::optional<TimeLeft> Controller::time_left() const {
+  TimeEstimate::Expected expected{.first_runs = search_.tuner.expected_left(),
+                                  .time_left_s = time_left_s()};
+  if (search_.is_complete) expected.first_runs = ExpectedRuns{};
+  if (!expected.first_runs || is_stopping_) return std::nullopt;
+  *expected.first_runs += ExpectedRuns::exactly(static_cast<double>(agenda_.num_waiting()));
+  expected.finals =
+      search_.run_again.expected_finals(estimate_.search_s(*expected.first_runs, elapsed_s()));
+  expected.final_s = search_.run_again.usual_final_s();
+  return estimate_.left(expected, elapsed_s());
 }
 
 /// Tells a challenger what the best so far means for it. Repeats and reruns are measured fully.
@@ -151,6 +187,7 @@ void Controller::retire_lost() {
 void Controller::take(Attempts::Ended ended) {
   Agenda::Next running = std::move(running_.extract(ended.attempt).mapped());
   listeners_.progress.left(ended.attempt);
+  estimate_.ended(ended.attempt, elapsed_s(), ended.measurement.status == Status::ok);
   const Run& run = running.run;
   const std::size_t member = run.member;
   const Experiment& experiment = planned(member).experiment;
@@ -216,6 +253,7 @@ void Controller::retire(Agenda::Next& running, const Attempts::Ended& ended) {
 void Controller::record(std::size_t member, Record record, bool is_known) {
   const Experiment& experiment = planned(member).experiment;
   if (!is_known) listeners_.journal.add(event::finished(search_.keys[member], record));
+  estimate_.known(member);
   if (listeners_.times != nullptr) listeners_.times->observe(experiment, record.measurement);
   Scoreboard& scoreboard = search_.scoreboard;
   const std::uint64_t revision = scoreboard.value_revision();

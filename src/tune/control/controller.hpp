@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "control/agenda.hpp"
+#include "control/estimate.hpp"
 #include "control/progress.hpp"
 #include "control/publisher.hpp"
 #include "dstune/base/error.hpp"
@@ -80,6 +81,8 @@ class Controller {
   ExitCode run();
 
   [[nodiscard]] const std::string& reason() const { return reason_; }
+  /// How long the search and its finals still take, as it looks now. Nothing: it can not be said.
+  [[nodiscard]] std::optional<TimeLeft> time_left() const;
   /// Tells whether MPI can be ended in the ordinary way. Then nobody is lost, and no communicator
   /// between nodes was abandoned, whose peers could still be inside.
   [[nodiscard]] bool can_finalize() const {
@@ -102,6 +105,7 @@ class Controller {
   [[nodiscard]] Overheads overheads_of(const Experiment& experiment) const;
   void record_repeat(std::size_t member, Repeat repeat);
   [[nodiscard]] bool is_measuring() const;
+  [[nodiscard]] double elapsed_s() const { return seconds(driver_.now().steady - began_); }
   [[nodiscard]] double time_left_s() const { return policy_.end.time_left_s(driver_.now()); }
   // The job's end.
   void watch();
@@ -122,6 +126,7 @@ class Controller {
   Listeners listeners_;
 
   Agenda agenda_;
+  TimeEstimate estimate_;
   std::map<Attempts::Number, Agenda::Next> running_;
   SteadyClock::time_point began_;
   bool is_stopping_ = false;
