@@ -228,6 +228,7 @@ void ResultsFolder::write_optimal(const Recommendation& recommendation,
   }
   const Readers readers = readers_of(training_command);
   command_ = command;
+  command_of_ = experiment.name;
   page_readers_ = readers;
   write(file_name::optimal_command, command + "\n", readers);
   json::Value optimal = optimal_json(recommendation, command);
@@ -257,8 +258,12 @@ void ResultsFolder::write_verification(const Recommendation& recommendation,
 
 void ResultsFolder::write_page(const Answer& answer, const JobState& state,
                                const std::optional<MemoryTimeline>& memory, Durability durability) {
-  const std::string data =
-      json_text(report_json(answer, environment_, state, {.command = command_, .memory = memory}));
+  AnswerOnPage on_page{.command = "", .memory = memory};
+  // While a job runs, the optimum may be an earlier one.
+  if (answer.recommendation &&
+      answer.recommendation->standing.row->planned.experiment.name == command_of_)
+    on_page.command = command_;
+  const std::string data = json_text(report_json(answer, environment_, state, on_page));
   const auto write_here = [&](std::string_view name, const std::string& content) {
     own_->results.write(std::string(name), content, durability, page_readers_);
   };

@@ -105,7 +105,7 @@ class ResultsFolder {
   InputFiles inputs_;
   std::unique_ptr<BothFolders> own_;
   json::Value environment_;
-  std::string command_;  ///< of the latest answer
+  std::string command_, command_of_;  ///< that launches the latest optimum, and its name
   Readers page_readers_ = Readers::by_umask;
   std::string instrument_ = "step";
   bool is_verification_ = false;

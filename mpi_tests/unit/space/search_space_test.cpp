@@ -26,6 +26,24 @@ TEST_F(SearchSpaceTest, ExperimentsHaveTheGroupAndTheCandidates) {
   EXPECT_EQ(found[0].experiment.config.sequence_length, 1024);
 }
 
+TEST_F(SearchSpaceTest, TellsWhichKeysAreSearched) {
+  const auto searched = [&](const std::string& document) {
+    const JobSpec read = job(document);
+    return SearchSpace(read).searched();
+  };
+  EXPECT_THAT(searched(R"({"train_micro_batch_size_per_gpu": [4, 8], "train_batch_size": 16,
+                           "bf16": {"enabled": [true]}, "zero_optimization": {"stage": [1, 2]}})"),
+              ElementsAre("/train_micro_batch_size_per_gpu", "/zero_optimization/stage"));
+  EXPECT_THAT(searched(R"({"train_micro_batch_size_per_gpu": "auto",
+                           "zero_optimization": {"stage": 1}})"),
+              ElementsAre("/train_micro_batch_size_per_gpu"));
+  EXPECT_THAT(searched(R"({"train_micro_batch_size_per_gpu": [4], "autotuning": {"fast": false},
+                           "zero_optimization": {"stage": [0, 1], "overlap_comm": [true, false]}})"),
+              ElementsAre("/zero_optimization/stage", "/zero_optimization/overlap_comm",
+                          "/zero_optimization/reduce_bucket_size",
+                          "/zero_optimization/allgather_bucket_size"));
+}
+
 // Only deepspeed.checkpointing reads the section, and only where blocks are computed again.
 TEST_F(SearchSpaceTest, CheckpointsGoToTheHostWhereTheTargetAsks) {
   const auto space = [](const char* target) {
