@@ -22,7 +22,7 @@ def enter_environment():
     """Goes on in the Python that has the packages; ends the process as skipped where there is none."""
     python = os.environ.get("DSTUNE_PAGE_PYTHON") or os.path.join(ROOT, "build", "page", "bin", "python")
     missing = [what for what, is_there in (
-        ("an environment in build/page", os.access(python, os.X_OK)),
+        ("environment in build/page", os.access(python, os.X_OK)),
         ("chromium", shutil.which("chromium")), ("chromedriver", shutil.which("chromedriver"))) if not is_there]
     if missing:
         print(f"SKIPPED: there is no {' and no '.join(missing)}. scripts/setup.sh --page makes what this test needs.")

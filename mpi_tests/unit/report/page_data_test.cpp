@@ -227,8 +227,11 @@ TEST(PageData, WhatIsNoNumberIsNull) {
 }
 
 TEST(ReportHtml, HoldsItsDataAndNeedsNothingElse) {
-  const std::string page = report_html(R"({"name":"a"})");
+  std::string page = report_html(R"({"name":"a"})");
   EXPECT_THAT(page, HasSubstr(R"(<script type="application/json" id="report-data">{"name":"a"})"));
+  // SVG's namespace is a name, the icon is empty, and patterns are the page's own.
+  for (const std::string_view inside : {"http://www.w3.org/2000/svg", " href=\"data:,\"", "url(#"})
+    while (page.find(inside) != page.npos) page.erase(page.find(inside), inside.size());
   for (const char* outside : {"http:", "https:", " src=", " href=", "@import", "url(", "@DATA@"})
     EXPECT_THAT(page, Not(HasSubstr(outside)));
   EXPECT_EQ(page.substr(page.size() - 8), "</html>\n");

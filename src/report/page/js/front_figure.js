@@ -20,7 +20,8 @@ const overlaps = (one, other) => one.x < other.x + other.w && other.x < one.x + 
 
 /** A free place for a text beside a point, as {x, y, w, h}; null where there is none. */
 function placeBeside(plot, point, text, taken) {
-  const [w, h] = [textWidth(text) + 4, 15];
+  // Labels are bold, and so wider.
+  const [w, h] = [1.13 * textWidth(text) + 4, 15];
   for (const far of [8, 16, 28])
     for (const [dx, dy] of [
              [far, -h - 2], [-far - w, -h - 2], [far, 2], [-far - w, 2], [-w / 2, -h - far],

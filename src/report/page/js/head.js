@@ -67,7 +67,8 @@ function jobFacts() {
   return [
     ['Model', [model?.name, model?.text].filter(Boolean).join(': ')],
     ['Sequence length', answer?.sequence_length ? count(answer.sequence_length, 'token') : ''],
-    ['Machine', [machine.text, machine.conduct].filter(Boolean).join('. ')],
+    ['Machine', machine.text],
+    ['Steadiness', machine.conduct],
     ['Date', utc(state.as_of)],
     [
       'DeepSpeed',

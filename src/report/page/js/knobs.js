@@ -193,7 +193,7 @@ function grid(down, across) {
       el('caption', {class: 'unseen'},
          `Best ${metricTitle()} by ${down.label} and ${across.label}`),
       el('thead', {},
-         el('tr', {}, el('th', {scope: 'col'}, `${down.label} ↓  ${across.label} →`),
+         el('tr', {}, el('th', {scope: 'col'}, breakable(`${down.label} ↓  ${across.label} →`)),
             columns.map(
                 column =>
                     el('th', {scope: 'col', class: 'number'},

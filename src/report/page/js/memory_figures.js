@@ -19,7 +19,8 @@ function memoryOfBest() {
                    .filter(row => row.member && row.total > 0);
   if (!rows.length) return null;
   const limit = report.memory_limit_bytes;
-  const most = Math.max(largest(rows, row => row.total), limit ?? 0);
+  const most = withLimit(largest(rows, row => row.total), limit);
+  const isLimitShown = limit && limit <= most;
   const [unit, size] = memoryUnit(most);
   const draw = width => {
     const ROW = 24;
@@ -52,7 +53,7 @@ function memoryOfBest() {
                   .map(([one, place]) => `${categories[place].replaceAll('_', ' ')} ${bytes(one)}`)
                   .join(', '));
     });
-    if (limit)
+    if (isLimitShown)
       limitLine(
           plot, x(limit / size), plot.top - 4, x(limit / size), plot.bottom,
           `limit ${bytes(limit)}`);
@@ -64,8 +65,8 @@ function memoryOfBest() {
     title: 'Memory of the best members',
     draw,
     legend: categoryLegend(categories),
-    how: `Measured, by category, the best first.${
-        limit ? ' The dashed line is the limit of a device.' : ''} Numbers name the categories.`,
+    how: 'Measured, by category, the best first. Numbers name the categories. ' +
+        limitNote(limit, isLimitShown),
     says: `${first.member.name} takes ${bytes(first.total)}${limit ? ` of ${bytes(limit)}` : ''}.`,
     data: () => [
         [
@@ -75,6 +76,15 @@ function memoryOfBest() {
         rows.map(row => [row.member.name, bytes(row.total), ...row.sizes.map(bytes)])],
   });
 }
+
+/** The end of an axis of memory. A limit far above would leave nothing to see of the rest. */
+const withLimit = (most, limit) => (limit && limit < 4 * most ? Math.max(most, limit) : most);
+
+const limitNote = (limit, isShown) => {
+  if (!limit) return '';
+  return isShown ? `The dashed line is the limit of a device, ${bytes(limit)}.` :
+                   `The limit of a device, ${bytes(limit)}, is far above and not drawn.`;
+};
 
 function limitLine(plot, x1, y1, x2, y2, text) {
   plot.line(x1, y1, x2, y2, 'limit');
@@ -139,16 +149,16 @@ function memoryOverStep({id, title, list, limit}) {
   const points = list.map(
       ([at, ...sizes]) => ({at, sizes, total: sizes.reduce((sum, size) => sum + size, 0)}));
   const peak = points.reduce((one, other) => (other.total > one.total ? other : one));
-  // A limit far above says nothing of the step, and would make it flat.
-  const top = limit && limit < 4 * peak.total ? limit : 0;
-  const [unit, size] = memoryUnit(Math.max(peak.total, top));
+  const most = withLimit(peak.total, limit);
+  const isLimitShown = limit && limit <= most;
+  const [unit, size] = memoryUnit(most);
   const end = Math.max(memory.num_operations ?? 0, points.at(-1).at);
   const parts = memory.parts ?? [];
   const atPeak = parts.filter(([first]) => first <= peak.at).at(-1);
   const where = atPeak ? ` in ${partName(atPeak)}` : '';
   const draw = width => {
     const plot = new Plot(width, 330, {top: 26, bottom: 50});
-    const y = plot.upwards(Math.max(peak.total, top) / size, `memory of a rank, ${unit}`);
+    const y = plot.upwards(most / size, `memory of a rank, ${unit}`);
     const x = linear(points[0].at, end, plot.left, plot.right);
     const height = total => y(total / size);
     const shown = fullest(points, plot.right - plot.left);
@@ -156,8 +166,8 @@ function memoryOverStep({id, title, list, limit}) {
     partsAxis(plot, parts, x);
     plot.title(memory.axis ?? 'operations of a step, in program order');
     numberBands(plot, memory.categories, shown, point => x(point.at), height);
-    if (top)
-      limitLine(plot, plot.left, height(top), plot.right, height(top), `limit ${bytes(top)}`);
+    if (isLimitShown)
+      limitLine(plot, plot.left, height(limit), plot.right, height(limit), `limit ${bytes(limit)}`);
     plot.tip(x(peak.at), height(peak.total), `fullest: ${bytes(peak.total)}${where}`);
     return plot;
   };
@@ -168,7 +178,7 @@ function memoryOverStep({id, title, list, limit}) {
     isWide: true,
     legend: categoryLegend(memory.categories, place => points.some(one => one.sizes[place] > 0)),
     how: 'Planned for a rank: bands of categories on each other. ' +
-        'The upper edge is all that is held at that time.',
+        `The upper edge is all that is held at that time. ${limitNote(limit, isLimitShown)}`,
     says: `At its fullest ${bytes(peak.total)}${where}` +
         `${limit ? `; the limit is ${bytes(limit)}` : ''}.`,
     data: () => {

@@ -3,9 +3,10 @@
 /** The parts of the page in their order; null where there is nothing to show. */
 function parts() {
   const inOrder = effectsInOrder();
+  // Narrow figures stand side by side, so those between two wide ones are kept together.
   const figures = [
     bestOverTime(), byMicroBatch(), effects(inOrder), pairsOfKnobs(inOrder), memoryOfBest(),
-    front(), ...answerMemories(), predictedSpeed(), predictedMemory(), slots()
+    predictedSpeed(), predictedMemory(), front(), ...answerMemories(), slots()
   ].filter(Boolean);
   const shown = figures.length ? el('div', {class: 'figures'}, figures) : null;
   // Without an answer, the reasons are what a reader comes for.

@@ -16,6 +16,7 @@ function joined(stretches) {
 /**
  * The idle stretches that would leave little room for what ran: [start, end] each. They are long
  * beside all that ran, and beside what is usual: the median of the idle stretches, or a mean run.
+ * Below a second nobody waits.
  */
 function longGaps(busy) {
   const gaps = busy.slice(1).map(([start], i) => [busy[i][1], start]);
@@ -23,7 +24,7 @@ function longGaps(busy) {
   const lengths = gaps.map(([start, end]) => end - start).sort((one, other) => one - other);
   const total = busy.reduce((sum, [start, end]) => sum + end - start, 0);
   const usual = total > 0 ? Math.min(median(lengths), total / busy.length) : median(lengths);
-  const least = Math.max(0.08 * (total + usual * lengths.length), (total > 0 ? 2 : 5) * usual);
+  const least = Math.max(1, 0.08 * (total + usual * lengths.length), (total > 0 ? 2 : 5) * usual);
   return gaps.filter(([start, end]) => end - start > least);
 }
 
