@@ -52,7 +52,7 @@ struct SearchSettings {
   std::function<Overheads(const Experiment&)> overheads{};
   AttemptDriver::LostRanks lost_ranks{};
   double inactivity_timeout_s = 60;
-  std::shared_ptr<ProgressSink> progress{};  ///< none: it is silent
+  std::shared_ptr<ProgressSink> progress{};        ///< none: it is silent
   std::function<void(const Controller&)> watch{};  ///< again and again, while it runs
 };
 struct SearchRun {
