@@ -83,5 +83,12 @@ inline constexpr const char* other_baseline = "{} can not run, so the baseline i
 
 inline constexpr const char* of_experiment = "{}: {}";
 inline constexpr const char* after_failure = "after a failure: {}";
+inline constexpr const char* members_do_not_fit = "{} do not fit: the GPU has {} left for tensors";
+inline constexpr const char* idle_rank_lost = "lost rank {} while it was idle: not used again";
+inline constexpr const char* ranks_not_used_again = "{}: {}, not used again";
+inline constexpr const char* ranks_left_with_device =
+    "{}: {}, not used again; what is held of a device is left to the end of its process";
+inline constexpr const char* page_not_kept =
+    "report.html and status.json are not kept up to date: {}";
 
 }  // namespace dstune::log_text

@@ -12,6 +12,7 @@
 #include "dstune/base/output.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/comm/environment.hpp"
+#include "dstune/core/log_text.hpp"
 #include "dstune/device/disk.hpp"
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/predict/step_predictor.hpp"
@@ -68,9 +69,9 @@ void leave_out_what_does_not_fit(OpenJob& ready,
   const std::vector<std::size_t> dropped =
       drop_what_does_not_fit(ready.space, *free_memory_bytes, has_run);
   if (dropped.empty()) return;
-  log::warning(fmt::format("{} do not fit: the GPU has {} left for tensors",
-                           format_count(dropped.size(), "member"),
-                           format_bytes(*free_memory_bytes)));
+  const std::string members = format_count(dropped.size(), "member");
+  log::warning(
+      fmt::format(log_text::members_do_not_fit, members, format_bytes(*free_memory_bytes)));
   for (const std::size_t member : dropped)
     ready.journal->add(event::planned(ready.space.members[member].planned));
 }

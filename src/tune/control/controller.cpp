@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "dstune/core/log_text.hpp"
 #include "profile/prediction.hpp"
 #include "watch/injection.hpp"
 
@@ -180,7 +181,7 @@ void Controller::retire_lost() {
     search_.slots.retire(rank);
     // The experiment's end will tell of a rank that takes part in one.
     if (!awaited.contains(rank) && !is_stopping_)
-      log::warning(fmt::format("lost rank {} while it was idle: not used again", rank));
+      log::warning(fmt::format(log_text::idle_rank_lost, rank));
   }
 }
 
@@ -245,9 +246,9 @@ void Controller::retire(Agenda::Next& running, const Attempts::Ended& ended) {
   // At the end of the job nobody would use it again.
   if (ended.unusable.empty() || is_stopping_) return;
   const bool is_one_left = ended.unusable.size() > ended.lost.size();
-  log::warning(planned(running.run.member).experiment.name + ": " + ended.measurement.reason +
-               ", not used again" +
-               (is_one_left ? "; what is held of a device is left to the end of its process" : ""));
+  log::warning(fmt::format(
+      fmt::runtime(is_one_left ? log_text::ranks_left_with_device : log_text::ranks_not_used_again),
+      planned(running.run.member).experiment.name, ended.measurement.reason));
 }
 
 void Controller::record(std::size_t member, Record record, bool is_known) {
@@ -318,7 +319,7 @@ void Controller::stop(const std::string& reason) {
   is_stopping_ = true;
   reason_ = reason + "; the same command resumes";
   listeners_.progress.stop(reason_);
-  log::warning("stopping early: " + reason_);
+  log::warning(fmt::format(log_text::stopping_early, reason_));
   agenda_.clear();
   driver_.attempts().stop(driver_.now());
   // mpirun may kill everything a second after the signal: what is known is written first.

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "dstune/base/log.hpp"
+#include "dstune/core/log_text.hpp"
 
 namespace dstune {
 namespace {
@@ -134,8 +135,7 @@ void Publisher::show(const JobState& state, bool is_quiet, SteadyClock::time_poi
 
 /// The search goes on without: what must be kept is in the journal.
 void Publisher::warn_once(const IoError& error) {
-  if (!has_warned_.exchange(true))
-    log::warning(fmt::format("the page and status.json are not kept up to date: {}", error.what()));
+  if (!has_warned_.exchange(true)) log::warning(fmt::format(log_text::page_not_kept, error.what()));
 }
 
 void Publisher::finish(const std::set<std::size_t>& running, const JobState& state,
