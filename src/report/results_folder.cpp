@@ -228,9 +228,9 @@ void ResultsFolder::write_optimal(const Recommendation& recommendation,
     write(file_name::training_arguments, indented(arguments));
   }
   const Readers readers = readers_of(training_command);
-  command_ = command;
+  // The page is to be shown to others, and a user's command may hold a token.
+  command_ = training_command ? "" : command;
   command_of_ = experiment.name;
-  page_readers_ = readers;
   write(file_name::optimal_command, command + "\n", readers);
   json::Value optimal = optimal_json(recommendation, command);
   if (environment_.contains("deepspeed"))
@@ -266,7 +266,7 @@ void ResultsFolder::write_page(const Answer& answer, const JobState& state,
     on_page.command = command_;
   const std::string data = json_text(report_json(answer, environment_, state, on_page));
   const auto write_here = [&](std::string_view name, const std::string& content) {
-    own_->results.write(std::string(name), content, durability, page_readers_);
+    own_->results.write(std::string(name), content, durability);
   };
   write_here(file_name::page_data, data + "\n");
   write_here(file_name::page, report_html(data));

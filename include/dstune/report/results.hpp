@@ -107,8 +107,8 @@ class ResultsFolder {
   InputFiles inputs_;
   std::unique_ptr<BothFolders> own_;
   json::Value environment_;
-  std::string command_, command_of_;  ///< that launches the latest optimum, and its name
-  Readers page_readers_ = Readers::by_umask;
+  /// That launches the latest optimum, for the page, and its name.
+  std::string command_, command_of_;
   std::string instrument_ = "step";
   bool is_verification_ = false;
   bool has_written_exit_status_ = false;

@@ -25,9 +25,9 @@ TEST_F(ResultsFolderTest, AUsersCommandIsForItsOwnerAlone) {
     folder_.write_optimal(optimum.recommendation(), command);
     folder_.write_verification(optimum.recommendation(), command);
     folder_.write_page(optimum, {});
+    EXPECT_THAT(read_file(results("report.html")), testing::Not(testing::HasSubstr("--token")));
     std::set<fs::perms> found;
-    for (const char* name : {"cmd_optimal.txt", "optimal.json", "verify.sbatch", "verify.pbs",
-                             "report.json", "report.html"})
+    for (const char* name : {"cmd_optimal.txt", "optimal.json", "verify.sbatch", "verify.pbs"})
       found.insert(fs::status(results(name)).permissions());
     return found;
   };
@@ -35,8 +35,8 @@ TEST_F(ResultsFolderTest, AUsersCommandIsForItsOwnerAlone) {
   const auto own = owner_read | owner_write;
   EXPECT_EQ(modes(UserCommand{"train.py --token abc $CONFIG"}), std::set{own});
   EXPECT_EQ(modes(std::nullopt), std::set{own | group_read | others_read});
-  EXPECT_EQ(fs::status(results("ds_config_optimal.json")).permissions(),
-            own | group_read | others_read);
+  for (const char* name : {"ds_config_optimal.json", "report.json", "report.html"})
+    EXPECT_EQ(fs::status(results(name)).permissions(), own | group_read | others_read) << name;
   ::umask(before);
 }
 
@@ -86,7 +86,7 @@ TEST_F(ResultsFolderTest, WritesTheWinnersMemoryBesideItsConfig) {
 
 TEST_F(ResultsFolderTest, ThePageHoldsItsDataAndTheCommand) {
   const test::Concluded optimum = optimum_of(test::sample_record("a"));
-  folder_.write_optimal(optimum.recommendation(), UserCommand{"train.py $CONFIG"});
+  folder_.write_optimal(optimum.recommendation(), std::nullopt);
   folder_.write_environment({{"version", "0.5"}});
   folder_.write_page(optimum, {.is_running = true});
   const std::string data = read_file(results("report.json"));

@@ -119,7 +119,7 @@ function answerCard() {
          ])),
       answer.command ? el('div', {class: 'command'}, el('h2', {class: 'small'}, 'Launch command'),
                           textBlock('Launch command', answer.command, 'Copy command')) :
-                       null,
+                       el('p', {}, 'The launch command is in cmd_optimal.txt, beside this page.'),
       configPart,
       el('details', {class: 'in-print'}, el('summary', {}, 'Details'), facts(answer.details)));
 }
