@@ -85,7 +85,9 @@ void Progress::begin(TuningPhase phase) {
   const double ended_s = std::exchange(state_.phase_elapsed_s, 0);
   phase_began_ = now_.steady;
   told_at_ = now_.steady;
-  if (phase != TuningPhase::search && phase != TuningPhase::finals) state_.left.reset();
+  // Another phase has another estimate, with the next tick.
+  state_.left.reset();
+  estimated_at_.reset();
   // Whoever estimates may end with the search.
   if (phase >= TuningPhase::writing) options_.time_left = {};
   state_.is_running = phase != TuningPhase::done;
