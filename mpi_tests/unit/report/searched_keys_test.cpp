@@ -98,9 +98,10 @@ TEST(SearchedKeys, HaveColumnsAtTheEndOfTheTable) {
   test::Draft draft = draft_with(configs);
   draft.rows[1].planned.experiment.config.sequence_length = 77;
   const std::string table = results_csv(test::Concluded(draft));
-  EXPECT_THAT(table, HasSubstr(",flags,train_micro_batch_size_per_gpu,zero_optimization.stage,"
-                               "zero_optimization.a/b,zero_optimization.offload.device,"
-                               "sequence_length\r\n"))
+  EXPECT_THAT(table,
+              HasSubstr(",pruned_because,train_micro_batch_size_per_gpu,zero_optimization.stage,"
+                        "zero_optimization.a/b,zero_optimization.offload.device,"
+                        "sequence_length\r\n"))
       << "the batch has a column already";
   EXPECT_THAT(table, HasSubstr(",1,0,,,1024\r\n"));
   EXPECT_THAT(table, HasSubstr(",2,3,\"x, y\",cpu,77\r\n"));
