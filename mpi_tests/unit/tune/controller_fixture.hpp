@@ -54,6 +54,8 @@ struct SearchSettings {
   double inactivity_timeout_s = 60;
   std::shared_ptr<ProgressSink> progress{};        ///< none: it is silent
   std::function<void(const Controller&)> watch{};  ///< again and again, while it runs
+  SteadyClock::time_point began = SteadyClock::now();
+  std::set<int> ranks_here{};
 };
 struct SearchRun {
   ExitCode code;
@@ -115,10 +117,10 @@ class ControllerTest : public testing::Test {
                                           .repeats_best = settings.repeats_best,
                                           .is_alone_in_space = space.planned <= 1,
                                           .deaths = deaths_in_repeats(keys, history)});
-    Publisher publisher(results, scoreboard, {});
+    Publisher publisher(results, scoreboard, {.began = settings.began});
     AttemptDriver driver(workers, {.share_a_node = [](const auto&, const auto&) { return true; }},
                          settings.lost_ranks);
-    JobPolicy policy{.search_name = "with the built-in step"};
+    JobPolicy policy{.search_name = "with the built-in step", .ranks_here = settings.ranks_here};
     policy.limits = [&](const PlannedExperiment&) {
       return Attempts::Limits{.inactivity_timeout_s = settings.inactivity_timeout_s,
                               .abort_grace_s = 0.1};

@@ -1,4 +1,5 @@
 #include "controller_fixture.hpp"
+#include "dstune/base/file.hpp"
 
 namespace dstune {
 namespace {
@@ -39,6 +40,52 @@ TEST_F(ControllerTest, SaysHowLongItStillTakesFromTheFirstResultOn) {
   EXPECT_TRUE(was_unknown);
   for (const char* expected : {"about 5 more experiments", "about 1 more experiment"})
     EXPECT_TRUE(assumed.contains(expected)) << expected;
+}
+
+TEST_F(ControllerTest, ARunningJobShowsItsStateAndItsPage) {
+  const auto shown = [&](const char* name) {
+    const std::string path = folder_ + "/results/" + name;
+    return std::filesystem::exists(path) ? json::Value::parse(read_file(path)) : json::Value();
+  };
+  FakeWorkers workers({});
+  json::Value state, page;
+  const auto look = [&](const Controller&) {
+    if (state.is_null()) state = shown("status.json");
+    if (page.is_null()) page = shown("report.json");
+  };
+
+  (void)run(space(4, {1}), workers, 1,
+            {.watch = look, .began = SteadyClock::now() - std::chrono::hours(1)});
+
+  EXPECT_EQ(page["state"]["is_running"], true);
+  EXPECT_EQ(page["state"]["planned"], 4);
+  EXPECT_EQ(state["phase"], "search");
+  EXPECT_EQ(shown("status.json")["is_running"], false);
+  EXPECT_EQ(shown("report.json")["state"]["done"], 4);
+}
+
+TEST_F(ControllerTest, ThePageWaitsWhileStepsAreTimedOnItsNode) {
+  for (const bool is_here : {true, false}) {
+    std::filesystem::remove_all(folder_);
+    // Nothing better comes, so that it goes on until it is aborted.
+    FakeWorkers workers({{"z0_gas1_tmbspg1_ng1", Behaviour::raced_out}});
+    bool has_page = false;
+    Settings settings{
+        .watch =
+            [&](const Controller&) {
+              const std::string path = folder_ + "/results/report.json";
+              if (std::filesystem::exists(path))
+                has_page |= json::Value::parse(read_file(path))["state"]["is_running"].get<bool>();
+            },
+        .began = SteadyClock::now() - std::chrono::milliseconds(9500),
+        .ranks_here = {is_here ? 0 : 7}};
+    const auto end = SteadyClock::now() + std::chrono::milliseconds(1000);
+    settings.signals = [end] { return SteadyClock::now() > end ? 2 : 0; };
+
+    (void)run(space(1, {1}), workers, 1, settings);
+
+    EXPECT_EQ(has_page, !is_here);
+  }
 }
 
 TEST_F(ControllerTest, ATunerThatLearnsIsAskedWhenItsAnswerCanRun) {
