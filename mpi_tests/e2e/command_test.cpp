@@ -94,8 +94,8 @@ TEST_F(CommandTest, FlagsAreTheBaselineAndAChangeOfTheBatchIsSaid) {
   EXPECT_EQ(optimal["global_batch"]["answer"], config["train_batch_size"]);
   const std::string summary = job_.read(results + "summary.txt");
   EXPECT_THAT(summary,
-              HasSubstr("Global batch: 64 samples today, " +
-                        std::to_string(config["train_batch_size"].get<int>()) + " in the answer"));
+              HasSubstr("Global batch: " + std::to_string(config["train_batch_size"].get<int>()) +
+                        " samples instead of 64."));
   const std::string line = job_.read(results + "cmd_optimal.txt");
   for (const std::string& words :
        {"--per_device_train_batch_size " + std::to_string(micro_batch) + " ",

@@ -138,7 +138,8 @@ TEST_F(MemoryTest, RunsWithStatesOnTheHostWhereTheHostHoldsThem) {
   for (const Json& one : shown["experiments"]) {
     if (one["status"] != "infeasible") continue;
     const std::string reason = one["reason"];
-    EXPECT_THAT(reason, HasSubstr(" of 1000 B on the host (optimizer "));
+    EXPECT_THAT(reason,
+                AllOf(HasSubstr(" here (optimizer "), HasSubstr(", but the host has 1000 B")));
   }
 }
 

@@ -66,7 +66,8 @@ class PluginTest : public JobTest {
 TEST_F(PluginTest, EndsWithMetricsAndAWinner) {
   auto metrics = expect_all_ok(job_, run("check collectives"), 2);
   EXPECT_EQ(optimal_of(job_)["name"], victim);
-  EXPECT_THAT(job_.read(results + "summary.txt"), HasSubstr(" measured with your plug-in; "));
+  EXPECT_THAT(job_.read(results + "summary.txt"),
+              HasSubstr(" measured with your plug-in (95 % interval "));
   const Json& measured = metrics[victim];
   EXPECT_DOUBLE_EQ(measured["throughput"], 4000) << "4 samples in the millisecond it says";
   EXPECT_DOUBLE_EQ(measured["latency"], 1000);

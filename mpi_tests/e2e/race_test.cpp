@@ -64,7 +64,7 @@ TEST_F(RaceTest, StopsLosersEarlyAndMeasuresFinalistsAgain) {
   // 5 % by beliefs, and what they do not foresee after eight errors. Where they do not hold, the
   // search ends by its cap with any chance.
   const bool is_by_cap =
-      job_.read(results + "summary.txt").find("the cap where predictions do not hold") !=
+      job_.read(results + "summary.txt").find("when predictions are unreliable") !=
       std::string::npos;
   EXPECT_LT(optimal["chance_of_better"].get<double>(), is_by_cap ? 1 : 1 - 0.95 * (1 - 0.025));
   const auto events = journal(job_);

@@ -171,7 +171,7 @@ TEST_F(ResumeTest, MeasuresAgainWhatChangedItsMeaning) {
   const Ended ended = run();
   expect_exit(job_, ended, 0);
   EXPECT_EQ(names_of(journal(job_), "started", before).size(), sizes * micro_batches);
-  EXPECT_THAT(ended.err, HasSubstr("autotuning_results has 8 measured experiments, of another"));
+  EXPECT_THAT(ended.err, HasSubstr("autotuning_results has 8 measured experiments of another"));
   EXPECT_THAT(run().err, Not(HasSubstr("of another model")));
 }
 

@@ -55,7 +55,7 @@ TEST_F(SearchTest, EndsWithTheTableAndTheWinner) {
   const std::string summary = job_->read(results + "summary.txt");
   const std::string headline = summary.substr(0, summary.find("\n\n") + 1);
   const bool changes = job_->read_json(results + "optimal.json").contains("global_batch");
-  EXPECT_EQ(std::ranges::count(headline, '\n'), changes ? 6 : 5);
+  EXPECT_EQ(std::ranges::count(headline, '\n'), changes ? 5 : 4);
   EXPECT_EQ(ended_->out, summary.substr(headline.size() + 1) + "\n" + headline);
   for (const char* part : {"tuning_space", "num_experiments", "best_metric_val", "best_exp_name",
                            "Total number of experiments: 24"}) {

@@ -110,7 +110,7 @@ TEST_F(VerifyTest, WhatDeepSpeedSaidDecides) {
     EXPECT_EQ(job_.read_json(results + "ds_config_optimal.json")["train_micro_batch_size_per_gpu"],
               2);
     EXPECT_THAT(ended.out, HasSubstr("label: verified")) << ended;
-    EXPECT_THAT(ended.out, HasSubstr("DeepSpeed itself made 40 samples/s with it and 30 with " +
+    EXPECT_THAT(ended.out, HasSubstr("DeepSpeed itself reached 40 samples/s with it, and 30 with " +
                                      short_name(0, 1)))
         << ended;
     auto table = results_table(job_);

@@ -273,6 +273,11 @@ std::string format_number(double value) {
   return fmt::format("{:.6g}", value);
 }
 
+std::string format_factor(double factor) {
+  const bool is_large = std::abs(factor) >= 999.5 && std::isfinite(factor);
+  return is_large ? fmt::format("{:.0f}", factor) : fmt::format("{:.3g}", factor);
+}
+
 std::string format_count(std::uint64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }

@@ -155,6 +155,25 @@ std::string choice_text(const Recommendation& recommendation) {
                      ahead.row->planned.experiment.name);
 }
 
+namespace {
+
+/// The member with a better value than the answer's, where neither DeepSpeed nor memory says why
+/// it is not the answer.
+std::string better_value_text(const Answer& answer) {
+  const Recommendation& recommendation = *answer.recommendation;
+  if (recommendation.ahead_here || recommendation.as_good_with_more_memory) return "";
+  const double sign = is_minimised(answer.metric) ? -1 : 1;
+  const Standing* best = &recommendation.standing;
+  for (const Standing& one : answer.standings)
+    if (one.reported && sign * one.reported->value > sign * best->reported->value) best = &one;
+  if (best == &recommendation.standing) return "";
+  return fmt::format("{} has {}; the runs do not tell the two apart",
+                     best->row->planned.experiment.name,
+                     value_text(*best->reported, answer.metric));
+}
+
+}  // namespace
+
 std::vector<std::pair<std::string, std::string>> confidence_lines(const Answer& answer) {
   const Recommendation& recommendation = *answer.recommendation;
   std::vector<std::pair<std::string, std::string>> lines;
@@ -167,6 +186,8 @@ std::vector<std::pair<std::string, std::string>> confidence_lines(const Answer& 
     lines.emplace_back("measured again", measured_again_text(answer));
   else if (!answer.no_finals_reason.empty())
     lines.emplace_back("not measured again", answer.no_finals_reason);
+  if (std::string better = better_value_text(answer); !better.empty())
+    lines.emplace_back("a better value", std::move(better));
   lines.emplace_back("chance that it is the best that was measured",
                      percent_text(recommendation.probability_best));
   if (recommendation.chance_of_better)
@@ -241,7 +262,8 @@ std::string gain_text(const Recommendation& recommendation) {
     return fmt::format("{} is your configuration: nothing that was measured is clearly better",
                        name);
   if (!baseline.gain) return fmt::format("your configuration {} gave no result", name);
-  return fmt::format("{:.3g} times as fast as your configuration {}", 1 + *baseline.gain, name);
+  return fmt::format("{} times as fast as your configuration {}", format_factor(1 + *baseline.gain),
+                     name);
 }
 
 std::string cost_text(const Recommendation& recommendation) {

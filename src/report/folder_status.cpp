@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <cerrno>
 #include <chrono>
-#include <ctime>
+#include <cstring>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/text.hpp"
+#include "dstune/core/measurement.hpp"
 #include "dstune/report/folder_lock.hpp"
 #include "entries.hpp"
 #include "lock_holder.hpp"
@@ -62,6 +67,12 @@ std::string how_to_stop(const LockHolder& holder) {
        {"FLUX_JOB_ID", "flux cancel"},
        {"COBALT_JOBID", "qdel"}}};
   const std::size_t equals = holder.batch_job.find('=');
+  // The line is to be pasted into a shell, and the lock may be anybody's.
+  const bool is_plain = std::ranges::all_of(holder.batch_job, [](char letter) {
+    return std::isalnum(static_cast<unsigned char>(letter)) != 0 ||
+           std::string_view("_-.[]=@:").find(letter) != std::string_view::npos;
+  });
+  if (!is_plain) return "";
   for (const auto& [name, command] : commands)
     if (equals != std::string::npos && holder.batch_job.substr(0, equals) == name)
       return fmt::format("{} {}", command, holder.batch_job.substr(equals + 1));
@@ -98,6 +109,15 @@ const char* to_text(FolderStatus::Life life) {
   return std::ranges::find(lives, life, &std::pair<FolderStatus::Life, const char*>::first)->second;
 }
 
+std::string why_no_results(const std::string& folder) {
+  std::string why = "there are no results of dstune-mpi";
+  if (::access(folder.c_str(), F_OK) != 0)
+    why = "there is no such folder";
+  else if (::access(folder.c_str(), R_OK | X_OK) != 0)
+    why = std::string("the folder can not be read (") + std::strerror(errno) + ")";
+  return why + ": name the folder of --results-dir";
+}
+
 std::string heading(const FolderStatus& status) {
   switch (status.life) {
     case FolderStatus::Life::running:
@@ -116,25 +136,28 @@ std::string heading(const FolderStatus& status) {
          "it";
 }
 
-std::string experiments_text(const JobState& state) {
+std::string experiments_text(const JobState& state, bool is_running) {
   std::string text = fmt::format("{} of {} ended", state.done, state.planned);
   if (state.known > 0) text += fmt::format(", {} of them in earlier jobs", state.known);
-  if (state.running > 0) text += fmt::format("; {} running", state.running);
+  if (is_running && state.running > 0) text += fmt::format("; {} running", state.running);
   return text;
 }
 
+/// optimal.json in words.
 std::string best_text(const json::Value& best) {
   std::string text = entries::text_of(best, "name");
-  const auto metric = best.find("metric");
-  if (const auto value = best.find("value"); value != best.end() && value->is_number())
-    text += fmt::format(
-        ": {} {}",
-        metric != best.end() && metric->is_string() ? metric->get<std::string>() : "value",
-        format_number(value->get<double>()));
+  if (const auto value = best.find("value"); value != best.end() && value->is_number()) {
+    text += fmt::format(": {}", format_number(value->get<double>()));
+    if (const auto metric = find_value(texts_of(Metric{}), entries::text_of(best, "metric")))
+      text += fmt::format(" {}", unit_text(static_cast<Metric>(*metric)));
+  }
   const auto baseline = best.find("baseline");
   if (baseline == best.end() || !baseline->is_object()) return text;
+  if (entries::text_of(*baseline, "name") == entries::text_of(best, "name"))
+    return text + ", your own configuration";
   if (const auto gain = baseline->find("gain"); gain != baseline->end() && gain->is_number())
-    text += fmt::format(", {:.2f} times as fast as the baseline", 1 + gain->get<double>());
+    text += fmt::format(", {} times as fast as your configuration",
+                        format_factor(1 + gain->get<double>()));
   return text;
 }
 
@@ -196,12 +219,10 @@ FolderStatus folder_status(const std::string& folder) {
   };
   status.end = object_of(folder, file_name::exit_status);
   if (!status.end.is_null() && !status.end.contains("exit_code")) status.end = {};
-  if (!has(file_name::manifest) && !has(file_name::journal) && status.end.is_null())
-    throw InputError(
-        {Problem{folder, "", 0,
-                 std::string(entries::is_folder(folder) ? "there are no results of dstune-mpi"
-                                                        : "there is no such folder") +
-                     ": name the folder of --results-dir"}});
+  // The folder of the experiments has a manifest, too.
+  if (!has(file_name::lock) && !has(file_name::journal) && !has(file_name::state) &&
+      status.end.is_null())
+    throw InputError({Problem{folder, "", 0, why_no_results(folder)}});
   status.life = look_at_lock(status);
   status.state = state_of(object_of(folder, file_name::state));
   status.best = object_of(folder, file_name::optimal);
@@ -222,7 +243,7 @@ std::string status_text(const FolderStatus& status) {
     if (state.time_limit_s)
       phase += fmt::format(" of at most {}", format_duration(*state.time_limit_s));
     add("phase", phase);
-    if (state.planned > 0) add("experiments", experiments_text(state));
+    if (state.planned > 0) add("experiments", experiments_text(state, is_running));
     if (state.left && is_running)
       add("left",
           fmt::format("about {} ({})", format_duration(state.left->seconds), state.left->assumes));

@@ -28,7 +28,8 @@ std::string comparison_text(const Recommendation& recommendation) {
   if (baseline.member == recommendation.member)
     return ". It is your configuration: nothing that was measured is clearly better.";
   if (!baseline.gain) return ". Your configuration gave no result to compare with.";
-  return fmt::format(", {:.3g} times as fast as your configuration.", 1 + *baseline.gain);
+  return fmt::format(", {} times as fast as your configuration.",
+                     format_factor(1 + *baseline.gain));
 }
 
 std::string batch_line(const Recommendation& recommendation) {
@@ -51,6 +52,8 @@ std::string confidence_text(const Answer& answer) {
     text += fmt::format(" The {}: {}.", untested_words(answer.metric), percent_text(*chance));
   if (!recommendation.undecided.empty())
     text += fmt::format(" May be as good: {}.", rivals_text(recommendation, max_rivals));
+  if (!answer.finals_are_done && !answer.no_finals_reason.empty())
+    text += fmt::format(" Not measured again: {}.", answer.no_finals_reason);
   return text;
 }
 
@@ -61,8 +64,8 @@ std::string no_answer_text(const Answer& answer, const std::string& results_dir)
   if (most != answer.reasons.end() && !most->first_reason.empty())
     text += fmt::format("Most frequent reason: {} {}: {}\n", most->count, most->status,
                         most->first_reason);
-  return text + fmt::format("Files: {}: summary.txt and results.csv have the other reasons.\n",
-                            results_dir);
+  return text +
+         fmt::format("Files: {}: summary.txt and results.csv have every reason.\n", results_dir);
 }
 
 }  // namespace

@@ -248,8 +248,17 @@ std::vector<std::string> SearchSpace::searched() const {
   // A part has a single stage where there are several.
   if (parts_.size() > 1) add("/zero_optimization/stage");
   for (const Part& part : parts_)
-    for (const Dimension& dimension : part.product.dimensions)
-      if (!dimension.pointer.empty() && dimension.candidates.size() > 1) add(dimension.pointer);
+    for (const Dimension& dimension : part.product.dimensions) {
+      if (dimension.pointer.empty() || dimension.candidates.size() < 2) continue;
+      // Candidates that are objects stand for what they write; defaults beside that only follow.
+      const bool are_objects = std::ranges::all_of(
+          dimension.candidates, [](const json::Value& one) { return one.is_object(); });
+      if (!are_objects) add(dimension.pointer);
+      for (const json::Value& candidate : dimension.candidates)
+        if (are_objects)
+          for (const auto& [key, value] : candidate.items())
+            add(json::append_pointer(dimension.pointer, key));
+    }
   return pointers;
 }
 

@@ -44,6 +44,8 @@ std::string format_bytes(std::int64_t bytes);
 std::string format_duration(double seconds);
 /// Writes the value like printf's %g, with six digits.
 std::string format_number(double value);
+/// Three digits of a factor, and all before the point: "2.26", "1018".
+std::string format_factor(double factor);
 /// "1 rank", "2 ranks".
 std::string format_count(std::uint64_t count, std::string_view noun);
 /// UTC, "2026-01-02T03:04:05.678901Z".

@@ -149,6 +149,8 @@ class Scoreboard {
   void give_up_finals(std::string reason);
   /// At the end: how long it took, the tuner's belief that something that was not run is more than
   /// 1 % better than the best, and what others did meanwhile, where that is known.
+  /// The job has taken so long until now.
+  void note_elapsed(double elapsed_s) { elapsed_s_ = elapsed_s; }
   void conclude(double elapsed_s, std::optional<double> chance_of_better,
                 std::optional<HostLoad> load = std::nullopt);
 

@@ -92,7 +92,7 @@ TEST_F(FolderStatusTest, ARunningJobSaysWhereItIs) {
   EXPECT_THAT(said, HasSubstr("search, for 0:02:50; 0:03:00 since the start of at most 1:00:00\n"));
   EXPECT_THAT(said, HasSubstr("12 of 40 ended, 3 of them in earlier jobs; 2 running\n"));
   EXPECT_THAT(said, HasSubstr("about 0:02:30 (25 more experiments of 12 s, 2 at once)\n"));
-  EXPECT_THAT(said, HasSubstr("z1: throughput 52.5, 1.80 times as fast as the baseline\n"));
+  EXPECT_THAT(said, HasSubstr("z1: 52.5 samples/s, 1.8 times as fast as your configuration\n"));
   EXPECT_THAT(said, HasSubstr(std::string("kill -TERM ") + std::to_string(::getpid()) + "; the"));
   const json::Value value = status_json(status());
   EXPECT_EQ(value["life"], "running");
@@ -105,6 +105,9 @@ TEST_F(FolderStatusTest, ABatchSystemIsAskedToStopItsJob) {
   holder.batch_job = "SLURM_JOB_ID=41";
   write_lock(holder, 5);
   EXPECT_THAT(text(), HasSubstr("scancel 41; the same command resumes\n"));
+  holder.batch_job = "SLURM_JOB_ID=41; ls";
+  write_lock(holder, 5);
+  EXPECT_THAT(text(), Not(HasSubstr("to stop it"))) << "it is to be pasted into a shell";
   holder.batch_job = "";
   write_lock(holder, 5);
   EXPECT_THAT(text(), HasSubstr("kill -TERM 7 on host far; the"));
@@ -150,6 +153,8 @@ TEST_F(FolderStatusTest, AFolderOfOthersIsRefused) {
   const std::string other = folder_.path() + "/other";
   EXPECT_THROW((void)folder_status(other), InputError);
   fs::create_directory(other);
+  EXPECT_THROW((void)folder_status(other), InputError);
+  write_file_atomically(other + "/.dstune-manifest.jsonl", "{}");
   EXPECT_THROW((void)folder_status(other), InputError);
 }
 

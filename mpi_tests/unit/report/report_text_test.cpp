@@ -130,7 +130,7 @@ TEST(SummaryTextTest, FailedSpaceShowsZero) {
   EXPECT_EQ(headline_of(report),
             "No experiment gave a result, so there is no answer.\n"
             "Most frequent reason: 1 timed_out: slow\n"
-            "Files: /here: summary.txt and results.csv have the other reasons.\n");
+            "Files: /here: summary.txt and results.csv have every reason.\n");
 }
 
 TEST(SummaryTextTest, SaysWinnerCountsReasonsAndTime) {

@@ -333,6 +333,7 @@ bool Controller::publish() {
   listeners_.journal.commit();
   const bool has_said = driver_.speak();
   const SteadyClock::time_point now = driver_.now().steady;
+  search_.scoreboard.note_elapsed(seconds(now - began_));
   listeners_.publisher.publish(now);
   listeners_.publisher.show(listeners_.progress.state(),
                             !driver_.attempts().is_timing(policy_.ranks_here), now);

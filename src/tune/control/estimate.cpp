@@ -194,8 +194,12 @@ double TimeEstimate::search_s(const ExpectedRuns& first_runs, double now_s) cons
 std::optional<TimeLeft> TimeEstimate::left(const Expected& expected, double now_s) const {
   if (ended_.empty() || !expected.first_runs) return std::nullopt;
   // Once finals have begun, nothing else will.
-  const Range search =
-      of_first_runs(finals_began_s_ ? ExpectedRuns{} : *expected.first_runs, now_s);
+  double num_left = 0;
+  for (const auto& [num_at_once, likes] : likes_) num_left += likes.num_left;
+  // A tuner says it when it chooses, and others may have begun since.
+  const ExpectedRuns first_runs =
+      finals_began_s_ ? ExpectedRuns{} : expected.first_runs->at_most(num_left);
+  const Range search = of_first_runs(first_runs, now_s);
   const Range finals = of_finals(expected, now_s);
   TimeLeft left;
   left.seconds = search.likely + finals.likely;

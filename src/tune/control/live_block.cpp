@@ -45,7 +45,8 @@ void StderrSink::write(const std::string& codes) {
 TerminalSize StderrSink::size() const {
   winsize size{};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1)
-    return {size.ws_col, std::max<std::size_t>(2, size.ws_row)};
+    return {size.ws_col,
+            size.ws_row > 0 ? std::max<std::size_t>(2, size.ws_row) : number_in("LINES", 24)};
   return {number_in("COLUMNS", 80), number_in("LINES", 24)};
 }
 

@@ -80,14 +80,13 @@ void Progress::take_time() {
 void Progress::begin(TuningPhase phase) {
   if (state_.phase == phase) return;
   take_time();
+  state_.left.reset();  // another phase has another estimate, with the next tick
+  estimated_at_.reset();
   say_rest();
   const TuningPhase ended = std::exchange(state_.phase, phase);
   const double ended_s = std::exchange(state_.phase_elapsed_s, 0);
   phase_began_ = now_.steady;
   told_at_ = now_.steady;
-  // Another phase has another estimate, with the next tick.
-  state_.left.reset();
-  estimated_at_.reset();
   // Whoever estimates may end with the search.
   if (phase >= TuningPhase::writing) options_.time_left = {};
   state_.is_running = phase != TuningPhase::done;

@@ -63,7 +63,11 @@ class Progress {
   void set_time_limit(double limit_s) { state_.time_limit_s = limit_s; }
   void set_estimate(Estimate time_left) { options_.time_left = std::move(time_left); }
   /// The job ends before it is done.
-  void stop(const std::string& reason) { state_.reason = reason; }
+  void stop(const std::string& reason) {
+    state_.reason = reason;
+    state_.left.reset();
+    options_.time_left = {};
+  }
 
   /// A result that an earlier job has left; tell_known() tells of all of them.
   void take_known(std::size_t member);

@@ -35,7 +35,7 @@ std::string number(double value) {
 /// ", 1.31 times the baseline"; empty where that has not run.
 std::string gain(const BestSoFar& best) {
   if (best.is_baseline) return ", the baseline";
-  return best.gain ? fmt::format(", {:.3g} times the baseline", *best.gain) : "";
+  return best.gain ? fmt::format(", {} times the baseline", format_factor(*best.gain)) : "";
 }
 
 std::string value_of_best(const BestSoFar& best) {

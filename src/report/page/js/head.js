@@ -20,6 +20,9 @@ function doneText() {
   return state.running ? `${done}, ${number(state.running)} running` : done;
 }
 
+/** A job that lives writes its page more often, as a rule. */
+const isOld = time => Date.now() - Date.parse(time) > 10 * 60 * 1000;
+
 /** A plain banner while the job runs, or where it stopped early. */
 function banner() {
   const {state} = report;
@@ -36,7 +39,9 @@ function banner() {
       'p', {class: 'banner', id: 'running'}, el('strong', {}, 'This job is running: '),
       `${PHASES[state.phase] ?? state.phase}, ${doneText()}; as of `,
       el('time', {datetime: state.as_of ?? ''}, utc(state.as_of) || 'an unknown time'),
-      '; reload for newer data.', leftText);
+      '; reload for newer data.', leftText,
+      isOld(state.as_of) ? ' This is long ago: dstune-mpi status says whether the job still lives.' :
+                           '');
 }
 
 /** Pairs of a term and its description; those without one are left out. */
@@ -150,12 +155,14 @@ function notes() {
 }
 
 function reasons() {
-  if (!report.reasons.length) return null;
-  const rows = report.reasons.slice(0, 200).map(
+  // While the job runs, those that have not run are only waiting.
+  const all = report.reasons.filter(one => !report.state.is_running || one.status !== 'not_run');
+  if (!all.length) return null;
+  const rows = all.slice(0, 200).map(
       ({status, reason, count: size, names}) =>
           [`${statusOf(status).mark}\u00a0${status}`, number(size), reason || 'no reason given',
            names.join(', ') + (size > names.length ? ', …' : '')]);
-  const left = report.reasons.length - rows.length;
+  const left = all.length - rows.length;
   return section(
       'reasons', 'Failed or not run, and why',
       scrolling(
