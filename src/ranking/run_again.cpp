@@ -201,7 +201,7 @@ ExpectedRuns RunAgainPolicy::expected_finals(double search_s) const {
     return run_s > 0 ? std::min(count, std::max(1.0, longest_s / run_s)) : count;
   };
   if (begun == 0) {
-    // Where few members ran to their end, few may be the best.
+    // Few may be the best if few members ran to their end.
     const double of_round =
         std::clamp(static_cast<double>(scoreboard_.num_results()) / results_a_finalist,
                    static_cast<double>(policy.min_finalists), usual_runs_of_round);
