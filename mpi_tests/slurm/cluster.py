@@ -1,92 +1,46 @@
-"""A Slurm of its own for tests: slurmctld and a few slurmd on this machine, in a folder of their own.
+"""A Slurm of its own for tests: slurmctld and a few slurmd on this machine.
 
     with Cluster(nodes=2) as cluster:
         job = cluster.submit(["job.sbatch", "argument"], folder)
         state = cluster.wait([job])[job]
 
-Munge has a key and a socket of its own, and ports are free ones, so several clusters run beside each other and
-beside a Slurm of the system. What was started is ended by its process id, and the folder goes. It needs root:
-slurmd starts jobs as the user that submitted them.
+Munge has a key and a socket of its own, and ports are free ones, so that several clusters run
+beside each other and beside a Slurm of the system. All is in one folder, which goes at the end.
+It needs root: slurmd starts jobs as the user that submitted them.
 """
 import contextlib
 import os
 import pathlib
-import random
 import re
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 
+import environment
+
 START_LIMIT_S = 30
 # Names of the states that a job does not leave by itself (squeue(1), "JOB STATE CODES").
-FINAL = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT")
-
-# slurm.conf(5). Both nodes are this host, with more cores than it has, so that jobs run beside each other. No
-# accounting, no cgroups, no task binding: a container has none of them. Scheduling is looked at every second.
-CONFIGURATION = """
-ClusterName=dstune
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={control_port}
-SlurmUser=root
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge/socket
-CredType=cred/munge
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool-%n
-TmpFS={folder}/tmp-%n
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd-%n.pid
-SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd-%n.log
-SlurmdParameters=config_overrides
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SwitchType=switch/none
-MpiDefault=none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-JobCompType=jobcomp/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-SchedulerType=sched/backfill
-SchedulerParameters=batch_sched_delay=1,sched_interval=1,sched_min_interval=0,bf_interval=1,sched_max_job_start=0
-ReturnToService=2
-SlurmdTimeout=10
-OverTimeLimit=0
-KillWait=5
-CompleteWait=0
-MinJobAge=3600
-PropagateResourceLimits=NONE
-"""
-NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=64 RealMemory=1000 State=UNKNOWN\n"
+FINAL = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
+         "TIMEOUT")
 
 
 def missing():
     """Why there can be no cluster here, else ""."""
     if os.geteuid() != 0:
         return "a cluster of one's own is started by root"
-    lacking = [name for name in ("munged", "slurmctld", "slurmd", "sbatch", "scontrol") if not program(name)]
-    return f"{', '.join(lacking)}: missing; scripts/setup.sh --slurm installs Slurm" if lacking else ""
+    lacking = [
+        name for name in ("munged", "slurmctld", "slurmd", "sbatch", "scontrol")
+        if not program(name)
+    ]
+    if lacking:
+        return f"{', '.join(lacking)}: missing; scripts/setup.sh --slurm installs Slurm"
+    return ""
 
 
 def program(name):
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin")
-
-
-def free_ports(count):
-    """Ports that nobody listens at, below those that the system itself hands out to whoever connects."""
-    with contextlib.ExitStack() as held:
-        found = []
-        while len(found) < count:
-            listener = held.enter_context(socket.socket())
-            with contextlib.suppress(OSError):
-                listener.bind(("", random.randint(15000, 32000)))
-                found.append(listener.getsockname()[1])
-        return found
 
 
 def wait_until(condition, limit_s, every_s=0.2):
@@ -99,14 +53,9 @@ def wait_until(condition, limit_s, every_s=0.2):
     return None
 
 
-def kill(process):
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(process, signal.SIGKILL)
-
-
 class Cluster:
     def __init__(self, nodes=2, partitions=None):
-        """`partitions`: name to numbers of nodes; without it all nodes are in one, "all". The first is the default."""
+        """`partitions`: name to numbers of nodes, the default one first; without it "all"."""
         self.nodes = [f"node{number}" for number in range(nodes)]
         self.partitions = partitions or {"all": range(nodes)}
         self.folder = None
@@ -117,8 +66,11 @@ class Cluster:
     def __enter__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="dstune-slurm-"))
         # It ends what is left, also where this process is killed.
-        self.guard = subprocess.Popen([sys.executable, "-B", __file__, str(self.folder)], stdin=subprocess.PIPE,
-                                      start_new_session=True)
+        self.guard = subprocess.Popen(
+            [sys.executable, "-B", environment.__file__,
+             str(self.folder)],
+            stdin=subprocess.PIPE,
+            start_new_session=True)
         try:
             self._start()
         except BaseException:
@@ -137,20 +89,32 @@ class Cluster:
             self.guard.wait()
 
     @property
-    def environment(self):
+    def variables(self):
         # Jobs of another Slurm in which the test itself may run are none of this one.
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "SBATCH_"))}
+        kept = {
+            name: value
+            for name, value in os.environ.items() if not name.startswith(("SLURM_", "SBATCH_"))
+        }
         return {**kept, "SLURM_CONF": f"{self.folder}/slurm.conf"}
 
     def command(self, *words, **options):
         """What a program of Slurm's answers."""
-        options = {"env": self.environment, "cwd": self.folder, **options}
-        return subprocess.run([program(words[0]), *words[1:]], text=True, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=60, check=False, **options)
+        options = {"env": self.variables, "cwd": self.folder, **options}
+        return subprocess.run([program(words[0]), *words[1:]],
+                              text=True,
+                              stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT,
+                              stdin=subprocess.DEVNULL,
+                              timeout=60,
+                              check=False,
+                              **options)
 
     def submit(self, words, folder, variables=None):
         """The number of the job that `sbatch WORDS` in `folder` makes."""
-        ended = self.command("sbatch", *words, cwd=folder, env={**self.environment, **(variables or {})})
+        ended = self.command("sbatch",
+                             *words,
+                             cwd=folder,
+                             env={**self.variables, **(variables or {})})
         found = re.search(r"Submitted batch job (\d+)", ended.stdout)
         if not found:
             raise RuntimeError(f"sbatch {' '.join(words)}: {ended.stdout}")
@@ -159,11 +123,12 @@ class Cluster:
     def job(self, number):
         """The fields of `scontrol show job`, {} where it is not known."""
         said = self.command("scontrol", "--oneliner", "show", "job", str(number)).stdout
-        return dict(re.findall(r"(?:^| )([A-Z][\w/:]*)=(.*?)(?= [A-Z][\w/:]*=|$)", said, flags=re.M))
+        return dict(re.findall(r"(?:^| )([A-Z][\w/:]*)=(.*?)(?= [A-Z][\w/:]*=|$)", said,
+                               flags=re.M))
 
     def wait(self, numbers, limit_s=120):
-        """The fields of jobs that have ended, by number. A job that goes back to the queue is begun at once: Slurm
-        itself would let it wait for two minutes."""
+        """The fields of jobs that have ended, by number. One that goes back to the queue begins at
+        once: Slurm itself would let it wait for two minutes."""
         ended = {}
 
         def all_ended():
@@ -188,7 +153,7 @@ class Cluster:
         """The node is gone, as where a host breaks down: its daemon, and all that runs there."""
         self.kill(f"slurmd-{node}")
         for process in self.processes(f"SLURMD_NODENAME={node}"):
-            kill(process)
+            environment.kill(process)
         self.command("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
 
     def repair(self, node):
@@ -214,35 +179,24 @@ class Cluster:
                          for path in sorted(self.folder.glob("*.log")))
 
     def processes(self, *variables):
-        """Commands by process id of all that has this cluster's slurm.conf, and these variables, too. The daemons
-        themselves are left out."""
+        """Commands by process id of all that has this cluster's slurm.conf, and these variables,
+        too. The daemons themselves are left out."""
         daemons = {daemon.pid for daemon in self.daemons.values()}
-        found = processes_of(self.folder, *variables).items()
+        found = environment.processes_of(self.folder, *variables).items()
         return {process: command for process, command in found if process not in daemons}
 
     def _start(self):
-        host = socket.gethostname().split(".")[0]
         # Munge's socket is for everybody.
         self.folder.chmod(0o755)
-        (self.folder / "state").mkdir()
-        (self.folder / "munge").mkdir(mode=0o755)
-        key = self.folder / "munge" / "key"
+        environment.write_configuration(self.folder, self.nodes, self.partitions)
+        munge = self.folder / "munge"
+        munge.mkdir(mode=0o755)
+        key = munge / "key"
         key.touch(mode=0o600)
         key.write_bytes(os.urandom(1024))
-        control_port, *ports = free_ports(1 + len(self.nodes))
-        text = CONFIGURATION.format(host=host, folder=self.folder, control_port=control_port)
-        text += "".join(NODE.format(name=name, host=host, port=port) for name, port in zip(self.nodes, ports))
-        for index, (name, numbers) in enumerate(self.partitions.items()):
-            nodes = ",".join(self.nodes[number] for number in numbers)
-            text += (f"PartitionName={name} Nodes={nodes} Default={'YES' if index == 0 else 'NO'} State=UP "
-                     "MaxTime=INFINITE DefaultTime=INFINITE OverSubscribe=NO\n")
-        (self.folder / "slurm.conf").write_text(text, encoding="utf-8")
-        # Where the system has cgroups of version 1 and 2, slurmd asks this file which.
-        (self.folder / "cgroup.conf").write_text("CgroupAutomount=no\n", encoding="utf-8")
-        munge = self.folder / "munge"
         self._daemon("munged", "--foreground", f"--key-file={key}", f"--socket={munge}/socket",
-                     f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed",
-                     "--num-threads=2")
+                     f"--pid-file={munge}/pid", f"--log-file={munge}/log",
+                     f"--seed-file={munge}/seed", "--num-threads=2")
         self._wait_for("munged", (munge / "socket").exists)
         self._daemon("slurmctld", "-D", "-c", "-f", str(self.folder / "slurm.conf"))
         for node in self.nodes:
@@ -254,14 +208,16 @@ class Cluster:
         return set(said) == {f"{node} idle" for node in self.nodes}
 
     def _start_node(self, node):
-        # The files of srun's PMIx, which would be in the way of those of another node or cluster.
-        (self.folder / f"tmp-{node}").mkdir(exist_ok=True)
         self._daemon(f"slurmd-{node}", "-D", "-N", node, "-f", str(self.folder / "slurm.conf"))
 
     def _daemon(self, name, *words):
         with (self.folder / f"{name}.said.log").open("ab") as said:
-            self.daemons[name] = subprocess.Popen([program(name.split("-")[0]), *words], stdin=subprocess.DEVNULL,
-                                                  stdout=said, stderr=said, cwd=self.folder, env=self.environment,
+            self.daemons[name] = subprocess.Popen([program(name.split("-")[0]), *words],
+                                                  stdin=subprocess.DEVNULL,
+                                                  stdout=said,
+                                                  stderr=said,
+                                                  cwd=self.folder,
+                                                  env=self.variables,
                                                   start_new_session=True)
 
     def _wait_for(self, what, condition):
@@ -275,7 +231,7 @@ class Cluster:
             raise RuntimeError(f"{what} is not ready after {START_LIMIT_S} s:\n{self.logs()}")
 
     def _hurry(self, number, fields):
-        # The credential of a new start must be younger than the one that was revoked, and both count in seconds.
+        # A credential must be younger than the one that was revoked, and both count in seconds.
         restart = number, fields.get("Restarts")
         if fields.get("Reason") == "BeginTime" and restart not in self.hurried:
             self.hurried.add(restart)
@@ -285,24 +241,3 @@ class Cluster:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.command("scancel", "--user=root")
             wait_until(lambda: not self.command("squeue", "-h", "-o", "%i").stdout.strip(), 15)
-
-
-def processes_of(folder, *variables):
-    marks = [name.encode() for name in (f"SLURM_CONF={folder}/slurm.conf", *variables)]
-    found = {}
-    for entry in pathlib.Path("/proc").iterdir():
-        with contextlib.suppress(OSError, ValueError):
-            present = (entry / "environ").read_bytes().split(b"\0")
-            if all(mark in present for mark in marks):
-                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-    return found
-
-
-if __name__ == "__main__":
-    # The guard: its parent is gone, or has done its part.
-    sys.stdin.read()
-    while left := processes_of(sys.argv[1]):
-        for process_id in left:
-            kill(process_id)
-        time.sleep(0.1)
-    shutil.rmtree(sys.argv[1], ignore_errors=True)
