@@ -137,6 +137,18 @@ TEST(CompletionsTest, TakeTheFirstPartOfAHelp) {
   EXPECT_EQ(brief("as --progress none"), "as --progress none");
 }
 
+TEST(CompletionsTest, DescribeEachOptionOfACommandInItsOwnWords) {
+  // zsh takes options with the same description for one.
+  for (const CommandRow& row : distinct_commands()) {
+    std::set<std::string> told;
+    for (const OptionRow& option : option_table())
+      if (takes(row.command, option)) {
+        EXPECT_TRUE(told.insert(brief(option.help)).second)
+            << shell_name(row) << " --" << option.name << ": " << brief(option.help);
+      }
+  }
+}
+
 TEST(ManualsTest, HaveADateThatSourcesGive) {
   EXPECT_EQ(release_date(nullptr), "");
   EXPECT_EQ(release_date("1795000000"), "2026-11-18");
