@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "batch_options.hpp"
 #include "dstune/core/devices.hpp"
 #include "dstune/core/job.hpp"
 #include "dstune/core/keys.hpp"
@@ -94,18 +95,20 @@ std::vector<OptionRow> search_options() {
   const std::vector<std::string_view> tuners = choices_of("autotuning", "/autotuning/tuner_type");
   const Strings metrics{"throughput", "throughput_per_gpu", "latency", "flops"};
   return {
-      with_word("tuner", "NAME", tuners,
-                fmt::format("{}; overrides autotuning.tuner_type (default {})", either(tuners),
-                            default_tuner_type),
-                of_jobs),
-      with_word("metric", "NAME", metrics, either(metrics) + "; overrides autotuning.metric",
-                of_jobs),
+      with_word(
+          "tuner", "NAME", tuners,
+          fmt::format("how members are chosen: {}; overrides autotuning.tuner_type (default {})",
+                      either(tuners), default_tuner_type),
+          of_jobs),
+      with_word("metric", "NAME", metrics,
+                "what is compared: " + either(metrics) + "; overrides autotuning.metric", of_jobs),
       with_value("num-trials", "N", ValueKind::number, "run at most N experiments", of_jobs),
       with_value("early-stopping", "N", ValueKind::number,
                  "stop after N experiments past the best (0: off)", of_jobs),
       with_value("seed", "N", ValueKind::number, "seed of the tuner (default 0)", of_jobs),
       one_of("precision", {"fp32", "bf16", "fp16"},
-             "where the config says \"auto\"; overrides dstune.precision (default: the model's "
+             "precision where the config says \"auto\"; overrides dstune.precision (default: the "
+             "model's "
              "torch_dtype)",
              of_jobs),
       with_value("deepspeed-version", "V", ValueKind::text,
@@ -141,8 +144,8 @@ std::vector<OptionRow> result_options() {
                  "with it",
                  of_jobs),
       with_value("verify", "[=SCRIPT]", ValueKind::file,
-                 "your training (this script, else that of dstune.training_command) decides in "
-                 "the same job; overrides dstune.verify",
+                 "your training decides in the same job (this script, else that of "
+                 "dstune.training_command); overrides dstune.verify",
                  of_jobs),
   };
 }
@@ -158,21 +161,23 @@ std::vector<OptionRow> plan_options() {
           of_plans),
       with_value("profile", "FILE", ValueKind::file,
                  "plan for the machine that --profile-out measured", of_plans),
-      with_value("gpus-per-node", "N", ValueKind::number, "of the cluster that is planned for",
+      with_value("gpus-per-node", "N", ValueKind::number,
+                 "GPUs of a node of the cluster that is planned for, or of the batch job",
                  of_clusters),
-      with_value("nodes", "N", ValueKind::number, "of the cluster that is planned for (default 1)",
+      with_value("nodes", "N", ValueKind::number,
+                 "nodes of the cluster that is planned for (default 1), or of the batch job",
                  of_clusters),
       with_word("network", "NAME", networks,
-                fmt::format("between its nodes: {}", fmt::join(networks, ", ")), of_plans),
+                fmt::format("network between its nodes: {}", fmt::join(networks, ", ")), of_plans),
       with_value("host-memory", "SIZE", ValueKind::text,
-                 "of a node of the cluster that is planned for, such as 1TiB", of_plans),
+                 "memory of a node of the cluster that is planned for, such as 1TiB", of_plans),
       without_value("dry-run",
                     "print the plan and write no file; groups may be larger than the job",
                     {job, plan}),
-      without_value("all", "with --dry-run the table of all members, too, not the answer alone",
+      without_value("all", "the table of all members of a plan, too, not the answer alone",
                     {job, plan}),
       one_of("format", {"text", "json"},
-             "of --dry-run, check, status and the closing summary (default text)",
+             "how a plan, a check, status and the closing summary are printed (default text)",
              {job, plan, check, status, batch}),
   };
 }
@@ -181,10 +186,11 @@ std::vector<OptionRow> run_options() {
   return {
       with_value("time-limit", "DURATION", ValueKind::text,
                  "how long it may run (90s, 10m, 1:30:00; default: what the batch system's "
-                 "environment says)",
+                 "environment says; of a batch job 1h, with --then-train 24h)",
                  of_jobs),
       with_value("reserve", "DURATION", ValueKind::text,
-                 "of the time limit, for a clean end (default 60s, at most a tenth)", of_jobs),
+                 "time that is kept of the limit for a clean end (default 60s, at most a tenth)",
+                 of_jobs),
       with_value("trial-timeout", "DURATION", ValueKind::text,
                  "give an experiment up after so long (default: many times its prediction)",
                  of_jobs),
@@ -193,8 +199,8 @@ std::vector<OptionRow> run_options() {
       one_of("coordinator", {"shared", "dedicated"}, "does rank 0 train too (default shared)",
              of_jobs),
       with_value("command", "LINE", ValueKind::text,
-                 "with check FILE: the training's command, compared with the config", {check}),
-      without_value("strict", "with check FILE: warnings end with exit code 3, too", {check}),
+                 "the training's command, compared with the config (check FILE)", {check}),
+      without_value("strict", "warnings end with exit code 3, too (check FILE)", {check}),
   };
 }
 
@@ -220,8 +226,8 @@ std::vector<OptionRow> message_options() {
 
 std::vector<OptionRow> all_options() {
   std::vector<OptionRow> rows;
-  for (auto* const group :
-       {input_options, search_options, result_options, plan_options, run_options, message_options})
+  for (auto* const group : {input_options, search_options, result_options, plan_options,
+                            run_options, batch_option_rows, message_options})
     for (OptionRow& row : group()) rows.push_back(std::move(row));
   return rows;
 }
@@ -240,6 +246,8 @@ const std::vector<CommandRow>& command_table() {
        "what DeepSpeed refuses and drops of a config"},
       {status, "status", "dstune-mpi status [options] [DIR]",
        "where a job is, by its results folder"},
+      {batch, "batch", "dstune-mpi batch slurm|pbs|lsf|flux [options] space.json",
+       "prints a batch script for a job"},
       {help, "help", "dstune-mpi help", "all commands and options, as --help"}};
   return rows;
 }
