@@ -197,7 +197,7 @@ class ShippedTest(SlurmTest):
         job = self.check("shipped", "COMPLETED", 0, 0)
         optimal = json.loads(job.read("autotuning_results/optimal.json"))
         self.assertEqual(optimal["metric"], "latency")
-        self.assertRegex(job.said, "time limit 0:0[34]:")
+        self.assertRegex(job.said, "time limit 0:0[45]:")
 
 
 class ThenTrainTest(SlurmTest):
