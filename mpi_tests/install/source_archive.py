@@ -19,7 +19,8 @@ SOURCES, BUILD = (pathlib.Path(word) for word in sys.argv[3:5])
 
 
 def output(*words, **options):
-    return subprocess.run([str(word) for word in words], check=True, stdout=subprocess.PIPE, text=True, **options).stdout
+    return subprocess.run([str(word) for word in words], check=True, stdout=subprocess.PIPE,
+                          text=True, **options).stdout
 
 
 class SourceArchive(unittest.TestCase):
@@ -35,13 +36,13 @@ class SourceArchive(unittest.TestCase):
         self.assertEqual(top.name + ".tar.gz", archive.name)
 
         # A file may be deleted, and not yet committed.
-        tracked = {name for name in output("git", "-c", "core.quotePath=off", "ls-files", cwd=SOURCES).splitlines()
-                   if (SOURCES / name).exists()}
+        listed = output("git", "-c", "core.quotePath=off", "ls-files", cwd=SOURCES).splitlines()
+        tracked = {name for name in listed if (SOURCES / name).exists()}
         found = {str(path.relative_to(top)) for path in top.rglob("*") if not path.is_dir()}
         self.assertEqual(found, tracked)
         for name in found:
             self.assertEqual((top / name).read_bytes(), (SOURCES / name).read_bytes(), name)
-            self.assertEqual(os.access(top / name, os.X_OK), os.access(SOURCES / name, os.X_OK), name)
+            self.assertEqual(*(os.access(path / name, os.X_OK) for path in (top, SOURCES)), name)
 
         output(CMAKE, "--preset", "package", "-DDSTUNE_CUDA=OFF", cwd=top)
         made = output(CMAKE, "--build", top / "build/package", "--target", "help")

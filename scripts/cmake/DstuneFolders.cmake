@@ -1,4 +1,5 @@
-# The folders of an installation: those of GNU, and a private one for the libraries that the program opens.
+# The folders of an installation: those of GNU, and a private one for libraries that the program
+# opens.
 include(GNUInstallDirs)
 set(DSTUNE_LIBRARIES "${CMAKE_INSTALL_LIBDIR}/dstune-mpi")
 set(DSTUNE_DATA "${CMAKE_INSTALL_DATADIR}/dstune")

@@ -31,7 +31,8 @@ target_compile_options(dstune_flags INTERFACE
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:Clang>>:-Wno-deprecated-declarations>
   # Those of the compiler behind nvcc, but for what nvcc generates.
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wshadow,-Wconversion,-Wno-sign-conversion>)
-# No file of the program names a folder of this machine. Debug information does, for debuggers; packages strip it.
+# No file of the program names a folder of this machine. Debug information does, for debuggers;
+# packages strip it.
 target_compile_options(dstune_flags INTERFACE
   "$<$<COMPILE_LANGUAGE:C,CXX>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>"
   "$<$<COMPILE_LANGUAGE:C,CXX>:-fmacro-prefix-map=${PROJECT_BINARY_DIR}/=build/>")

@@ -1,4 +1,5 @@
-# cpack: a Debian package of what is installed, and with --config CPackSourceConfig.cmake an archive of the sources.
+# cpack: a Debian package of what is installed, and with --config CPackSourceConfig.cmake an archive
+# of the sources.
 set(CPACK_PACKAGE_NAME dstune-mpi)
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
 set(CPACK_PACKAGE_CHECKSUM SHA256)
@@ -7,8 +8,8 @@ set(CPACK_RESOURCE_FILE_LICENSE "${PROJECT_SOURCE_DIR}/LICENSE")
 set(CPACK_PROJECT_CONFIG_FILE "${PROJECT_BINARY_DIR}/package_options.cmake")
 set(CPACK_GENERATOR DEB)
 set(CPACK_STRIP_FILES ON)
-set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE
-    WORLD_READ WORLD_EXECUTE)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE
+    GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
 # The maintainer and the package's revision stand in Debian's changelog.
 set(debian "${PROJECT_SOURCE_DIR}/scripts/packaging/debian")
@@ -39,5 +40,6 @@ set(CPACK_SOURCE_PACKAGE_FILE_NAME "dstune-mpi-${PROJECT_VERSION}")
 set(CPACK_SOURCE_INSTALLED_DIRECTORIES "")
 set(CPACK_SOURCE_IGNORE_FILES "")
 
-configure_file("${CMAKE_CURRENT_LIST_DIR}/package_options.cmake.in" "${CPACK_PROJECT_CONFIG_FILE}" @ONLY)
+configure_file("${CMAKE_CURRENT_LIST_DIR}/package_options.cmake.in" "${CPACK_PROJECT_CONFIG_FILE}"
+               @ONLY)
 include(CPack)

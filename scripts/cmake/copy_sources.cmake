@@ -1,9 +1,10 @@
-# Run by cpack for the archive of the sources: copies what git tracks, as it stands in the checkout. Sources from an
-# archive have no git: there all but the build folder counts.
+# Run by cpack for the archive of the sources: copies what git tracks, as it stands in the checkout.
+# Sources from an archive have no git: there all but the build folder counts.
 find_program(git NAMES git)
 set(listed 1)
 if(git AND EXISTS "${DSTUNE_SOURCES}/.git")
-  execute_process(COMMAND "${git}" -c core.quotePath=off ls-files WORKING_DIRECTORY "${DSTUNE_SOURCES}"
+  execute_process(COMMAND "${git}" -c core.quotePath=off ls-files
+                  WORKING_DIRECTORY "${DSTUNE_SOURCES}"
                   OUTPUT_VARIABLE files RESULT_VARIABLE listed)
 endif()
 if(listed EQUAL 0)

@@ -1,6 +1,6 @@
 # cmake -D MANIFEST=BUILD/install_manifest.txt -P uninstall.cmake
-# Removes the files that `cmake --install` has written, below $DESTDIR where that is set, then the folders of
-# dstune-mpi that are empty: those called dstune or dstune-mpi, and what is in them.
+# Removes the files that `cmake --install` has written, below $DESTDIR where that is set. Then it
+# removes empty folders of dstune-mpi: those called dstune or dstune-mpi, and those in them.
 cmake_minimum_required(VERSION 3.25)
 
 if(NOT EXISTS "${MANIFEST}")

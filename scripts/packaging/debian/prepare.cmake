@@ -1,9 +1,10 @@
-# Run by cpack before it writes the Debian package: what Debian has otherwise than `cmake --install`.
+# Run by cpack before it writes the Debian package, for all that Debian has otherwise than
+# `cmake --install`.
 set(share "${CPACK_TEMPORARY_DIRECTORY}${CPACK_PACKAGING_INSTALL_PREFIX}/share")
 set(doc "${share}/doc/dstune-mpi")
 if(NOT DSTUNE_DEBIAN_VERSION STREQUAL CPACK_PACKAGE_VERSION)
-  message(FATAL_ERROR "${CMAKE_CURRENT_LIST_DIR}/changelog begins with version ${DSTUNE_DEBIAN_VERSION}, not "
-    "${CPACK_PACKAGE_VERSION}")
+  message(FATAL_ERROR "${CMAKE_CURRENT_LIST_DIR}/changelog begins with version "
+    "${DSTUNE_DEBIAN_VERSION}, not ${CPACK_PACKAGE_VERSION}")
 endif()
 
 # The licence stands in copyright, and in a file that Debian has.
@@ -27,5 +28,6 @@ file(CREATE_LINK ../../dstune/examples "${doc}/examples" SYMBOLIC)
 # CMake's own stripping leaves the compiler's name.
 file(GLOB programs "${share}/../bin/*" "${share}/../${DSTUNE_LIBRARIES}/*.so")
 foreach(file IN LISTS programs)
-  execute_process(COMMAND strip --remove-section=.comment --remove-section=.note "${file}" COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND strip --remove-section=.comment --remove-section=.note "${file}"
+                  COMMAND_ERROR_IS_FATAL ANY)
 endforeach()
