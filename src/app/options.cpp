@@ -97,7 +97,7 @@ std::string refusal_of(Command command, const OptionRow& option, bool is_of_file
                        option.name);
   std::vector<std::string_view> others;
   for (const CommandRow& row : command_table())
-    if (takes(row.command, option)) others.emplace_back(row.name);
+    if (takes(row.command, option) && !row.name.empty()) others.emplace_back(row.name);
   return fmt::format("--{} is for dstune-mpi {}: leave it out", option.name, others.front());
 }
 
