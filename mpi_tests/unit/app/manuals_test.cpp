@@ -87,7 +87,8 @@ TEST(PagesTest, AreCleanSources) {
           << line;
       EXPECT_FALSE(line.starts_with('\'')) << line;
       EXPECT_FALSE(line.empty() || line.ends_with(' ')) << "a blank at the end of: " << line;
-      is_example = line.starts_with(".EX") || (is_example && !line.starts_with(".EE"));
+      if (line == ".EX" || line == ".nf") is_example = true;
+      if (line == ".EE" || line == ".fi") is_example = false;
       const bool is_filled = !is_example && !is_tag && line.find(' ') != line.npos;
       EXPECT_TRUE(!is_filled || line.size() <= 100) << line;
       is_tag = line == ".TP";
