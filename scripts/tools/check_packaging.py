@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""check_packaging.py [--spack-arguments | --apptainer STAGE] [CHECKOUT]: the recipes in scripts/packaging.
+"""check_packaging.py [--spack-arguments | --apptainer STAGE SECTION] [CHECKOUT]: the recipes in scripts/packaging.
 
 Each recipe names this checkout's version, the needs of scripts/needs.sh by its own system's names, releases
 that DstuneDependencies.cmake takes, and options that CMake knows. Its syntax is its system's, as far as that
 shows without the system. The exit code is 1 where something is wrong.
 
---spack-arguments   prints what Spack's recipe gives CMake, without GPUs
---apptainer STAGE   prints the commands of that stage's %post
+--spack-arguments           prints what Spack's recipe gives CMake, without GPUs
+--apptainer STAGE SECTION   prints the commands of a stage: of its %post or %test
 package_systems.sh runs both on bare systems.
 """
 import argparse
@@ -194,8 +194,8 @@ def stages(path):
     return found
 
 
-def post_of(stage):
-    return '\n'.join(line.strip() for words, lines in stage['sections'] if words == ['post'] for line in lines)
+def commands_of(stage, section):
+    return '\n'.join(line.strip() for words, lines in stage['sections'] if words == [section] for line in lines)
 
 
 def check_apptainer(checkout):
@@ -209,7 +209,7 @@ def check_apptainer(checkout):
             expect(words[0] in SECTIONS, path, f'there is no section %{words[0]}')
             expect(any(lines), path, f'%{words[0]} is empty')
             expect(words[1:] in ([], ['from', 'build']), path, f'%{" ".join(words)} takes files from nowhere')
-        script = post_of(stage)
+        script = commands_of(stage, 'post')
         said = subprocess.run(['sh', '-n'], input=script, text=True, capture_output=True, check=False)
         expect(said.returncode == 0, path, f'%post of {stage["header"].get("Stage")}: {said.stderr.strip()}')
     sections = {words[0] for stage in found for words, _ in stage['sections']}
@@ -217,14 +217,14 @@ def check_apptainer(checkout):
     versions = set(re.findall(r'dstune-mpi-([\d.]+)(?:\.tar|$)', path.read_text(), re.M))
     versions |= set(re.findall(r'Version ([\d.]+)$', path.read_text(), re.M))
     expect(versions == {checkout.version}, path, f'versions are {sorted(versions)}, not {checkout.version}')
-    installed = set(re.search(r'apt-get install (.*)', post_of(found[0]).replace('\\\n', ' '))[1].split())
+    installed = set(re.search(r'apt-get install (.*)', commands_of(found[0], 'post').replace('\\\n', ' '))[1].split())
     expect(checkout.debian <= installed, path, f'installs no {sorted(checkout.debian - installed)}')
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--spack-arguments', action='store_true')
-    parser.add_argument('--apptainer', metavar='STAGE')
+    parser.add_argument('--apptainer', nargs=2, metavar=('STAGE', 'SECTION'))
     parser.add_argument('checkout', nargs='?', type=pathlib.Path, default=pathlib.Path(__file__).parents[2])
     options = parser.parse_args()
     checkout = Checkout(options.checkout.resolve())
@@ -232,7 +232,8 @@ def main():
         print(*spack_arguments(checkout))
     elif options.apptainer:
         found = stages(checkout.packaging / 'apptainer' / 'dstune-mpi.def')
-        print(*[post_of(stage) for stage in found if stage['header'].get('Stage') == options.apptainer], sep='\n')
+        stage, section = options.apptainer
+        print(*[commands_of(part, section) for part in found if part['header'].get('Stage') == stage], sep='\n')
     else:
         for check in (check_spack, check_easybuild, check_lmod, check_apptainer):
             check(checkout)

@@ -56,6 +56,7 @@ bare() {
 }
 
 # attempt STEP WHAT WORDS: runs the words in $root, and prints the line.
+# shellcheck disable=SC2317  # package_steps.sh calls it
 attempt() {
   timed "$folder/$name.${2// /-}.log" "set -e
 $3"
