@@ -70,9 +70,10 @@ std::string find_gpu(const Topology& topology, const JobOptions& options, const 
   return {};
 }
 
-/// Folders in which the user's PyTorch keeps libraries; the kernels look there, too.
-std::vector<std::string> folders_of_python() {
-  std::vector<std::string> folders = nvidia_library_folders(own_python_environment());
+/// Folders beyond the dynamic linker's that may have NVIDIA's libraries; the kernels look there,
+/// too.
+std::vector<std::string> library_folders() {
+  std::vector<std::string> folders = gpu_library_folders(own_python_environment());
   kernels::set_cuda_library_folders(folders);
   return folders;
 }
@@ -233,7 +234,7 @@ FoundDevice find_device(const Communicator& world, const Topology& topology,
                         const JobOptions& options, const IdleRanks& idle) {
   FoundDevice found;
   if (options.backend == Backend::cpu) return cpu_device(topology);
-  const std::vector<std::string> folders = folders_of_python();
+  const std::vector<std::string> folders = library_folders();
   const std::vector<std::string> reasons =
       gather_texts(world, find_gpu(topology, options, idle, found));
   const auto first = std::ranges::find_if_not(reasons, &std::string::empty);
@@ -263,7 +264,7 @@ void require_libraries(const FoundDevice& found, Backend backend) {
 FoundDevice find_device_of_plan(const Topology& topology, const JobOptions& options) {
   FoundDevice found;
   if (options.backend == Backend::cpu) return cpu_device(topology);
-  folders_of_python();
+  library_folders();
   const std::string reason =
       find_gpu(topology, options, {.has_coordinator = options.dedicated_coordinator}, found);
   if (!reason.empty()) return without_gpu(topology, options, reason);
