@@ -96,7 +96,7 @@ def build_and_test(changes, copy, build):
     suites = sorted({suite for change in changes for line in lines_of(change, "suites") for suite in line.split()})
     call(["cmake", "--build", str(build), "--parallel", str(os.cpu_count()), "--target", "dstune-mpi", "dstune-reference",
           *[f"test_unit_{suite}" for suite in suites]], copy, "the build")
-    call([str(build / "dstune-reference"), str(copy / "docs")], build, "the reference")
+    call([str(build / "dstune-reference"), "docs", str(copy / "docs")], build, "the reference")
     tests = "|".join([*ALWAYS, *[rf"unit\.{suite}" for suite in suites]])
     print(call(["ctest", "--output-on-failure", "-j", str(os.cpu_count()), "-R", f"^({tests})$"], build, "a suite"))
     for change in changes:

@@ -3,13 +3,15 @@
 /// the shells' completions follow. Local.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace dstune {
 
-/// What the first word of a command line asks for; `job` where it is no command.
+/// Named by the first word of a command line; `job` where that is no command.
 enum class Command { job, plan, check, status, batch, help };
 
+/// A command with two forms has a row for each.
 struct CommandRow {
   Command command;
   std::string name;   ///< "plan"; empty for a job
@@ -17,12 +19,12 @@ struct CommandRow {
   std::string help;   ///< one sentence, without its full stop
 };
 
-/// What an option's value is, for those who complete it.
+/// The kind of an option's value, for those who complete it.
 enum class ValueKind { none, word, file, folder, number, text };
 
 struct OptionRow {
   std::string name;  ///< without dashes: "results-dir"
-  std::string form;  ///< "DIR"; empty for a switch
+  std::string form;  ///< "DIR"; empty for a switch; "[=FILE]" where the value may be left out
   std::string help;
   ValueKind kind = ValueKind::none;
   std::vector<std::string> words;  ///< of ValueKind::word: all that it can be
@@ -33,5 +35,13 @@ struct OptionRow {
 /// All rows, in the order of --help.
 const std::vector<CommandRow>& command_table();
 const std::vector<OptionRow>& option_table();
+
+/// The names of all commands, each once.
+std::vector<std::string_view> command_names();
+/// The row of an option, without dashes; null where there is none.
+const OptionRow* find_option(std::string_view name);
+bool takes(Command command, const OptionRow& option);
+/// Tells whether the option may stand without its value.
+bool is_value_optional(const OptionRow& option);
 
 }  // namespace dstune

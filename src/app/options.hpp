@@ -7,10 +7,12 @@
 
 #include "dstune/base/log.hpp"
 #include "dstune/tune/job.hpp"
+#include "option_table.hpp"
 
 namespace dstune {
 
 struct CommandLine {
+  Command command = Command::job;
   bool help = false;
   bool version = false;
   bool check = false;                           ///< of the machine, or of files; no space
@@ -26,8 +28,5 @@ struct CommandLine {
 
 /// Throws UsageError, naming the option, with a hint.
 CommandLine parse_command_line(int argc, const char* const* argv);
-
-/// The text that --help prints.
-std::string help_text();
 
 }  // namespace dstune

@@ -34,6 +34,7 @@
 #include "dstune/tune/check.hpp"
 #include "dstune/tune/job.hpp"
 #include "dstune/tune/watchdog.hpp"
+#include "help_text.hpp"
 #include "limits.hpp"
 #include "options.hpp"
 
@@ -237,7 +238,7 @@ int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watc
   try {
     CommandLine line = command_line_of(argc, argv);
     if (line.help || line.version) {
-      if (is_first_process()) output() << (line.help ? help_text() : version_text());
+      if (is_first_process()) output() << (line.help ? help_text(line.command) : version_text());
       return printed(ExitCode::ok);
     }
     if (line.status_of) {

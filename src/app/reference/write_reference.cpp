@@ -1,21 +1,42 @@
-// Writes docs/space.schema.json and the last part of docs/space.md from the tables of keys.
+// Writes what follows from tables: docs/space.schema.json and the last part of docs/space.md, or
+// the manual pages and the shells' completions.
+#include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <string>
 
 #include "dstune/base/file.hpp"
 #include "dstune/space/reference.hpp"
+#include "manuals.hpp"
+
+namespace {
+
+void write_docs(const std::string& folder) {
+  const std::string page = folder + "/space.md";
+  dstune::write_file_atomically(page, dstune::with_reference(dstune::read_file(page)));
+  dstune::write_file_atomically(folder + "/space.schema.json", dstune::space_schema_text());
+}
+
+void write_manuals(const std::string& folder) {
+  std::filesystem::create_directories(folder);
+  const dstune::Release release{DSTUNE_VERSION,
+                                dstune::release_date(std::getenv("SOURCE_DATE_EPOCH"))};
+  for (const dstune::Manual& manual : dstune::manuals(release))
+    dstune::write_file_atomically(folder + "/" + manual.file, manual.text);
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::cerr << "usage: dstune-reference FOLDER  (with space.md)\n";
+  const std::string what = argc == 3 ? argv[1] : "";
+  if (what != "docs" && what != "manuals") {
+    std::cerr << "usage: dstune-reference docs FOLDER     (with space.md)\n"
+                 "       dstune-reference manuals FOLDER\n";
     return 2;
   }
   try {
-    const std::string folder = argv[1];
-    const std::string page = folder + "/space.md";
-    dstune::write_file_atomically(page, dstune::with_reference(dstune::read_file(page)));
-    dstune::write_file_atomically(folder + "/space.schema.json", dstune::space_schema_text());
+    what == "docs" ? write_docs(argv[2]) : write_manuals(argv[2]);
     return 0;
   } catch (const std::exception& error) {
     std::cerr << error.what() << '\n';

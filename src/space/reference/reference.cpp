@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "dstune/core/settings.hpp"
+#include "reference/key_words.hpp"
 #include "reference/schema_words.hpp"
 #include "sections/sections.hpp"
 
@@ -17,62 +18,6 @@ namespace {
 constexpr std::string_view mark =
     "<!-- From this line on the page is generated from the tables of keys: "
     "cmake --build build/release --target reference -->";
-
-/// In the order of their enumerators.
-constexpr std::array type_texts = {"boolean", "integer", "number", "text", "object", "list"};
-constexpr std::array effect_texts = {"measured", "none", "not yet", "refused"};
-
-template <class Enum>
-std::string text_in(const auto& texts, Enum value) {
-  return texts.at(static_cast<std::size_t>(value));
-}
-
-std::string bound_text(double value) {
-  if (std::trunc(value) == value && std::abs(value) < 0x1p62)
-    return std::to_string(static_cast<std::int64_t>(value));
-  return json::Value(value).dump();
-}
-
-std::string range_text(const Key& knob) {
-  std::string text;
-  for (const std::string_view word : choices_of(knob.choices))
-    text += fmt::format("{}`{}`", text.empty() ? "" : ", ", word);
-  if (!text.empty()) return text;
-  const bool has_low = !std::isinf(knob.low), has_high = !std::isinf(knob.high);
-  if (has_low && has_high) return bound_text(knob.low) + " to " + bound_text(knob.high);
-  if (has_low) return "from " + bound_text(knob.low);
-  if (has_high) return "to " + bound_text(knob.high);
-  return "";
-}
-
-std::string default_text(const Key& knob) {
-  return knob.fallback == "null" ? "" : fmt::format("`{}`", knob.fallback);
-}
-
-/// "1, 2", where a knob does not act at all stages.
-std::string stages_text(const Knob& knob, std::string_view all) {
-  if (knob.stages == 0b1111) return std::string(all);
-  std::vector<int> stages;
-  for (int stage = 0; stage < 4; ++stage)
-    if (knob.acts_at(stage)) stages.push_back(stage);
-  return fmt::format("{}", fmt::join(stages, ", "));
-}
-
-/// "from 0.17.6; until 0.19.6 `false`"
-std::string releases_text(const Knob& knob) {
-  std::vector<std::string> parts;
-  if (knob.since != Version{}) parts.push_back("from " + to_text(knob.since));
-  if (knob.until != Version{}) parts.push_back("gone in " + to_text(knob.until));
-  for (const FormerRow& former : knob.former) {
-    if (!former.fallback.empty())
-      parts.push_back(fmt::format("before {} `{}`", to_text(former.before), former.fallback));
-    if (former.low)
-      parts.push_back(
-          fmt::format("before {} {}", to_text(former.before),
-                      std::isinf(*former.low) ? "any" : "from " + bound_text(*former.low)));
-  }
-  return fmt::format("{}", fmt::join(parts, "; "));
-}
 
 std::string row_text(const std::vector<std::string>& cells) {
   std::string text = "|";
@@ -89,28 +34,16 @@ std::string header_text(const std::vector<std::string>& cells) {
   return row_text(cells) + row_text(std::vector<std::string>(cells.size(), "---"));
 }
 
-/// The rows of a section of the DeepSpeed config, elements of its lists among them.
-std::string table_of(std::string_view section) {
-  std::string text =
-      header_text({"key", "type", "default", "range", "stages", "releases", "effect", "meaning"});
-  for (const std::size_t row : every_knob().below(section)) {
-    const Knob& knob = every_knob().knobs()[row];
-    text +=
-        row_text({fmt::format("`{}`", last_key(knob.pointer)), text_in(type_texts, knob.type),
-                  default_text(knob), range_text(knob), stages_text(knob, "all"),
-                  releases_text(knob), text_in(effect_texts, knob.effect), std::string(knob.help)});
-  }
-  return text;
-}
-
-std::string section_table(std::span<const SectionRow> rows) {
-  const std::string_view section = rows.front().pointer;
-  std::string text = header_text({"key", "type", "default", "range", "meaning"});
-  for (const SectionRow& row : rows.subspan(1)) {
-    const std::string type =
-        text_in(type_texts, row.type) + (row.is_listable ? ", or a list of them" : "");
-    text += row_text({fmt::format("`{}`", dotted(row.pointer.substr(section.size()))), type,
-                      default_text(row), range_text(row), std::string(row.help)});
+std::string table_of(const KeyGroup& group) {
+  const bool is_ours = group.title.empty();
+  std::string text = is_ours ? header_text({"key", "type", "default", "range", "meaning"})
+                             : header_text({"key", "type", "default", "range", "stages", "releases",
+                                            "effect", "meaning"});
+  for (const KeyWords& key : group.keys) {
+    const std::string name = fmt::format("`{}`", key.name);
+    text += is_ours ? row_text({name, key.type, key.fallback, key.range, key.help})
+                    : row_text({name, key.type, key.fallback, key.range, key.stages, key.releases,
+                                key.effect, key.help});
   }
   return text;
 }
@@ -160,14 +93,14 @@ class ConfigSchema {
     }
     forms.push_back(std::move(list));
     Value made = any_of(std::move(forms));
-    const std::string stages = stages_text(knob, "");
-    const std::string releases = releases_text(knob);
+    const std::string stages = stages_of(knob);
+    const std::string releases = releases_of(knob);
     schema::annotate(
         made,
         fmt::format("{}.{}{}{}", knob.help,
                     stages.empty() ? "" : fmt::format(" Acts at ZeRO stage {}.", stages),
                     releases.empty() ? "" : fmt::format(" DeepSpeed: {}.", releases),
-                    text_in(effect_sentences, knob.effect)),
+                    effect_sentences.at(static_cast<std::size_t>(knob.effect))),
         knob.fallback);
     return made;
   }
@@ -327,24 +260,15 @@ class SectionSchema {
 
 std::string space_reference() {
   std::string text(mark);
-  text += "\n\n## Keys of dstune\n\n" + section_table(dstune_rows());
-  text += "\n## Keys of autotuning\n\n" + section_table(autotuning_rows());
-  text +=
-      "\n## Keys of DeepSpeed\n\n"
-      "Releases: the first that knows the key, the first that does not, and what its default or "
-      "range was before; empty: all from 0.14.5 on. Of releases in between these, see "
-      "docs/running.md. "
-      "Effect: `measured` acts on the step as in DeepSpeed, at the stages given; `none` changes "
-      "nothing that is measured; `not yet` acts in DeepSpeed, not in the step here; `refused`: "
-      "members with another value than the default are not run. A section that is open takes "
-      "other keys, too, unchecked.\n\n### Top level\n\n" +
-      table_of("");
-  for (const Knob& knob : every_knob().knobs()) {
-    if (every_knob().below(knob.pointer).empty()) continue;
-    const std::string_view kind = knob.type == KnobType::list ? ", by element"
-                                  : knob.closed               ? ""
-                                                              : ", open";
-    text += fmt::format("\n### {}{}\n\n{}", dotted(knob.pointer), kind, table_of(knob.pointer));
+  std::string part;
+  for (const KeyGroup& group : key_groups()) {
+    if (group.part != part) {
+      part = group.part;
+      text += fmt::format("\n{}## Keys of {}\n", part == "dstune" ? "\n" : "", part);
+      if (!group.title.empty()) text += "\n" + key_legend() + "\n";
+    }
+    if (!group.title.empty()) text += fmt::format("\n### {}\n", group.title);
+    text += "\n" + table_of(group);
   }
   return text;
 }

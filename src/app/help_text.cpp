@@ -1,0 +1,103 @@
+#include "help_text.hpp"
+
+#include <algorithm>
+#include <sstream>
+#include <string_view>
+#include <vector>
+
+#include <boost/program_options.hpp>
+#include <fmt/format.h>
+
+#include "dstune/base/text.hpp"
+#include "exit_table.hpp"
+
+namespace dstune {
+namespace {
+
+namespace po = boost::program_options;
+using Strings = std::vector<std::string>;
+
+constexpr std::size_t line_width = 100;
+
+/// Breaks a text at blanks. All lines but the first begin behind the indent.
+std::string wrapped_words(std::string_view text, std::size_t indent) {
+  std::string lines;
+  std::size_t column = indent;
+  for (const std::string_view word : split(text, ' ')) {
+    const bool is_first = lines.empty();
+    if (!is_first && column + 1 + word.size() > line_width) {
+      lines += '\n';
+      lines.append(indent, ' ');
+      column = indent;
+    } else if (!is_first) {
+      lines += ' ';
+      ++column;
+    }
+    lines += word;
+    column += word.size();
+  }
+  return lines;
+}
+
+bool is_whole(Command command) {
+  return command == Command::job || command == Command::help;
+}
+
+std::vector<CommandRow> shown_commands(Command command) {
+  std::vector<CommandRow> rows;
+  for (const CommandRow& row : command_table())
+    if (is_whole(command) || row.command == command) rows.push_back(row);
+  return rows;
+}
+
+std::string usage_lines(const std::vector<CommandRow>& rows) {
+  std::size_t usage_width = 0;
+  for (const CommandRow& row : rows) usage_width = std::max(usage_width, row.usage.size());
+  std::string text;
+  for (const CommandRow& row : rows)
+    text += fmt::format("  {:{}}  {}\n", row.usage, usage_width,
+                        wrapped_words(row.help, usage_width + 4));
+  return text;
+}
+
+std::string exit_codes() {
+  std::string codes = "Exit codes: ";
+  for (const ExitRow& row : exit_table())
+    codes += fmt::format("{}{} {}", row.code == ExitCode::ok ? "" : ", ",
+                         static_cast<int>(row.code), row.words);
+  return wrapped_words(codes + ".", 0) + "\n";
+}
+
+}  // namespace
+
+po::options_description described_options(Command command) {
+  po::options_description described("Options", line_width, line_width / 2);
+  auto add = described.add_options();
+  for (const OptionRow& row : option_table()) {
+    if (!is_whole(command) && !takes(command, row)) continue;
+    if (row.form.empty())
+      add(row.name.c_str(), row.help.c_str());
+    else if (row.repeats)
+      add(row.name.c_str(), po::value<Strings>()->value_name(row.form), row.help.c_str());
+    else
+      add(row.name.c_str(), po::value<std::string>()->value_name(row.form), row.help.c_str());
+  }
+  return described;
+}
+
+std::string help_text(Command command) {
+  std::ostringstream text;
+  if (is_whole(command))
+    text << "Finds the fastest DeepSpeed (ZeRO) configuration for a model on this machine, inside "
+            "one MPI job.\n\n";
+  text << usage_lines(shown_commands(command)) << "\n";
+  if (is_whole(command))
+    text << "space.json is a DeepSpeed config in which any value may be a list of candidates; "
+            "docs/space.md\ndescribes it. Progress goes to stderr, results to stdout and "
+            "<results-dir>.\n\n";
+  text << described_options(command) << "\n"
+       << (is_whole(command) ? exit_codes() : "dstune-mpi --help has all commands and options.\n");
+  return text.str();
+}
+
+}  // namespace dstune

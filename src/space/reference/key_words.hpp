@@ -1,0 +1,15 @@
+#pragma once
+/// Facts of a row in words, which the pages and the schema share. Local.
+
+#include <string>
+
+#include "dstune/core/settings.hpp"
+
+namespace dstune {
+
+/// "1, 2", where a knob does not act at all stages.
+[[nodiscard]] std::string stages_of(const Knob& knob);
+/// "from 0.17.6; before 0.19.6 `false`"
+[[nodiscard]] std::string releases_of(const Knob& knob);
+
+}  // namespace dstune
