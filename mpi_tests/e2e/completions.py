@@ -36,6 +36,8 @@ CASES = (
     ("dstune-mpi plan ", CONFIGS, {"train.py", "hostfile", "status"}),
     ("dstune-mpi check other.hjson ", CONFIGS - {"other.hjson"}, {"train.py"}),
     ("dstune-mpi status ", set(FOLDERS), {"space.json", "plan"}),
+    ("dstune-mpi --seed 1 --se", set(), {"--seed"}),
+    ("dstune-mpi --experiments space.json --ex", {"--experiments", "--exps-dir"}, {"--seed"}),
     ("dstune-mpi --verify=tr", {"train.py"}, {"space.json"}),
     ("dstune-mpi --num-trials ", set(), {"space.json", "plan"}),
 )

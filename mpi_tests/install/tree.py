@@ -137,7 +137,8 @@ class Installation(unittest.TestCase):
         space = json.loads(re.sub(r"(?m)^ *//.*", "", text))
         space["dstune"] |= {"model": {"hf_config": str(spaces / "gpt2-tiny/config.json")},
                             "resources": {"num_gpus": 2}, "trial_budget_s": 0.1}
-        space |= {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": [0, 1]}}
+        space |= {"train_micro_batch_size_per_gpu": [1], "zero_optimization": {"stage": [0, 1]},
+                  "autotuning": {"enabled": True, "tuner_type": "gridsearch"}}
         (self.work / "space.json").write_text(json.dumps(space))
         self.check_job("space.json")
 

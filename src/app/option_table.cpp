@@ -143,8 +143,8 @@ std::vector<OptionRow> result_options() {
                  "with it",
                  of_jobs),
       with_value("verify", "[=SCRIPT]", ValueKind::file,
-                 "your training (this script, else that of dstune.training_command) decides in "
-                 "the same job; overrides dstune.verify",
+                 "your training decides in the same job (this script, else that of "
+                 "dstune.training_command); overrides dstune.verify",
                  of_jobs),
   };
 }
@@ -171,7 +171,7 @@ std::vector<OptionRow> plan_options() {
       without_value("dry-run",
                     "print the plan and write no file; groups may be larger than the job",
                     {job, plan}),
-      without_value("all", "with --dry-run the table of all members, too, not the answer alone",
+      without_value("all", "the table of all members of a plan, too, not the answer alone",
                     {job, plan}),
       one_of("format", {"text", "json"},
              "how a plan, a check, status and the closing summary are printed (default text)",
@@ -196,8 +196,8 @@ std::vector<OptionRow> run_options() {
       one_of("coordinator", {"shared", "dedicated"}, "does rank 0 train too (default shared)",
              of_jobs),
       with_value("command", "LINE", ValueKind::text,
-                 "with check FILE: the training's command, compared with the config", {check}),
-      without_value("strict", "with check FILE: warnings end with exit code 3, too", {check}),
+                 "the training's command, compared with the config (check FILE)", {check}),
+      without_value("strict", "warnings end with exit code 3, too (check FILE)", {check}),
   };
 }
 

@@ -87,7 +87,8 @@ TEST(PagesTest, AreCleanSources) {
           << line;
       EXPECT_FALSE(line.starts_with('\'')) << line;
       EXPECT_FALSE(line.empty() || line.ends_with(' ')) << "a blank at the end of: " << line;
-      is_example = line.starts_with(".EX") || (is_example && !line.starts_with(".EE"));
+      if (line == ".EX" || line == ".nf") is_example = true;
+      if (line == ".EE" || line == ".fi") is_example = false;
       const bool is_filled = !is_example && !is_tag && line.find(' ') != line.npos;
       EXPECT_TRUE(!is_filled || line.size() <= 100) << line;
       is_tag = line == ".TP";
@@ -135,6 +136,18 @@ TEST(CompletionsTest, TakeTheFirstPartOfAHelp) {
   EXPECT_EQ(brief("the network: a, b"), "the network");
   EXPECT_EQ(brief("overwrites it; may repeat"), "overwrites it");
   EXPECT_EQ(brief("as --progress none"), "as --progress none");
+}
+
+TEST(CompletionsTest, DescribeEachOptionOfACommandInItsOwnWords) {
+  // zsh takes options with the same description for one.
+  for (const CommandRow& row : distinct_commands()) {
+    std::set<std::string> told;
+    for (const OptionRow& option : option_table())
+      if (takes(row.command, option)) {
+        EXPECT_TRUE(told.insert(brief(option.help)).second)
+            << shell_name(row) << " --" << option.name << ": " << brief(option.help);
+      }
+  }
 }
 
 TEST(ManualsTest, HaveADateThatSourcesGive) {

@@ -22,11 +22,12 @@ std::string quoted(std::string_view text) {
   return safe + "'";
 }
 
-/// "'__dstune_mpi_is job plan'": holds behind one of these commands.
-std::string condition(const std::vector<CommandRow>& rows) {
+/// "'__dstune_mpi_is job plan; and not __dstune_mpi_has seed'": holds behind one of these commands.
+std::string condition(const OptionRow& option) {
   std::string words = "__dstune_mpi_is";
-  for (const CommandRow& row : rows) words += " " + shell_name(row);
-  return quoted(words);
+  for (const CommandRow& row : distinct_commands())
+    if (takes(row.command, option)) words += " " + shell_name(row);
+  return quoted(option.repeats ? words : words + "; and not __dstune_mpi_has " + option.name);
 }
 
 std::string value_flags(const OptionRow& option) {
@@ -47,10 +48,7 @@ std::string value_flags(const OptionRow& option) {
 }
 
 std::string line_of(const OptionRow& option) {
-  std::vector<CommandRow> takers;
-  for (const CommandRow& row : distinct_commands())
-    if (takes(row.command, option)) takers.push_back(row);
-  return fmt::format("complete -c dstune-mpi -n {} -l {}{} -d {}\n", condition(takers), option.name,
+  return fmt::format("complete -c dstune-mpi -n {} -l {}{} -d {}\n", condition(option), option.name,
                      value_flags(option), quoted(brief(option.help)));
 }
 
@@ -84,6 +82,12 @@ function __dstune_mpi_is
         set command $words[2]
     end
     contains -- $command $argv
+end
+
+# Tells whether an option stands before. Where it is the last word its value is completed.
+function __dstune_mpi_has
+    set -l words (commandline -opc)
+    string match -q -r -- '^--'$argv[1]'(=.*)?$' $words[1..-2]
 end
 
 # Tells whether so many words stand before the one that is completed.

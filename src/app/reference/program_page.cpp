@@ -167,8 +167,8 @@ std::string program_page(const Release& release) {
   page.section("SEE ALSO");
   page.written(fmt::format("{}(5), {}(1)", roff::bold("dstune-space"), roff::bold("mpirun")));
   page.paragraph(
-      "The folder docs of dstune-mpi has the manual: running.md, space.md, plan.md, check.md, "
-      "files.md and others.");
+      "The manual's other parts are in the folder docs, which an installation has in "
+      "share/doc/dstune-mpi: running.md, space.md, plan.md, check.md, files.md and others.");
   return page.text();
 }
 
