@@ -1,6 +1,7 @@
 #!/bin/bash
-# Tunes a DeepSpeed configuration on the nodes of this job, and then trains with it. "dstune-mpi batch flux"
-# prints this script; change what does not suit you. From the folder that the results shall go to:
+# Tunes a DeepSpeed configuration on the nodes of this job, and then trains with it.
+# "dstune-mpi batch flux" prints this script; change what does not suit you. Results go to the folder
+# that it is submitted from:
 #   flux batch scripts/flux/tune-then-train.flux [space.json] [options of dstune-mpi]
 # The answer is ds_config_optimal.json in the results folder. A job that ran out of time ends with 75, has
 # written its best so far, and continues where it stopped when the same command is submitted again.
