@@ -85,7 +85,9 @@ class Batch(unittest.TestCase):
 
     def test_a_job_that_ran_out_of_time_is_queued_again(self):
         space = json.loads(json.dumps(SPACE))
-        space["dstune"]["workload"]["step_time_s"] = 1
+        # Some of its experiments end in that time.
+        space["dstune"]["workload"]["step_time_s"] = 0.1
+        space["train_micro_batch_size_per_gpu"] = list(range(1, 17))
         self.write("space.json", json.dumps(space))
         options = ["--time-limit", "6"] if self.script == "slurm/tune.sbatch" else []
         code, said = self.submit(*options, REQUEUE="yes", TUNE_TIME="6", TIME_LIMIT="6")

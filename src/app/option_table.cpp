@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "batch_options.hpp"
 #include "dstune/core/devices.hpp"
 #include "dstune/core/job.hpp"
 #include "dstune/core/keys.hpp"
@@ -161,9 +162,11 @@ std::vector<OptionRow> plan_options() {
       with_value("profile", "FILE", ValueKind::file,
                  "plan for the machine that --profile-out measured", of_plans),
       with_value("gpus-per-node", "N", ValueKind::number,
-                 "GPUs of a node of the cluster that is planned for", of_clusters),
+                 "GPUs of a node of the cluster that is planned for, or of the batch job",
+                 of_clusters),
       with_value("nodes", "N", ValueKind::number,
-                 "nodes of the cluster that is planned for (default 1)", of_clusters),
+                 "nodes of the cluster that is planned for (default 1), or of the batch job",
+                 of_clusters),
       with_word("network", "NAME", networks,
                 fmt::format("network between its nodes: {}", fmt::join(networks, ", ")), of_plans),
       with_value("host-memory", "SIZE", ValueKind::text,
@@ -183,7 +186,7 @@ std::vector<OptionRow> run_options() {
   return {
       with_value("time-limit", "DURATION", ValueKind::text,
                  "how long it may run (90s, 10m, 1:30:00; default: what the batch system's "
-                 "environment says)",
+                 "environment says; of a batch job 1h, with --then-train 24h)",
                  of_jobs),
       with_value("reserve", "DURATION", ValueKind::text,
                  "time that is kept of the limit for a clean end (default 60s, at most a tenth)",
@@ -223,8 +226,8 @@ std::vector<OptionRow> message_options() {
 
 std::vector<OptionRow> all_options() {
   std::vector<OptionRow> rows;
-  for (auto* const group :
-       {input_options, search_options, result_options, plan_options, run_options, message_options})
+  for (auto* const group : {input_options, search_options, result_options, plan_options,
+                            run_options, batch_option_rows, message_options})
     for (OptionRow& row : group()) rows.push_back(std::move(row));
   return rows;
 }
@@ -243,6 +246,8 @@ const std::vector<CommandRow>& command_table() {
        "what DeepSpeed refuses and drops of a config"},
       {status, "status", "dstune-mpi status [options] [DIR]",
        "where a job is, by its results folder"},
+      {batch, "batch", "dstune-mpi batch slurm|pbs|lsf|flux [options] space.json",
+       "prints a batch script for a job"},
       {help, "help", "dstune-mpi help", "all commands and options, as --help"}};
   return rows;
 }

@@ -177,11 +177,9 @@ void refuse_late_command(const Strings& spaces) {
 }
 
 /// Returns the one space that is given. Throws UsageError.
-std::string only_space(const Strings& spaces, bool is_plan) {
+std::string only_space(const Strings& spaces, std::string_view command) {
   if (spaces.empty())
-    throw UsageError(std::string("no space.json is given: ") +
-                     (is_plan ? "dstune-mpi plan" : "mpirun -np N dstune-mpi") +
-                     " [options] space.json");
+    throw UsageError(fmt::format("no space.json is given: {} [options] space.json", command));
   refuse_late_command(spaces);
   std::error_code ignored;
   for (const std::string& word : spaces)
@@ -216,7 +214,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   line.version = map.count("version") > 0;
   if (line.help || line.version) return line;
 
-  line.job.dry_run = line.command == Command::plan;
+  // A batch script is printed for a space that is read as for a plan.
+  line.job.dry_run = line.command == Command::plan || line.command == Command::batch;
   line.check = line.command == Command::check;
   const OptionValues given(map);
   fill(given, line);
@@ -227,8 +226,14 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     line.check_files = given.all("space");
     line.training_command = given.text("command");
     line.is_strict = given.has("strict");
+  } else if (line.command == Command::batch) {
+    const Strings words = given.all("space");
+    line.batch = batch_request(words.empty() ? "" : words.front(), given);
+    line.job.space_path =
+        only_space({words.begin() + 1, words.end()}, "dstune-mpi batch " + words.front());
   } else {
-    line.job.space_path = only_space(given.all("space"), line.job.dry_run);
+    line.job.space_path = only_space(
+        given.all("space"), line.job.dry_run ? "dstune-mpi plan" : "mpirun -np N dstune-mpi");
   }
   line.understood = understood_options(map);
   return line;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "batch_request.hpp"
 #include "dstune/base/log.hpp"
 #include "dstune/tune/job.hpp"
 #include "option_table.hpp"
@@ -20,6 +21,7 @@ struct CommandLine {
   std::optional<std::string> training_command;  ///< --command
   bool is_strict = false;                       ///< --strict
   std::optional<std::string> status_of;         ///< a results folder that is only looked at
+  std::optional<BatchRequest> batch;            ///< a script is printed
   JobOptions job;
   log::Level level = log::Level::info;
   std::vector<std::string> understood;  ///< a line for each option that was given

@@ -18,6 +18,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "batch_command.hpp"
 #include "check_files.hpp"
 #include "dstune/base/crash.hpp"
 #include "dstune/base/error.hpp"
@@ -172,7 +173,8 @@ JobOptions guessed_options(int argc, char** argv) {
     if (word.starts_with(results) && word.substr(results.size()).starts_with('='))
       options.overrides.results_dir = std::string(word.substr(results.size() + 1));
     // These write no file.
-    if (word == "--dry-run" || (i == 1 && (word == "plan" || word == "check" || word == "status")))
+    if (word == "--dry-run" ||
+        (i == 1 && (word == "plan" || word == "check" || word == "status" || word == "batch")))
       options.dry_run = true;
   }
   std::error_code cause;
@@ -264,6 +266,7 @@ int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watc
     log::set_color(line.color.value_or(is_colored_unasked()));
     if (line.job.verbose && is_first_process()) describe(line);
     if (is_of_files) return printed(is_first_process() ? check_files(line) : ExitCode::ok);
+    if (line.batch) return printed(is_first_process() ? print_batch_script(line) : ExitCode::ok);
     // No MPI: it need not be able to start, and mpirun returns the first process's code.
     if (line.job.dry_run) return printed(is_first_process() ? plan(line.job) : ExitCode::ok);
     return run_with_mpi(argc, argv, line, watchdog);

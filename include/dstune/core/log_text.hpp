@@ -43,6 +43,9 @@ inline constexpr const char* slow_bf16 =
     "{} has no units for products in bf16, which take as long as in fp32; it has some for fp16";
 inline constexpr const char* plan_stopped_early =
     "stopped early at the time limit; this is what was planned until then";
+inline constexpr const char* batch_of_one_rank =
+    "the space does not say how many ranks train, so the batch job has one: --nodes and "
+    "--gpus-per-node ask for more";
 inline constexpr const char* import_skipped = "--import: {}";
 inline constexpr const char* import_not_in_space =
     "--import: {} ran a configuration that is not in the space";

@@ -9,10 +9,9 @@
 #include "dstune/base/json.hpp"
 #include "dstune/core/experiment.hpp"
 #include "dstune/core/launch_line.hpp"
+#include "dstune/report/batch_script.hpp"
 
 namespace dstune {
-
-enum class BatchSystem { slurm, pbs };
 
 /// The runs of a script, one after the other, and their settings.
 struct VerificationJob {
@@ -31,8 +30,9 @@ struct VerificationJob {
 /// after a few steps.
 json::Value verification_config(const Experiment& experiment, const std::string& metrics_path);
 
-/// A bash script. Each run leaves in its folder exp.json, ds_config.json, cmd.txt, log.txt,
-/// status.json and, where DeepSpeed came to an end, its metrics.json; docs/trust.md has the fields.
+/// A bash script, for Slurm or PBS. Each run leaves in its folder exp.json, ds_config.json,
+/// cmd.txt, log.txt, status.json and, where DeepSpeed came to an end, its metrics.json;
+/// docs/trust.md has the fields.
 std::string verify_script(const VerificationJob& job, BatchSystem system);
 
 }  // namespace dstune

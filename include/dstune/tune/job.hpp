@@ -61,6 +61,10 @@ void write_early_end(const JobOptions& options, ExitCode code, const std::string
 /// it. Whatever is wrong becomes an exit code and a message. Local.
 ExitCode plan_job(const JobOptions& options);
 
+/// Reads and checks the input as plan_job() does, and plans nothing. Throws InputError, UsageError.
+/// Local.
+JobSpec input_of_plan(const JobOptions& options);
+
 /// Reads the input, searches, writes the results. Rank 0 alone reads, prints and writes; every
 /// rank returns the same. After a loss it does not return: MPI_Finalize would wait for the dead.
 /// `thread_multiple`: what MPI granted. `watchdog`: this process's. Collective over the world.

@@ -39,9 +39,9 @@ std::string refusal(const Words& words) {
 
 std::string any_value(const OptionRow& option) {
   static const std::map<std::string, std::string, std::less<>> texts{
-      {"include", "host"},         {"exclude", "host"},   {"deepspeed-version", "0.19.8"},
-      {"host-memory", "1TiB"},     {"time-limit", "10m"}, {"reserve", "10s"},
-      {"trial-timeout", "1:00:00"}};
+      {"include", "host"},          {"exclude", "host"},   {"deepspeed-version", "0.19.8"},
+      {"host-memory", "1TiB"},      {"time-limit", "10m"}, {"reserve", "10s"},
+      {"trial-timeout", "1:00:00"}, {"tune-time", "10m"}};
   if (option.kind == ValueKind::word) return option.words.front();
   const auto text = texts.find(option.name);
   return text != texts.end() ? text->second : option.kind == ValueKind::number ? "1" : "value";
@@ -52,6 +52,11 @@ Words with_option(Command command, const OptionRow& option) {
   Words words;
   for (const CommandRow& row : command_table())
     if (row.command == command && !row.name.empty() && words.empty()) words.push_back(row.name);
+  if (command == Command::batch) {
+    words.emplace_back("slurm");
+    // It says how long before the training.
+    if (option.name == "tune-time") words.emplace_back("--then-train");
+  }
   words.push_back("--" + option.name);
   if (is_value_optional(option))
     words.back() += "=" + any_value(option);

@@ -1,10 +1,10 @@
 #include "dstune/report/verify_script.hpp"
 
 #include <algorithm>
-#include <cctype>
 
 #include <fmt/format.h>
 
+#include "commands/batch_system.hpp"
 #include "dstune/base/error.hpp"
 #include "embedded/verify.hpp"
 #include "parts.hpp"
@@ -13,42 +13,34 @@ namespace dstune {
 
 namespace {
 
-/// For a comment or a message: one line, whatever a path holds.
-std::string one_line(std::string text) {
-  for (char& letter : text)
-    if (std::iscntrl(static_cast<unsigned char>(letter)) != 0) letter = '?';
-  return text;
-}
-
-/// The words of a batch system.
-struct BatchWords {
-  const char* submit;
-  const char* submit_dir;
-  std::string_view directives;
-  const char* hosts;       ///< the variable that says which a job has
-  const char* list_hosts;  ///< the command that writes one a line, the variable behind it
+/// How a job tells its hosts.
+struct HostList {
+  const char* variable;  ///< that says which a job has
+  const char* command;   ///< that writes one a line, the variable behind it
 };
 
-constexpr BatchWords slurm_words{"sbatch", "SLURM_SUBMIT_DIR", embedded::slurm_directives,
-                                 "SLURM_JOB_NODELIST", "scontrol show hostnames"};
-constexpr BatchWords pbs_words{"qsub", "PBS_O_WORKDIR", embedded::pbs_directives, "PBS_NODEFILE",
-                               "awk '!seen[$1]++ { print $1 }'"};
+HostList host_list(BatchSystem system) {
+  require(system == BatchSystem::slurm || system == BatchSystem::pbs, "there is such a script");
+  if (system == BatchSystem::slurm) return {"SLURM_JOB_NODELIST", "scontrol show hostnames"};
+  return {"PBS_NODEFILE", "awk '!seen[$1]++ { print $1 }'"};
+}
 
 /// The first optimizer step, counted from 0, in which DeepSpeed's autotuning counts operations, and
 /// the last one; a run makes one step more than that and leaves.
 constexpr int start_step = 3;
 constexpr int end_step = 22;
 
-/// The batch system's directives: the nodes and GPUs that all runs fit into.
-std::string directives(const VerificationJob& job, const BatchWords& words) {
-  int nodes = 1;
-  int gpus = 1;
+constexpr double verification_limit_s = 7200;
+
+/// The request for the nodes and GPUs that all runs fit into.
+std::string directives(const VerificationJob& job, BatchSystem system) {
+  BatchResources resources{.job_name = "dstune-verify", .time_limit_s = verification_limit_s};
   for (const VerificationJob::Run& run : job.runs) {
-    nodes = std::max(nodes, run.experiment->shape.num_nodes);
-    gpus = std::max(gpus, run.experiment->shape.num_gpus);
+    const GroupShape& shape = run.experiment->shape;
+    resources.nodes = std::max(resources.nodes, shape.num_nodes);
+    resources.tasks_per_node = std::max(resources.tasks_per_node, shape.num_gpus);
   }
-  return filled(words.directives,
-                {{"NODES", std::to_string(nodes)}, {"GPUS", std::to_string(gpus)}});
+  return request_lines(resources, system);
 }
 
 /// A line a host for DeepSpeed's launcher, where a group has several nodes.
@@ -111,21 +103,21 @@ json::Value verification_config(const Experiment& experiment, const std::string&
 
 std::string verify_script(const VerificationJob& job, BatchSystem system) {
   require(!job.runs.empty(), "there is something to verify");
-  const BatchWords& words = system == BatchSystem::slurm ? slurm_words : pbs_words;
+  const HostList list = host_list(system);
   const std::string hostfile = job.folder + "/hostfile";
   const std::string hostfile_line = hostfile_text(job, hostfile);
   const std::string hosts =
-      filled(embedded::hosts, {{"VARIABLE", words.hosts}, {"LIST", words.list_hosts}});
+      filled(embedded::hosts, {{"VARIABLE", list.variable}, {"LIST", list.command}});
   std::string runs;
   for (const VerificationJob::Run& run : job.runs) runs += run_text(job, run, hostfile);
   return filled(
       embedded::verify,
-      {{"SUBMIT", words.submit},
-       {"SUBMIT_DIR", words.submit_dir},
+      {{"SUBMIT", words_of(system).submit},
+       {"SUBMIT_DIR", words_of(system).submit_dir},
        {"SCRIPT", one_line(shell_quote(job.script_path))},
        {"SHOWN_FOLDER", one_line(shell_quote(job.folder))},
        {"FOLDER", shell_quote(job.folder)},
-       {"DIRECTIVES", directives(job, words)},
+       {"DIRECTIVES", directives(job, system)},
        {"TRAINING_COMMAND", job.training_command ? "" : std::string(embedded::training_command)},
        {"HOSTS", hostfile_line.empty() ? "" : hosts},
        {"HOSTFILE", hostfile_line},

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "dstune/base/log.hpp"
+#include "dstune/comm/nodes.hpp"
 #include "dstune/core/log_text.hpp"
 #include "dstune/device/disk.hpp"
 #include "dstune/group/group_table.hpp"
@@ -287,6 +288,12 @@ PlannedSpace plan_members(PlannedJob& ready, const JobOptions& options) {
 }
 
 }  // namespace
+
+JobSpec input_of_plan(const JobOptions& options) {
+  PlannedJob ready;
+  const std::optional<Machine> machine = decide_ranks(ready, options, launched_topology());
+  return read_input(options, machine, ready, options.backend != Backend::cpu);
+}
 
 PlannedJob plan_of_job(const JobOptions& options, const Topology& topology,
                        const std::vector<RankDevice>& devices, const kernels::Table& kernels) {
