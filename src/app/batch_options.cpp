@@ -27,27 +27,26 @@ OptionRow repeated_of_batch(std::string name, std::string form, std::string word
 std::vector<OptionRow> batch_option_rows() {
   using enum ValueKind;
   return {
-      of_batch(
-          "tasks-per-node", "N", number,
-          "ranks of a node of the batch job (default: its GPUs, else what the largest group of the "
-          "space needs)"),
+      of_batch("tasks-per-node", "N", number,
+               "ranks on a node of the batch job (default: one for each GPU)"),
       of_batch("cpus-per-task", "N", number, "cores of a rank of the batch job (default 4)"),
       of_batch("requeue", "N", number,
-               "the batch job is queued again, at most N times, when its time ends (default 0)"),
+               "how often the batch job is queued again when its time ends (default 0)"),
       of_batch("then-train", "", none,
-               "the batch job then trains with the answer: dstune.training_command"),
-      of_batch("tune-time", "DURATION", text,
-               "how long tuning may take with --then-train (default 1h, at most half of the job)"),
+               "go on with the training in the batch job: dstune.training_command with the answer"),
+      of_batch(
+          "tune-time", "DURATION", text,
+          "how long tuning may take before --then-train (default 1h, at most half of the job)"),
       of_batch("job-name", "NAME", text,
                "name of the batch job (default dstune-tune or dstune-tune-then-train)"),
-      of_batch("account", "NAME", text, "who pays for the batch job"),
-      of_batch("queue", "NAME", text, "queue of the batch job, or Slurm's partition"),
+      of_batch("account", "NAME", text, "account that pays for the batch job"),
+      of_batch("queue", "NAME", text, "queue of the batch job, in Slurm its partition"),
       repeated_of_batch("batch-option", "TEXT",
-                        "a further directive of the batch job, such as --constraint=a100"),
+                        "further directive of the batch job, such as --constraint=a100"),
       of_batch("launch", "COMMAND", text,
                "how the batch job starts ranks (default mpirun, in Flux flux run)"),
       repeated_of_batch("module", "NAME",
-                        "a module that the batch job loads (default: those that are loaded)"),
+                        "module that the batch job loads (default: those that are loaded)"),
   };
 }
 

@@ -23,9 +23,7 @@ const std::vector<VariableRow>& environment_table() {
        "The user's Python: its DeepSpeed is the one that an answer is for, and its packages have "
        "the libraries of GPUs."},
       {{"LOADEDMODULES", "CONDA_EXE"},
-       "The modules and the conda that a script of `dstune-mpi batch` loads, beside VIRTUAL_ENV "
-       "and "
-       "CONDA_PREFIX."},
+       "The modules that are loaded, and conda: `dstune-mpi batch` writes them into the script."},
       {{"HF_HOME", "XDG_CACHE_HOME"},
        "The place of the default file of `accelerate config`, for a training command that starts "
        "with `accelerate launch`."},
