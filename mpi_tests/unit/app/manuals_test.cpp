@@ -87,8 +87,9 @@ TEST(PagesTest, AreCleanSources) {
           << line;
       EXPECT_FALSE(line.starts_with('\'')) << line;
       EXPECT_FALSE(line.empty() || line.ends_with(' ')) << "a blank at the end of: " << line;
-      if (line == ".EX" || line == ".nf") is_example = true;
-      if (line == ".EE" || line == ".fi") is_example = false;
+      // Examples and the synopsis keep their lines.
+      const bool is_end = line.starts_with(".EE") || line.starts_with(".fi");
+      is_example = line.starts_with(".EX") || line.starts_with(".nf") || (is_example && !is_end);
       const bool is_filled = !is_example && !is_tag && line.find(' ') != line.npos;
       EXPECT_TRUE(!is_filled || line.size() <= 100) << line;
       is_tag = line == ".TP";

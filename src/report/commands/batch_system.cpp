@@ -122,7 +122,7 @@ Request lsf_request(const BatchResources& job) {
   request.add_if("-P ", job.account);
   request.add_if("-q ", job.queue);
   request.offer("-x", alone);
-  request.add("-o %J.log");
+  request.add("-o {}-%J.log", job.job_name);
   return request;
 }
 
