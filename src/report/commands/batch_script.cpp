@@ -35,10 +35,10 @@ const SystemPart& part_of(BatchSystem system) {
   static const std::array<SystemPart, 4> parts{{
       {embedded::batch_slurm, "mpirun -np $ranks --bind-to none", "${{SLURM_CPUS_PER_TASK:-{}}}",
        " [space.json] [options of dstune-mpi]", to_launcher, ""},
-      {embedded::batch_pbs, "mpirun -np $ranks --hostfile $PBS_NODEFILE --bind-to none", "{}", "",
-       to_launcher, ""},
-      {embedded::batch_lsf, "mpirun -np $ranks --hostfile $LSB_DJOB_HOSTFILE --bind-to none", "{}",
-       "", to_launcher, " USR2"},
+      {embedded::batch_pbs, "mpirun -np $ranks --hostfile \"$PBS_NODEFILE\" --bind-to none", "{}",
+       "", to_launcher, ""},
+      {embedded::batch_lsf, "mpirun -np $ranks --hostfile \"$LSB_DJOB_HOSTFILE\" --bind-to none",
+       "{}", "", to_launcher, " USR2"},
       {embedded::batch_flux, "flux run -N $nodes -n $ranks", "{}",
        " [space.json] [options of dstune-mpi]", to_flux, ""},
   }};
