@@ -10,6 +10,8 @@
 #   scripts/setup.sh --page     also installs Chromium and its driver, and makes a Python environment that
 #                               drives them, 80 MB in build/page; prints its interpreter. Tests of
 #                               report.html use it, by DSTUNE_PAGE_PYTHON if it is elsewhere.
+#   scripts/setup.sh --slurm    also installs Slurm and munge, 13 MB: the tests of batch scripts start a
+#                               cluster of their own on this machine.
 #
 # Sourced, it also sets what mpirun needs as root, with more ranks than cores and in a bare
 # environment. Variables that are already set stay as they are.
@@ -165,6 +167,8 @@ build_release() {
 source "$(dirname -- "${BASH_SOURCE[0]}")/engine/environment.sh"
 # shellcheck source=scripts/page/environment.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/page/environment.sh"
+# shellcheck source=scripts/batch/environment.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/batch/environment.sh"
 
 ensure_needs
 set_mpi_environment
@@ -175,4 +179,7 @@ fi
 if [[ ${BASH_SOURCE[0]} == "$0" && ${1:-} == --page ]]; then
   make_page_environment >&2 || { say "The environment of the page's tests could not be made"; exit 1; }
   echo "$page_environment/bin/python"
+fi
+if [[ ${BASH_SOURCE[0]} == "$0" && ${1:-} == --slurm ]]; then
+  ensure_slurm || exit 1
 fi

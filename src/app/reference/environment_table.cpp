@@ -22,6 +22,8 @@ const std::vector<VariableRow>& environment_table() {
         "HOME"},
        "The user's Python: its DeepSpeed is the one that an answer is for, and its packages have "
        "the libraries of GPUs."},
+      {{"LOADEDMODULES", "CONDA_EXE"},
+       "The modules that are loaded, and conda: `dstune-mpi batch` writes them into the script."},
       {{"HF_HOME", "XDG_CACHE_HOME"},
        "The place of the default file of `accelerate config`, for a training command that starts "
        "with `accelerate launch`."},
