@@ -96,11 +96,10 @@ try_plugin() {
   installed
   attempt plugin "the example against the package alone" "$install gcc libc6-dev cmake make
     rm -rf /home/tester/plugin && install -d -o tester /home/tester/plugin && cd /home/tester/plugin
-    $(by_tester "cp -r $examples . && cd examples
-      cmake -S plugin -B ../build/plugin
-      cmake --build ../build/plugin
-      cd ..
-      $few_cores mpirun -np 2 dstune-mpi examples/spaces/plugin.json
+    $(by_tester "cp -r $examples .
+      cmake -S examples/plugin -B build/plugin
+      cmake --build build/plugin
+      $few_cores mpirun -np 4 dstune-mpi examples/spaces/plugin.json
       cat autotuning_results/ds_config_optimal.json")"
 }
 
