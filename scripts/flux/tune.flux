@@ -1,10 +1,11 @@
 #!/bin/bash
 # Tunes a DeepSpeed configuration on the nodes of this job.
-# "dstune-mpi batch flux" prints this script; change what does not suit you. Results go to the folder
-# that it is submitted from:
+# "dstune-mpi batch flux" prints this script; change what does not suit you. Results go to the
+# folder that it is submitted from:
 #   flux batch scripts/flux/tune.flux [space.json] [options of dstune-mpi]
-# The answer is ds_config_optimal.json in the results folder. A job that ran out of time ends with 75, has
-# written its best so far, and continues where it stopped when the same command is submitted again.
+# The answer is ds_config_optimal.json in the results folder. A job that ran out of time ends with
+# 75, has written its best so far, and continues where it stopped when the same command is submitted
+# again.
 # flux: --job-name=dstune-tune
 # flux: --nodes=2
 # flux: --nslots=16
@@ -28,10 +29,11 @@ SPACE=${SPACE:-scripts/spaces/quickstart.json}
 RESULTS_DIR=${RESULTS_DIR:-autotuning_results}
 # More options of dstune-mpi, written as in a shell: OPTIONS="--metric latency"
 OPTIONS=${OPTIONS:-}
-# "yes": a job that ran out of time is queued again, at most so often, and only if an experiment ended in it.
+# "yes": a job that ran out of time is queued again, at most so often, and only if an experiment
+# ended in it.
 REQUEUE=${REQUEUE:-no}
 MAX_RESTARTS=${MAX_RESTARTS:-10}
-# The batch system tells how long this job may run. TIME_LIMIT=30m is told to dstune-mpi in its place.
+# The batch system tells how long this job may run. TIME_LIMIT=30m counts in its place.
 TIME_LIMIT=${TIME_LIMIT:-}
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 # The time that this script asks for, where the batch system does not tell how much is left.
@@ -46,8 +48,8 @@ arguments=(--results-dir "$RESULTS_DIR")
 eval "arguments+=($OPTIONS)"
 arguments+=("$@")
 
-# How ranks are started, written as in a shell. Open MPI 5 wants -o pmi=pmix behind "flux run"; it is a
-# plug-in of Flux.
+# How ranks are started, written as in a shell. Open MPI 5 wants -o pmi=pmix behind "flux run"; it
+# is a plug-in of Flux.
 nodes=$(flux getattr size 2>/dev/null) || nodes=2
 # shellcheck disable=SC2034  # LAUNCH has it
 ranks=$((nodes * 8))
@@ -55,8 +57,8 @@ LAUNCH=${LAUNCH:-'flux run -N $nodes -n $ranks -c 4'}
 
 restarts=${RESTARTS:-0}
 
-# The seconds that are left, or "unlimited", which Flux tells as the largest number of 32 bits; nothing where
-# Flux does not tell.
+# The seconds that are left, or "unlimited", which Flux tells as the largest number of 32 bits;
+# nothing where Flux does not tell.
 seconds_left() {
   local left
   left=$(flux job timeleft 2>/dev/null)
@@ -92,7 +94,7 @@ in_seconds() {
   echo $((10#$days * 86400 + total))
 }
 
-# The time limit of dstune-mpi, in seconds; nothing where there is none. $1: it gets no more than that.
+# The time limit of dstune-mpi, in seconds, and at most $1; nothing where there is none.
 time_limit() {
   local most=$1 most_s left
   left=$(seconds_left)
@@ -104,25 +106,27 @@ time_limit() {
   [[ $left == unlimited ]] || echo $((left > 0 ? left : 0))
 }
 
-# dstune-mpi writes its exit code last of all. That file decides, not the launcher's code, which says
-# nothing with "mpirun --enable-recovery". No new file means that it was cut off, or that the folder is
-# somebody else's. The file of an earlier job is left alone.
+# dstune-mpi writes its exit code last of all. That file decides, not the launcher's code, which
+# says nothing with "mpirun --enable-recovery". No new file means that it was cut off, or that the
+# folder is somebody else's. The file of an earlier job is left alone.
 status_file=$RESULTS_DIR/exit_status.json
 state_of_status() { stat -c '%i %y %s' "$status_file" 2>/dev/null; }
 has_ended() { [[ -e $status_file && $(state_of_status) != "$earlier_status" ]]; }
 exit_code() {
   if has_ended; then
-    sed -n 's/.*"exit_code"[[:space:]]*:[[:space:]]*\([0-9][0-9]*\).*/\1/p' "$status_file" | head -n 1
+    sed -nE 's/.*"exit_code"[[:space:]]*:[[:space:]]*([0-9]+).*/\1/p' "$status_file" | head -n 1
   elif [[ $1 =~ ^[23467]$ ]]; then
     echo "$1"
   fi
 }
 
 # The number of experiments that have ended in this job and in earlier ones.
-ended_experiments() { grep -cE '"kind":"(finished|repeated)"' "$RESULTS_DIR/journal.jsonl" 2>/dev/null; }
+ended_experiments() {
+  grep -cE '"kind":"(finished|repeated)"' "$RESULTS_DIR/journal.jsonl" 2>/dev/null
+}
 
-# Early warnings are passed on as SIGUSR1: launchers forward that to the ranks, while a SIGTERM would make
-# mpirun kill them at once. dstune-mpi then writes its best so far and ends with 75.
+# Early warnings are passed on as SIGUSR1: launchers forward that to the ranks, while a SIGTERM
+# would make mpirun kill them at once. dstune-mpi then writes its best so far and ends with 75.
 pass_on() {
   echo "passing the signal on to dstune-mpi"
   flux job kill --signal=SIGUSR1 "$(flux job last)" 2>/dev/null || kill -USR1 "$pid"
@@ -157,8 +161,8 @@ run_dstune() {
   echo "dstune-mpi ended with $code"
 }
 
-# A job is queued again after 75, out of time, alone. All other codes would come again, and so would a job
-# in which no experiment ended.
+# Only a job that ran out of time (75) is queued again. All other codes would come again, and so
+# would a job in which no experiment ended.
 may_queue_again() {
   [[ $code -eq 75 && $REQUEUE == yes && $cancelled == no ]] || return 1
   has_ended || return 1
