@@ -19,9 +19,10 @@ const std::vector<VariableRow>& environment_table() {
        "Set by `mpirun` and `srun`: this process's rank, and how many there are. Plans, which "
        "start no MPI, take them."},
       {{"SLURM_JOB_CPUS_PER_NODE", "SLURM_JOB_NUM_NODES", "SLURM_GPUS_PER_NODE",
-        "SLURM_GPUS_ON_NODE", "SLURM_HET_SIZE", "PBS_NODEFILE", "LSB_MCPU_HOSTS",
-        "FLUX_JOB_NNODES", "FLUX_JOB_SIZE"},
-       "What the batch job has. It is compared with the ranks that were started, and a difference "
+        "SLURM_GPUS_ON_NODE", "SLURM_HET_SIZE", "PBS_NODEFILE", "LSB_MCPU_HOSTS", "FLUX_JOB_NNODES",
+        "FLUX_JOB_SIZE"},
+       "The nodes, cores and GPUs of the batch job. They are compared with the ranks that were "
+       "started, and a difference "
        "is a warning."},
       {{"VIRTUAL_ENV", "CONDA_PREFIX", "PATH", "PYTHONPATH", "PYTHONUSERBASE", "PYTHONNOUSERSITE",
         "HOME"},
