@@ -39,7 +39,7 @@ def expected_files():
     files |= {f"share/dstune/schema/{name}" for name in below(SOURCES / "docs", "*.schema.json")}
     files |= {f"share/doc/dstune-mpi/{name}" for name in ("README.md", "LICENSE")}
     files |= {f"share/doc/dstune-mpi/docs/{name}" for name in below(SOURCES / "docs", "**/*.md")}
-    for folder in ("spaces", "plugin", "slurm", "pbs"):
+    for folder in ("spaces", "plugin", "slurm", "pbs", "lsf", "flux"):
         files |= {f"share/dstune/examples/{folder}/{name}"
                   for name in below(SOURCES / "scripts" / folder)
                   if not re.search(r"(^|/)(__pycache__|autotuning_\w+)/", name)}

@@ -23,7 +23,7 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/dstune-config-version.cm
 install(FILES "${PROJECT_BINARY_DIR}/dstune-config-version.cmake" DESTINATION "${config_folder}")
 
 # Examples and pages name each other by their places in the checkout, so they keep these.
-foreach(folder spaces plugin slurm pbs)
+foreach(folder spaces plugin slurm pbs lsf flux)
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/scripts/${folder}" DESTINATION "${DSTUNE_DATA}/examples"
           PATTERN __pycache__ EXCLUDE PATTERN autotuning_results EXCLUDE
           PATTERN autotuning_exps EXCLUDE)
