@@ -2,6 +2,7 @@
 import pathlib
 import sys
 
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import batch_jobs  # noqa: E402
 import cluster  # noqa: E402
@@ -42,10 +43,11 @@ class Job(batch_jobs.JobFolder):
         if play:
             self.play(*play)
             self.variables.update(DSTUNE_MPI=str(self.played), LAUNCH="env")
+        self.words = ["job.slurm"]
         self.number = None
 
     def submit(self):
-        self.number = self.place.cluster.submit(["job.slurm"], self.path,
+        self.number = self.place.cluster.submit(self.words, self.path,
                                                 {**ENVIRONMENT, **self.variables})
         return self
 
@@ -119,6 +121,11 @@ def submit_all(place, exit_codes):
     add("in-one", "--time-limit", "1h", space=LONG_SPACE)
     for name in ("bad", "then-bad"):
         jobs[name].write("space.json", "{")
+    add("shipped", variables={"DSTUNE_MPI": place.program})
+    jobs["shipped"].words = [
+        "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=1", "--time=5",
+        str(SCRIPTS / "slurm" / "tune.sbatch"), "space.json", "--metric", "latency"
+    ]
     for job in jobs.values():
         job.submit()
     return jobs

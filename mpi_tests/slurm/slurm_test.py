@@ -192,6 +192,14 @@ class LauncherTest(SlurmTest):
         self.assertEqual(job.best, "z0_gas2_tmbspg2")
 
 
+class ShippedTest(SlurmTest):
+    def test_it_takes_a_space_and_options_and_asks_for_what_sbatch_says(self):
+        job = self.check("shipped", "COMPLETED", 0, 0)
+        optimal = json.loads(job.read("autotuning_results/optimal.json"))
+        self.assertEqual(optimal["metric"], "latency")
+        self.assertRegex(job.said, "time limit 0:0[34]:")
+
+
 class ThenTrainTest(SlurmTest):
     def test_the_training_gets_the_answer(self):
         job = self.check("then-trained", "COMPLETED", 0, 0)
@@ -239,7 +247,7 @@ def seconds(text):
 
 def load_tests(loader, *_):
     # Jobs that wait for a fault come first, and a look at what is left comes last.
-    cases = (FaultTest, EndingTest, TimeTest, LauncherTest, ThenTrainTest, LeftTest)
+    cases = (FaultTest, EndingTest, TimeTest, LauncherTest, ShippedTest, ThenTrainTest, LeftTest)
     return unittest.TestSuite(loader.loadTestsFromTestCase(case) for case in cases)
 
 
