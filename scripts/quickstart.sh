@@ -22,5 +22,8 @@ if [[ -z ${OMP_NUM_THREADS:-} ]]; then
   threads=$(($(nproc) / ranks))
   export OMP_NUM_THREADS=$((threads > 0 ? threads : 1))
 fi
+say "For your own space in a batch job, from any folder (slurm, pbs, lsf or flux):
+  $checkout/build/release/dstune-mpi batch slurm space.json > tune.sbatch
+  sbatch tune.sbatch        # docs/installing.md says how to install the program for all users"
 say "mpirun -np $ranks build/release/dstune-mpi scripts/spaces/quickstart.json${*:+ $*}"
 exec mpirun -np "$ranks" build/release/dstune-mpi scripts/spaces/quickstart.json "$@"

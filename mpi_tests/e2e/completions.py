@@ -38,6 +38,10 @@ CASES = (
     ("dstune-mpi status ", set(FOLDERS), {"space.json", "plan"}),
     ("dstune-mpi --seed 1 --se", set(), {"--seed"}),
     ("dstune-mpi --experiments space.json --ex", {"--experiments", "--exps-dir"}, {"--seed"}),
+    ("dstune-mpi batch ", {"slurm", "pbs", "lsf", "flux"}, {"space.json"}),
+    ("dstune-mpi batch slurm ", CONFIGS, {"slurm"}),
+    ("dstune-mpi batch slurm --acc", {"--account"}, {"--seed"}),
+    ("dstune-mpi batch slurm --tuner ra", {"race"}, {"latency"}),
     ("dstune-mpi --verify=tr", {"train.py"}, {"space.json"}),
     ("dstune-mpi --num-trials ", set(), {"space.json", "plan"}),
 )

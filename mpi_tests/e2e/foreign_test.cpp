@@ -291,7 +291,8 @@ TEST_F(EndingTest, BadInputAndBadCommandLines) {
   expect_written(run({"--tuner", "rice", "space.json"}), usage, "rice");
   expect_written(run({"--results-dir", "r", "--typo", "space.json"}), usage, "typo", "r/");
   expect_written(run({"--results-dir", "s", "missing.json"}), bad_input, "missing.json", "s/");
-  expect_written(run({"--coordinator", "dedicated", "space.json"}), usage, "at least 2 ranks");
+  expect_written(run({"--coordinator", "dedicated", "space.json"}), usage,
+                 "no other rank to train");
   expect_written(run({"space.json"}), done, "");
   expect_written(run({"bad.json"}), bad_input, "/zero_optimization/stage");
   const auto before = job_.contents();

@@ -125,7 +125,7 @@ TEST_F(HostsTest, PlanForTheClusterOfTheFile) {
 
   job_.write("space.json", synthetic_space({9}, {1}));
   expect_refused(job_, command({"--dry-run", "--hostfile", "hosts"}), bad_input,
-                 {"leave 32 rank(s) on 4 node(s)"});
+                 {"leave 8 + 8 + 8 + 8 ranks on 4 nodes"});
 }
 
 struct Refusal {
@@ -168,7 +168,8 @@ INSTANTIATE_TEST_SUITE_P(
             "UnknownHost", "node-b slots=1\nnode-z slots=1\n", with_file, 3, {"hosts:2: no rank"}},
         Refusal{"Address", "10.0.0.1 slots=1\n", with_file, 3, {"hosts:1: 10.0.0.1 is an address"}},
         Refusal{"TooManySlots", "node-b slots=4\n", with_file, 3, {"hosts:1: node-b", "slots=3"}},
-        Refusal{"GroupsThatDoNotFit", "node-b slots=1\n", with_file, 3, {"leave 1 rank(s) on 1"}},
+        Refusal{
+            "GroupsThatDoNotFit", "node-b slots=1\n", with_file, 3, {"leave 1 rank on one node"}},
         Refusal{"BothFilters",
                 "",
                 {"--include", "node-a", "--exclude", "node-b"},

@@ -66,7 +66,8 @@ TEST_F(RefusalTest, NamesWhatTheCommandLineHasWrong) {
     int exit_code;
     std::string said;
   };
-  const std::string no_command = " is neither a command (plan, check, status, help) nor a file";
+  const std::string no_command =
+      " is neither a command (plan, check, status, batch, help) nor a file";
   for (const auto& [ranks, args, exit_code, said] : std::vector<Wrong>{
            {3, {"absent.json"}, bad_input, "can not read absent.json"},
            {3, {"fifo"}, bad_input, "can not read fifo: it is a fifo"},

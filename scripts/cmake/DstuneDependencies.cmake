@@ -108,3 +108,17 @@ if(DSTUNE_HAS_NCCL)
 else()
   message(STATUS "NCCL: none, ${DSTUNE_NO_NCCL_REASON}")
 endif()
+
+# DSTUNE_GPU_LIBRARY_FOLDERS: the libraries of these headers on this machine. Tests look there; the
+# program finds its libraries when it runs (docs/gpu.md).
+set(DSTUNE_GPU_LIBRARY_FOLDERS "")
+if(DSTUNE_HAS_CUDA_HEADERS)
+  foreach(folder "${CUDAToolkit_LIBRARY_DIR}" "${CUDNN_INCLUDE_DIR}/../lib"
+          "${CUBLAS_INCLUDE_DIR}/../lib" "${NCCL_INCLUDE_DIR}/../lib")
+    cmake_path(NORMAL_PATH folder)
+    if(IS_DIRECTORY "${folder}" AND NOT folder IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES)
+      list(APPEND DSTUNE_GPU_LIBRARY_FOLDERS "${folder}")
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES DSTUNE_GPU_LIBRARY_FOLDERS)
+endif()

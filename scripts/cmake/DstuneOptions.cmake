@@ -31,6 +31,11 @@ target_compile_options(dstune_flags INTERFACE
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:Clang>>:-Wno-deprecated-declarations>
   # Those of the compiler behind nvcc, but for what nvcc generates.
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wshadow,-Wconversion,-Wno-sign-conversion>)
+# No file of the program names a folder of this machine. Debug information does, for debuggers;
+# packages strip it.
+target_compile_options(dstune_flags INTERFACE
+  "$<$<COMPILE_LANGUAGE:C,CXX>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>"
+  "$<$<COMPILE_LANGUAGE:C,CXX>:-fmacro-prefix-map=${PROJECT_BINARY_DIR}/=build/>")
 # A compiler that is newer than those we know warns of what they did not: that is no reason not to build.
 if(DSTUNE_WERROR)
   set(DSTUNE_C_WARNINGS_ARE_ERRORS -Werror)

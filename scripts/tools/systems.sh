@@ -25,85 +25,27 @@ set -euo pipefail
 source "$(dirname -- "${BASH_SOURCE[0]}")/../needs.sh"
 # shellcheck source=scripts/tools/roots.sh
 source "$checkout/scripts/tools/roots.sh"
+# shellcheck source=scripts/tools/tries.sh
+source "$checkout/scripts/tools/tries.sh"
 
 all_steps=(quickstart tests user compilers mpich)
 # The promised ones; a system may have others, which are not tried.
 compilers=(g++-12 g++-13 g++-14 g++-15 clang-16 clang-17 clang-18 clang-19)
 
-usage() {
-  sed -n '2,/^set -/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed '$d' >&2
-  exit 2
-}
-
-chosen_systems="" chosen_steps="" folder=$checkout/build/systems jobs=$(build_jobs) keep=no list=no
-while (($# > 0)); do
-  case $1 in
-    --systems | --steps | --folder | --jobs) (($# > 1)) || usage ;;&
-    --systems) chosen_systems=$2 && shift ;;
-    --steps) chosen_steps=$2 && shift ;;
-    --folder) folder=$2 && shift ;;
-    --jobs) jobs=$2 && shift ;;
-    --keep) keep=yes ;;
-    --list) list=yes ;;
-    *) usage ;;
-  esac
-  shift
-done
-
-# chosen LIST NAME: is it in the list, or the list empty?
-chosen() { [[ -z $1 || ,$1, == *",$2,"* ]]; }
-
-# known WHAT LIST NAME...: ends where the list has a name that nobody knows.
-known() {
-  local what=$1 names name
-  IFS=, read -ra names <<<"$2"
-  shift 2
-  for name in "${names[@]}"; do
-    if [[ " $* " != *" $name "* ]]; then
-      say "'$name' is no $what; there are $*"
-      exit 2
-    fi
-  done
-}
-known system "$chosen_systems" "${systems[@]%%|*}"
-known step "$chosen_steps" "${all_steps[@]}"
-if [[ $list == yes ]]; then
-  echo "systems: ${systems[*]%%|*}"
-  echo "steps: ${all_steps[*]}"
-  exit 0
-fi
-if [[ $(id -u) -ne 0 ]]; then
-  say "Roots are made by root: run this as root"
-  exit 1
-fi
-for program in debootstrap unshare chroot; do
-  if ! command -v "$program" >/dev/null; then
-    say "$program is missing (Debian and Ubuntu: packages debootstrap, util-linux, coreutils)"
-    exit 1
-  fi
-done
-mkdir -p "$folder"
-folder=$(realpath -- "$folder")
-table=$folder/table.txt
-: >"$table"
-failed=0
+folder=$checkout/build/systems jobs=$(build_jobs)
+begin_tries "$@"
 
 # attempt COMPILER WHAT WORDS: runs the words in the checkout of the root, and prints the line.
 attempt() {
-  local compiler=$1 what=$2 words=$3 log started took result=ok version mpi
-  log=$folder/$name.${what// /-}.$compiler.log
-  started=$SECONDS
-  within "cd /home/tester/dstune-mpi && { $words
-    }" >"$log" 2>&1 || result="FAILED ($(basename "$log"))"
-  took=$((SECONDS - started))
+  local compiler=$1 what=$2 version mpi
+  timed "$folder/$name.${what// /-}.$compiler.log" "cd /home/tester/dstune-mpi && { $3
+    }"
   # As setup.sh chooses it on Ubuntu 22.04.
   [[ $name != ubuntu-22.04 || $compiler != g++ ]] || compiler=g++-12
   version=$(within "$compiler -dumpfullversion 2>/dev/null || $compiler -dumpversion" 2>/dev/null) || version=none
   mpi=$(within "mpirun --version" 2>/dev/null | sed -n '1s/[^0-9]*//p') || mpi=""
   [[ $what != *MPICH* ]] || mpi=MPICH
-  [[ $result == ok ]] || failed=1
-  printf '%-15s %-9s %-8s %-8s %-28s %-6s %5d s\n' "$name" "$compiler" "$version" "${mpi:--}" "$what" "$result" "$took" |
-    tee -a "$table"
+  told '%-15s %-9s %-8s %-8s %-28s %-6s %5d s\n' "$name" "$compiler" "$version" "${mpi:--}" "$what" "$result" "$took"
 }
 
 quickstart="rm -rf autotuning_results autotuning_exps && RANKS=2 scripts/quickstart.sh"
@@ -140,7 +82,7 @@ for row in "${systems[@]}"; do
   root=$folder/$name
   chosen "$chosen_systems" "$name" || continue
   if [[ ! -e $root/made ]] && ! make_root "$row" >"$folder/$name.root.log" 2>&1; then
-    printf '%-15s the system can not be made (%s)\n' "$name" "$name.root.log" | tee -a "$table"
+    told '%-15s the system can not be made (%s)\n' "$name" "$name.root.log"
     failed=1
     continue
   fi

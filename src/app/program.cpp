@@ -102,7 +102,7 @@ std::string cuda_text() {
 }
 
 std::string version_text() {
-  const std::vector<std::string> folders = nvidia_library_folders(own_python_environment());
+  const std::vector<std::string> folders = gpu_library_folders(own_python_environment());
   kernels::set_cuda_library_folders(folders);
   return fmt::format(
       "dstune-mpi {}\nMPI: {}\nmatrix products: {}\nCPU kernels: {}\nCUDA: {}\nNCCL: {}\n",

@@ -32,8 +32,11 @@ std::optional<std::string> find_own_file(const std::string& name) {
                                          : fs::canonical(loaded_file(), cause);
   if (cause) return std::nullopt;
   const fs::path folder = file.parent_path();
-  for (const fs::path& place : {folder / name, folder / "../lib" / name})
-    if (fs::is_regular_file(place, cause)) return place.lexically_normal().string();
+  // A package may put the program elsewhere than the folders say that it was configured with.
+  for (const char* place : {".", DSTUNE_LIBRARY_FOLDER, "../lib/dstune-mpi", "../lib"}) {
+    const fs::path found = (folder / place / name).lexically_normal();
+    if (fs::is_regular_file(found, cause)) return found.string();
+  }
   return std::nullopt;
 }
 

@@ -200,6 +200,22 @@ std::vector<std::string> nvidia_library_folders(const PythonEnvironment& environ
   return folders;
 }
 
+std::vector<std::string> gpu_library_folders(const PythonEnvironment& environment) {
+  const RootedFiles files = environment.files();
+  std::vector<std::string> folders = nvidia_library_folders(environment);
+  const auto add = [&](const fs::path& prefix) {
+    for (const char* name : {"lib64", "lib"}) {
+      const std::string folder = (prefix / name).string();
+      const bool is_new = std::find(folders.begin(), folders.end(), folder) == folders.end();
+      if (is_new && files.is_folder(folder)) folders.push_back(folder);
+    }
+  };
+  for (const char* name : {"CUDA_HOME", "CUDA_PATH", "CUDNN_ROOT", "CUDNN_HOME", "NCCL_HOME"})
+    if (const fs::path prefix = environment.variable(name); prefix.is_absolute()) add(prefix);
+  add("/usr/local/cuda");
+  return folders;
+}
+
 std::string python_minor(std::string_view text) {
   const std::size_t digit = text.find_first_of("0123456789");
   const auto version = digit == text.npos ? std::nullopt : parse_version(text.substr(digit));

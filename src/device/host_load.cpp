@@ -1,5 +1,6 @@
 #include "dstune/device/host_load.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 
@@ -30,6 +31,14 @@ std::optional<double> load_average() {
   double last_minute = 0, last_five = 0;
   if (!(file >> last_minute >> last_five)) return std::nullopt;
   return last_five;
+}
+
+std::optional<double> load_beside(int own_threads) {
+  std::ifstream file("/proc/loadavg");
+  double last_minute = 0, others = 0;
+  int running = 0;
+  if (!(file >> last_minute >> others >> others >> running)) return std::nullopt;
+  return std::max(0.0, std::min(last_minute, static_cast<double>(running - own_threads)));
 }
 
 }  // namespace dstune

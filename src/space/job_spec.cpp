@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "check/document_findings.hpp"
+#include "dstune/base/text.hpp"
 #include "dstune/model/module_names.hpp"
 #include "dstune/space/config_document.hpp"
 #include "sections/assumptions.hpp"
@@ -242,32 +243,63 @@ bool Machine::holds(const GroupShape& shape) const {
                        [&](int ranks) { return ranks >= shape.num_gpus; }) >= shape.num_nodes;
 }
 
+namespace {
+
+/// "1 rank", "4 + 2 ranks", "4 to 8 ranks a node, 80 in all"
+std::string ranks_text(const std::vector<int>& ranks_of_node, int total) {
+  constexpr std::size_t most_shown = 8;
+  const auto [least, most] = std::ranges::minmax(ranks_of_node);
+  if (ranks_of_node.size() == 1) return format_count(static_cast<std::uint64_t>(total), "rank");
+  if (ranks_of_node.size() <= most_shown)
+    return fmt::format("{} ranks", fmt::join(ranks_of_node, " + "));
+  return least == most ? fmt::format("{} ranks a node, {} in all", least, total)
+                       : fmt::format("{} to {} ranks a node, {} in all", least, most, total);
+}
+
+std::string nodes_text(std::size_t nodes) {
+  return nodes == 1 ? "one node" : fmt::format("{} nodes", nodes);
+}
+
+}  // namespace
+
 std::string Machine::refusal(const GroupShape& shape) const {
-  if (is_restricted) {
+  const auto nodes = static_cast<int>(ranks_of_node.size());
+  const int most = std::ranges::max(ranks_of_node);
+  const std::string ranks = ranks_text(ranks_of_node, num_ranks());
+  const std::string asked =
+      fmt::format("groups of {} on each of {} are asked for",
+                  format_count(static_cast<std::uint64_t>(shape.num_gpus), "rank"),
+                  format_count(static_cast<std::uint64_t>(shape.num_nodes), "node"));
+  if (limit == Limit::filter)
     return fmt::format(
-        "groups of {} ranks on each of {} node(s) are asked for, but --hostfile, --include and "
-        "--exclude leave {} rank(s) on {} node(s): name more hosts or slots, or take smaller "
+        "{}, but --hostfile, --include and --exclude leave {} on {}: name more hosts or slots, or "
+        "take smaller groups",
+        asked, ranks, nodes_text(ranks_of_node.size()));
+  if (limit == Limit::plan)
+    return fmt::format(
+        "{}, but the plan is for {} on {}: raise --gpus-per-node or --nodes, or take smaller "
         "groups",
-        shape.num_gpus, shape.num_nodes, num_ranks(), ranks_of_node.size());
-  }
-  if (num_ranks() >= shape.size() && static_cast<int>(ranks_of_node.size()) >= shape.num_nodes) {
+        asked, ranks, nodes_text(ranks_of_node.size()));
+  const bool has_coordinator = limit == Limit::coordinator;
+  const char* const beside = has_coordinator ? " beside rank 0, which only coordinates" : "";
+  const int a_node = shape.num_gpus + (has_coordinator ? 1 : 0);
+  if (nodes < shape.num_nodes)
     return fmt::format(
-        "groups of {0} ranks on each of {1} node(s) are asked for, but the job's ranks are {2} on "
-        "its nodes: place {0} on each (mpirun --map-by ppr:{0}:node, srun --ntasks-per-node={0}), "
-        "or take smaller groups",
-        shape.num_gpus, shape.num_nodes, fmt::join(ranks_of_node, " + "));
-  }
-  if (num_ranks() >= shape.size()) {
+        "{0}, but the job has {1} ({2}{3}): ask for {4} nodes with {5} on each (Slurm --nodes={4} "
+        "--ntasks-per-node={6}, PBS select={4}:mpiprocs={6}, mpirun --hostfile), or {7}",
+        asked, nodes_text(ranks_of_node.size()), ranks, beside, shape.num_nodes,
+        format_count(static_cast<std::uint64_t>(a_node), "rank"), a_node,
+        most < shape.num_gpus ? "take smaller groups" : fmt::format("write num_nodes {}", nodes));
+  if (most < shape.num_gpus)
     return fmt::format(
-        "groups of {0} ranks on each of {1} node(s) are asked for, but the job's {2} are on {3} "
-        "node(s): start it on {1} nodes (mpirun --hostfile, srun --nodes={1}), or take smaller "
-        "groups",
-        shape.num_gpus, shape.num_nodes, format_count(num_ranks(), "rank"), ranks_of_node.size());
-  }
+        "{0}, but no node of the job has more than {1} ({2} on {3}{4}): start {5} on {6} (mpirun "
+        "-np {7} --map-by ppr:{5}:node, srun --ntasks-per-node={5}), or write num_gpus {1}",
+        asked, most, ranks, nodes_text(ranks_of_node.size()), beside, a_node,
+        nodes == 1 ? "it" : "each", a_node * nodes);
   return fmt::format(
-      "groups of {} ranks on each of {} node(s) are asked for, but the job has {} rank(s) on {} "
-      "node(s): start it with mpirun -np {}, or take smaller groups",
-      shape.num_gpus, shape.num_nodes, num_ranks(), ranks_of_node.size(), shape.size());
+      "{0}, but the job has {1} on its nodes{2}: place {3} on each (mpirun --map-by ppr:{3}:node, "
+      "srun --ntasks-per-node={3}), or take smaller groups",
+      asked, ranks, beside, a_node);
 }
 
 Problem engine_problem(const JobSpec& job, const std::string& message) {

@@ -102,9 +102,10 @@ std::vector<int> agree_on_excluded_ranks(const Communicator& world, const JobOpt
 struct JobRanks {
   const Communicator& world;
   const FoundNode& here;
-  FoundDevice found;                ///< this rank's
-  std::vector<RankDevice> devices;  ///< of all
-  bool has_threads;                 ///< MPI_THREAD_MULTIPLE
+  FoundDevice found;                        ///< this rank's
+  std::vector<RankDevice> devices;          ///< of all
+  std::vector<PlacementFinding> placement;  ///< rank 0's
+  bool has_threads;                         ///< MPI_THREAD_MULTIPLE
 
   [[nodiscard]] const Topology& topology() const { return here.topology; }
   [[nodiscard]] bool is_first() const { return world.rank() == 0; }
@@ -117,12 +118,16 @@ std::optional<JobRanks> take_devices(const Communicator& world, const FoundNode&
   const Topology& topology = here.topology;
   try {
     const bool has_coordinator = !has_threads || options.dedicated_coordinator;
-    FoundDevice found =
-        find_device(world, topology, options,
-                    {has_coordinator, agree_on_excluded_ranks(world, options, topology)});
-    std::vector<RankDevice> devices = gather_devices(world, describe(topology, found));
-    if (world.rank() == 0 && options.verbose) log_ranks(topology, devices);
-    return JobRanks{world, here, std::move(found), std::move(devices), has_threads};
+    const IdleRanks idle{has_coordinator, agree_on_excluded_ranks(world, options, topology)};
+    FoundDevice found = find_device(world, topology, options, idle);
+    RankDevice mine = describe(topology, found);
+    mine.place = place_of(here, found, options, idle);
+    JobRanks ranks{world, here, std::move(found), gather_devices(world, mine), {}, has_threads};
+    if (!ranks.is_first()) return ranks;
+    if (options.verbose) log_ranks(topology, ranks.devices);
+    ranks.placement = find_placement(ranks.devices);
+    for (const PlacementFinding& finding : ranks.placement) log::warning(finding.text);
+    return ranks;
   } catch (const DeviceError& error) {
     log::error(error.what());
     if (world.rank() == 0) write_early_end(options, ExitCode::no_device, error.what());
@@ -152,9 +157,12 @@ JobOptions with_coordinator(JobOptions options, const JobRanks& ranks) {
     options.dedicated_coordinator = true;
   }
   if (options.dedicated_coordinator && ranks.topology().world_size < 2) {
-    throw UsageError(
-        "--coordinator dedicated needs at least 2 ranks: start it with "
-        "mpirun -np 2 or more");
+    throw UsageError(fmt::format(
+        "rank 0 only coordinates{}, and the job has no other rank to train: start 2 or more "
+        "(mpirun -np 2, srun --ntasks=2){}",
+        ranks.has_threads ? " (--coordinator dedicated)" : "",
+        ranks.has_threads ? ", or leave --coordinator out"
+                          : ", or take an MPI that grants MPI_THREAD_MULTIPLE"));
   }
   return options;
 }
@@ -258,7 +266,7 @@ Opening open_here(Planning planning, const Instruments& instruments,
       [&] {
         forecast(job, started, ranks);
         open_results(job, planning.folders, options,
-                     {ranks.topology(), ranks.devices, energy_text,
+                     {ranks.topology(), ranks.devices, ranks.placement, energy_text,
                       [&](const std::string& path) { watchdog.set_exit_status_path(path); }});
         log::info(energy.meter ? fmt::format(log_text::energy_measured, energy_text)
                                : fmt::format(log_text::energy_not_measured, energy_text));

@@ -10,8 +10,8 @@ namespace dstune {
 /// Local.
 bool is_own_program();
 
-/// A file beside the executable or the library that this code is in, or in the folder `lib` of an
-/// installation. Nothing where there is none. Local.
+/// A file beside the executable or the library that this code is in; else in the folder for
+/// libraries of an installation, wherever that was moved to. Nothing where there is none. Local.
 std::optional<std::string> find_own_file(const std::string& name);
 
 }  // namespace dstune

@@ -18,6 +18,9 @@ inline constexpr const char* wrong_omp_threads =
 inline constexpr const char* no_thread_multiple =
     "MPI grants less than MPI_THREAD_MULTIPLE, so rank 0 only coordinates";
 inline constexpr const char* no_time_limit = "no time limit is known (--time-limit sets one)";
+inline constexpr const char* no_time_limit_of_batch =
+    "{} does not tell this job its time limit in the environment, so it may end without warning: "
+    "give --time-limit, or start it by a script that dstune-mpi batch writes, which asks {}";
 inline constexpr const char* time_limit = "time limit {} from {}; {} of it for a clean end";
 inline constexpr const char* stopping_early = "stopping early: {}";
 inline constexpr const char* retry_failed =
@@ -32,6 +35,55 @@ inline constexpr const char* collectives = "collectives: {}";
 inline constexpr const char* longer_warm_up =
     "the first {} steps of each experiment are warm-up, not {} (autotuning.start_profile_step). "
     "Libraries choose their algorithms in them, code is loaded, and graphs are recorded";
+
+// Places of ranks: findings, and the hints that end them.
+
+inline constexpr const char* separate_jobs =
+    "srun started {} processes, and MPI makes a job of its own of each. {}";
+inline constexpr const char* hidden_gpus =
+    "each rank sees one GPU of several on {}: NCCL may lose peer access over NVLink, and "
+    "collectives take longer than in a training that sees all. {}";
+inline constexpr const char* missing_gpus =
+    "ranks see {} of the {} GPUs that {} names on {}{}. Look at nvidia-smi there; a container "
+    "needs --nv (Apptainer) or --gpus all (Docker)";
+inline constexpr const char* shared_gpus =
+    "{} ranks share {} on {}: they take turns, so times say nothing of a GPU for each. {}";
+inline constexpr const char* idle_gpus = "no rank computes on {} of the job's {} on {}. {}";
+inline constexpr const char* one_core =
+    "ranks have one core each on {}, where the job has {} cores for {}: {}. {}";
+inline constexpr const char* same_core =
+    "ranks take turns on the same cores on {}: {} of the job's {} cores there are used. {}";
+inline constexpr const char* part_of_nodes =
+    "the job has {} of {} cores on {}: other jobs there may disturb what is measured. {}";
+inline constexpr const char* busy_nodes =
+    "others compute on {} already, in about {:.0f} threads: they disturb what is measured. {}";
+inline constexpr const char* unlike_nodes =
+    "nodes differ in {}: a group is as fast as its slowest node, and takes as many ranks on each. "
+    "{}";
+inline constexpr const char* idle_nodes =
+    "{} on {} of the job's {} nodes: the others are idle, and no group can take them. {}";
+inline constexpr const char* idle_tasks = "{} here, and {} has {} tasks for this job. {}";
+
+inline constexpr const char* with_pmix =
+    "Write srun --mpi=pmix (srun --mpi=list names what there is), or mpirun";
+inline constexpr const char* gpus_by_node =
+    "Write --gpus-per-node={} and srun --gpu-bind=none instead of --gpus-per-task";
+inline constexpr const char* gpus_all_visible =
+    "Let each rank see all: leave CUDA_VISIBLE_DEVICES as the batch system sets it";
+inline constexpr const char* ranks_by_srun = "Write srun --nodes={} --ntasks-per-node={}";
+inline constexpr const char* ranks_by_open_mpi = "Write mpirun -np {} --map-by ppr:{}:node";
+inline constexpr const char* ranks_by_hydra = "Write mpiexec -np {} -ppn {}";
+inline constexpr const char* ranks_of_job = "Start {} ranks, {} on each node";
+inline constexpr const char* cores_by_srun =
+    "Write srun --cpus-per-task={} --cpu-bind=cores. srun takes nothing of sbatch's "
+    "--cpus-per-task since Slurm 22.05, unless SRUN_CPUS_PER_TASK says it";
+inline constexpr const char* cores_by_open_mpi = "Write mpirun --map-by slot:PE={} --bind-to core";
+inline constexpr const char* cores_by_hydra = "Write mpiexec -bind-to core:{}";
+inline constexpr const char* cores_of_rank = "Bind each rank to {} cores";
+inline constexpr const char* no_binding =
+    "Bind ranks to no core: mpirun --bind-to none, srun --cpu-bind=none";
+inline constexpr const char* whole_nodes = "Ask for whole nodes: {}";
+inline constexpr const char* one_kind_of_node = "Keep to nodes of one kind: {}";
 
 // The space and its plan.
 

@@ -56,6 +56,10 @@ struct FoundPython {
 /// The folders of libraries that NVIDIA's packages have (nvidia/cudnn/lib, which PyTorch brings) in
 /// the Python that a job runs in.
 [[nodiscard]] std::vector<std::string> nvidia_library_folders(const PythonEnvironment& environment);
+/// Folders beyond the dynamic linker's that may have cuBLASLt, cuDNN and NCCL: those of that
+/// Python, then of $CUDA_HOME, $CUDA_PATH, $CUDNN_ROOT, $CUDNN_HOME and $NCCL_HOME, then
+/// /usr/local/cuda.
+[[nodiscard]] std::vector<std::string> gpu_library_folders(const PythonEnvironment& environment);
 
 /// "3.11" of "python3.11" and "3.11.2", or nothing.
 [[nodiscard]] std::string python_minor(std::string_view text);

@@ -66,8 +66,15 @@ struct Overrides {
 
 /// The machine of the job, known before the input is checked against it.
 struct Machine {
+  /// Why it has no more ranks than these.
+  enum class Limit {
+    job,         ///< its launcher started no more
+    filter,      ///< --hostfile, --include or --exclude leaves them
+    plan,        ///< --gpus-per-node and --nodes say so
+    coordinator  ///< its launcher started one more, which only coordinates
+  };
   std::vector<int> ranks_of_node;  ///< how many ranks each node has; at least one node and rank
-  bool is_restricted = false;      ///< by --hostfile, --include or --exclude
+  Limit limit = Limit::job;
   [[nodiscard]] int num_ranks() const;
   /// Tells whether enough nodes have enough ranks for a group.
   [[nodiscard]] bool holds(const GroupShape& shape) const;

@@ -10,16 +10,14 @@ namespace {
 /// Stays loaded.
 class SharedLibrary {
  public:
-  /// The dynamic linker's, else one in library_folders(), else in the folders of the toolkit and of
-  /// cuDNN that this was built with. std::runtime_error with the linker's words.
+  /// The dynamic linker's, else one in library_folders(). std::runtime_error with the linker's
+  /// words.
   explicit SharedLibrary(const std::string& name)
       : name_(name), library_(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
     if (library_ != nullptr) return;
     const char* const said = dlerror();
     const std::string reason = said != nullptr ? said : name + ": not found";
-    std::vector<std::string> folders = library_folders();
-    folders.insert(folders.end(), {DSTUNE_LIBRARY_FOLDERS});
-    for (const std::string& folder : folders) {
+    for (const std::string& folder : library_folders()) {
       library_ = dlopen((folder + "/" + name).c_str(), RTLD_NOW | RTLD_LOCAL);
       if (library_ != nullptr) return;
     }

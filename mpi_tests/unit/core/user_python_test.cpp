@@ -74,6 +74,28 @@ TEST_F(UserPythonTest, LibrariesOfNvidiasPackagesAreThoseOfThePythonOfTheJob) {
   EXPECT_THAT(nvidia_library_folders(environment_), testing::IsEmpty());
 }
 
+TEST_F(UserPythonTest, LibrariesForGpusAreThoseOfThePythonThenOfTheEnvironmentThenOfTheSystem) {
+  const std::string packages = "/venv/lib/python3.11/site-packages/nvidia/cudnn/lib";
+  program("venv/bin/python3.11");
+  std::ofstream(folder_ / "venv/pyvenv.cfg") << "version = 3.11.2\n";
+  for (const std::string& name :
+       {packages, std::string("/apps/cuda/lib64"), std::string("/apps/nccl/lib"),
+        std::string("/usr/local/cuda/lib64"), std::string("/relative/lib")})
+    fs::create_directories(folder_ / name.substr(1));
+  link("venv/bin/python", "python3.11");
+  environment_.root = folder_;
+  environment_.variables["VIRTUAL_ENV"] = "/venv";
+  environment_.variables["CUDA_HOME"] = "/apps/cuda";
+  environment_.variables["CUDA_PATH"] = "/apps/cuda";
+  environment_.variables["CUDNN_ROOT"] = "relative";
+  environment_.variables["NCCL_HOME"] = "/apps/nccl";
+  EXPECT_THAT(gpu_library_folders(environment_),
+              testing::ElementsAre(packages, "/apps/cuda/lib64", "/apps/nccl/lib",
+                                   "/usr/local/cuda/lib64"));
+  environment_.variables = {{"PATH", "/nowhere"}};
+  EXPECT_THAT(gpu_library_folders(environment_), testing::ElementsAre("/usr/local/cuda/lib64"));
+}
+
 TEST_F(UserPythonTest, TheActiveEnvironmentComesBeforeThePath) {
   const std::string on_path = program("path/python3");
   const std::string launcher = program("tools/bin/python");

@@ -8,9 +8,11 @@
 namespace dstune {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::ThrowsMessage;
 
 class ReadJobTest : public SpaceTest {};
@@ -32,10 +34,32 @@ TEST_F(ReadJobTest, DefaultsAreTheDocumentedOnes) {
   EXPECT_THAT(read.warnings, testing::IsEmpty());
 }
 
-TEST_F(ReadJobTest, AGroupOnMoreNodesThanThereAreAsksForNodesNotRanks) {
+TEST_F(ReadJobTest, ARefusalNamesTheRealLack) {
   const GroupShape two_nodes{1, 2};
-  EXPECT_THAT(Machine{{2}}.refusal(two_nodes), HasSubstr("start it on 2 nodes"));
-  EXPECT_THAT(Machine{{1}}.refusal(two_nodes), HasSubstr("start it with mpirun -np 2"));
+  EXPECT_THAT(Machine{{2}}.refusal(two_nodes),
+              AllOf(HasSubstr("the job has one node (2 ranks)"),
+                    HasSubstr("ask for 2 nodes with 1 rank on each (Slurm --nodes=2 "
+                              "--ntasks-per-node=1, PBS select=2:mpiprocs=1"),
+                    HasSubstr("or write num_nodes 1"), Not(HasSubstr("-np"))));
+  EXPECT_THAT(Machine{{1}}.refusal({4, 2}),
+              AllOf(HasSubstr("with 4 ranks on each"), HasSubstr("or take smaller groups")));
+  EXPECT_THAT((Machine{{2, 2}}.refusal({4, 1})),
+              AllOf(HasSubstr("no node of the job has more than 2 (2 + 2 ranks on 2 nodes)"),
+                    HasSubstr("mpirun -np 8 --map-by ppr:4:node"), HasSubstr("num_gpus 2")));
+  EXPECT_THAT((Machine{{4, 2}}.refusal({3, 2})), HasSubstr("place 3 on each"));
+  EXPECT_THAT((Machine{std::vector<int>(64, 4)}.refusal({8, 1})),
+              HasSubstr("4 ranks a node, 256 in all on 64 nodes"));
+}
+
+TEST_F(ReadJobTest, ARefusalSaysWhoLeavesNoMoreRanks) {
+  using Limit = Machine::Limit;
+  EXPECT_THAT((Machine{{3}, Limit::coordinator}.refusal({4, 1})),
+              AllOf(HasSubstr("3 ranks on one node beside rank 0, which only coordinates"),
+                    HasSubstr("mpirun -np 5 --map-by ppr:5:node")));
+  EXPECT_THAT((Machine{{3}, Limit::filter}.refusal({4, 1})), HasSubstr("--exclude leave 3 ranks"));
+  EXPECT_THAT((Machine{{8}, Limit::plan}.refusal({4, 4})),
+              AllOf(HasSubstr("the plan is for 8 ranks on one node"), HasSubstr("raise"),
+                    Not(HasSubstr("--hostfile"))));
 }
 
 TEST_F(ReadJobTest, VerifyMeasuresTheTargetUnlessItIsToldNotTo) {

@@ -102,7 +102,11 @@ inline auto fields(JobInput& value) {
 }
 DSTUNE_FIELDS(RunInput, ds_config, arguments)
 DSTUNE_FIELDS(JobStart, exit_code, choices)
-DSTUNE_FIELDS(RankDevice, description, threads, memory, host, backend, gpu, context, library, free)
+DSTUNE_FIELDS(RankPlace, node, machine, host, cores, host_cores, host_processors, job_cores,
+              host_memory, load_beside, kind, gpu, is_left_out, looks_at_gpus, gpus, sees_part,
+              named_gpus, given_gpus)
+DSTUNE_FIELDS(RankDevice, description, threads, memory, host, backend, gpu, context, library, free,
+              place)
 DSTUNE_FIELDS(IncumbentEstimate, step, standard_error, spread, degrees_of_freedom)
 
 namespace message {

@@ -188,7 +188,24 @@ inline RankDevice full_device() {
           .gpu = "GPU-0123",
           .context_bytes = 3,
           .library_bytes = 4,
-          .free_bytes = 90};
+          .free_bytes = 90,
+          .place = {.node = 3,
+                    .machine = 2,
+                    .host = "node3",
+                    .cores = {4, 6},
+                    .host_cores = 64,
+                    .host_processors = 128,
+                    .job_cores = 32.5,
+                    .host_memory_bytes = 1000,
+                    .load_beside = 1.5,
+                    .kind = "NVIDIA H200",
+                    .gpu = "GPU-0123",
+                    .is_left_out = true,
+                    .looks_at_gpus = true,
+                    .gpus = {"GPU-0123", "GPU-4567"},
+                    .sees_part = true,
+                    .named_gpus = 2,
+                    .given_gpus = 4}};
 }
 
 }  // namespace dstune::test

@@ -18,6 +18,11 @@ const std::vector<VariableRow>& environment_table() {
         "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE", "SLURM_CPU_BIND_TYPE"},
        "Set by `mpirun` and `srun`: this process's rank, and how many there are. Plans, which "
        "start no MPI, take them."},
+      {{"SLURM_JOB_CPUS_PER_NODE", "SLURM_JOB_NUM_NODES", "SLURM_GPUS_PER_NODE",
+        "SLURM_GPUS_ON_NODE", "SLURM_HET_SIZE", "PBS_NODEFILE", "LSB_MCPU_HOSTS", "FLUX_JOB_NNODES",
+        "FLUX_JOB_SIZE"},
+       "The nodes, cores and GPUs of the batch job. They are compared with the ranks that were "
+       "started, and a difference is a warning."},
       {{"VIRTUAL_ENV", "CONDA_PREFIX", "PATH", "PYTHONPATH", "PYTHONUSERBASE", "PYTHONNOUSERSITE",
         "HOME"},
        "The user's Python: its DeepSpeed is the one that an answer is for, and its packages have "
@@ -27,6 +32,8 @@ const std::vector<VariableRow>& environment_table() {
       {{"HF_HOME", "XDG_CACHE_HOME"},
        "The place of the default file of `accelerate config`, for a training command that starts "
        "with `accelerate launch`."},
+      {{"CUDA_HOME", "CUDA_PATH", "CUDNN_ROOT", "CUDNN_HOME", "NCCL_HOME", "LD_LIBRARY_PATH"},
+       "Folders in which libraries of GPUs are looked for."},
       {{"CUDA_MPS_PIPE_DIRECTORY"}, "The pipe of CUDA's multi-process service, for `check`."},
       {{"NCCL_MULTI_RANK_GPU_ENABLE"}, "With 1 NCCL may serve several ranks of one GPU."},
       {{"TORCH_EXTENSIONS_DIR"},

@@ -129,7 +129,10 @@ void add_examples(roff::Page& page) {
   page.example(
       "mpirun -np 4 dstune-mpi --time-limit 30m space.json\n"
       "dstune-mpi status");
-  page.paragraph("The same command resumes a job that was stopped.");
+  page.paragraph("The same command resumes a job that was stopped. On a cluster with Slurm:");
+  page.example(
+      "dstune-mpi batch slurm --time-limit 2h space.json > tune.sbatch\n"
+      "sbatch tune.sbatch");
   page.paragraph(
       "A check says what a release of DeepSpeed refuses in a config, and what has no effect:");
   page.example("dstune-mpi check --deepspeed-version 0.18.9 ds_config.json");

@@ -72,7 +72,8 @@ class Decider {
     if (!overrides_->has_hostfile && (choice.gpus_per_node || choice.num_nodes)) {
       const int nodes = choice.num_nodes.value_or(1);
       const int gpus = choice.gpus_per_node.value_or(usual_gpus(cluster));
-      job.machine = Machine{std::vector<int>(static_cast<std::size_t>(nodes), gpus), true};
+      job.machine =
+          Machine{std::vector<int>(static_cast<std::size_t>(nodes), gpus), Machine::Limit::plan};
     }
     job.cluster = std::move(cluster);
   }

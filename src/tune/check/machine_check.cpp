@@ -184,9 +184,14 @@ struct End {
 };
 
 /// Prints what all ranks found, and says how the check ends. Rank 0 only.
-End end_of(const std::vector<RankReport>& reports, const Topology& topology, bool json) {
+End end_of(const std::vector<RankReport>& reports, const Topology& topology,
+           const std::vector<PlacementFinding>& placement, bool json) {
   const std::vector<std::string> missing = missing_ranks(reports, topology);
-  const ExitCode code = conclude(reports, findings_of(reports, missing), json);
+  Findings findings = findings_of(reports, missing);
+  for (const PlacementFinding& finding : placement)
+    // A note of the GPUs names the ranks that share one.
+    if (finding.kind != PlacementKind::shared_gpus) findings.notes.push_back(finding.text);
+  const ExitCode code = conclude(reports, findings, json);
   if (!missing.empty()) MpiEnvironment::abort(static_cast<int>(code));
   return {code, std::ranges::any_of(reports,
                                     [](const RankReport& each) { return !each.failures.empty(); })};
@@ -239,11 +244,16 @@ ExitCode check_machine(const JobOptions& options, bool thread_multiple, Watchdog
     return ExitCode::no_device;
   }
   add_device(topology, found, report);
+  RankDevice mine = describe(topology, found);
+  mine.place = place_of(here, found, options, {});
+  const std::vector<RankDevice> devices = gather_devices(world, mine);
+  std::vector<PlacementFinding> placement;
+  if (is_first) placement = find_placement(devices);
 
   known->set_phase("in products and reads of memory");
   world.barrier();
   // The rank may use its part of the host, or of its GPU.
-  const std::int64_t room_bytes = describe(topology, found).memory_bytes;
+  const std::int64_t room_bytes = mine.memory_bytes;
   const Waiter waiter(SteadyClock::now() + to_duration(wait_limit_s), nullptr, topology.share_core);
   probe_device(
       *found.device, room_bytes, waiter, [&] { world.barrier(); }, report);
@@ -264,7 +274,7 @@ ExitCode check_machine(const JobOptions& options, bool thread_multiple, Watchdog
     const std::vector<RankReport> reports = collect(reports_of_ranks, std::move(report), *known);
     deadline.reset();
     known->finish();
-    end = end_of(reports, topology, options.json_output);
+    end = end_of(reports, topology, placement, options.json_output);
   } else {
     send(reports_of_ranks, report);
   }

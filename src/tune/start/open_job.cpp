@@ -206,6 +206,9 @@ Value environment_of(const OpenJob& job, const JobOptions& options, const OpenOp
   environment["device_memory_bytes"] = job.device_memory_bytes;
   environment["host_memory_bytes"] = *job.host_memory_bytes;
   environment["energy"] = open.energy;
+  environment["placement"] = Value::array();
+  for (const PlacementFinding& finding : open.placement)
+    environment["placement"].push_back(finding.text);
   environment["input_hashes"] = {{"space", record_key(job.job.document->root())},
                                  {"model", record_key(to_json(job.job.model))}};
   for (const auto& instrument : *job.instruments)

@@ -56,6 +56,7 @@ JobFolders choose_job_folders(const PlannedJob& planned, const JobOptions& optio
 struct OpenOptions {
   const Topology& topology;
   const std::vector<RankDevice>& devices;
+  const std::vector<PlacementFinding>& placement;
   const std::string& energy;  ///< what is counted where rank 0 is, or why nothing is
   /// Called with the path of exit_status.json as soon as nobody else may write it.
   std::function<void(const std::string&)> on_held;

@@ -63,7 +63,11 @@ std::optional<Machine> decide_ranks(PlannedJob& ready, const JobOptions& options
     log::info(fmt::format(log_text::idle_ranks, trained, topology.world_size, training.size(),
                           topology.num_nodes(), topology.world_size - trained));
   }
-  Machine machine{{}, is_restricted};
+  Machine machine;
+  if (is_restricted)
+    machine.limit = Machine::Limit::filter;
+  else if (options.dedicated_coordinator)
+    machine.limit = Machine::Limit::coordinator;
   for (const auto& ranks : training)
     machine.ranks_of_node.push_back(static_cast<int>(ranks.size()));
   return machine;

@@ -70,9 +70,10 @@ std::string find_gpu(const Topology& topology, const JobOptions& options, const 
   return {};
 }
 
-/// Folders in which the user's PyTorch keeps libraries; the kernels look there, too.
-std::vector<std::string> folders_of_python() {
-  std::vector<std::string> folders = nvidia_library_folders(own_python_environment());
+/// Folders beyond the dynamic linker's that may have NVIDIA's libraries; the kernels look there,
+/// too.
+std::vector<std::string> library_folders() {
+  std::vector<std::string> folders = gpu_library_folders(own_python_environment());
   kernels::set_cuda_library_folders(folders);
   return folders;
 }
@@ -145,9 +146,14 @@ constexpr std::string_view shown_variables[] = {
     "OMPI_MCA_mpi_yield_when_idle", "OMPI_MCA_mtl", "OMPI_MCA_osc", "OMPI_MCA_pml",
     "OMPI_MCA_rmaps_base_mapping_policy", "OMPI_MCA_rmaps_base_oversubscribe",
     // The batch system's job.
-    "COBALT_JOBID", "FLUX_JOB_ID", "LSB_JOBID", "PBS_JOBID", "PBS_NODEFILE", "SLURM_CPUS_ON_NODE",
-    "SLURM_CPUS_PER_TASK", "SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_JOB_NUM_NODES",
-    "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE",
+    "COBALT_JOBID", "FLUX_JOB_ID", "FLUX_JOB_NNODES", "FLUX_JOB_SIZE", "LSB_DJOB_NUMPROC",
+    "LSB_JOBID", "LSB_MCPU_HOSTS", "LSB_QUEUE", "NCPUS", "PBS_JOBID", "PBS_NODEFILE",
+    "PBS_NUM_NODES", "PBS_NUM_PPN", "PBS_QUEUE", "SLURM_CPUS_ON_NODE", "SLURM_CPUS_PER_TASK",
+    "SLURM_CPU_BIND", "SLURM_CPU_BIND_TYPE", "SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE",
+    "SLURM_GPUS_PER_TASK", "SLURM_GPU_BIND", "SLURM_HET_SIZE", "SLURM_JOB_CPUS_PER_NODE",
+    "SLURM_JOB_END_TIME", "SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_JOB_NUM_NODES",
+    "SLURM_JOB_PARTITION", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_STEP_NUM_TASKS",
+    "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE", "SRUN_CPUS_PER_TASK",
     // Our own.
     "DSTUNE_CUDA_ALGORITHMS", "DSTUNE_CUDA_GRAPHS", "DSTUNE_INJECT", "DSTUNE_POWERCAP",
     "DSTUNE_PRETEND_HOSTS"};
@@ -187,6 +193,7 @@ void members(Archive& archive, json::Of<Archive, RankDevice>& device) {
   archive("context_bytes", device.context_bytes);
   archive("library_bytes", device.library_bytes);
   archive("free_bytes", device.free_bytes);
+  archive("place", device.place);
 }
 template void members(json::Writer&, const RankDevice&);
 template void members(json::Reader&, RankDevice&);
@@ -233,7 +240,7 @@ FoundDevice find_device(const Communicator& world, const Topology& topology,
                         const JobOptions& options, const IdleRanks& idle) {
   FoundDevice found;
   if (options.backend == Backend::cpu) return cpu_device(topology);
-  const std::vector<std::string> folders = folders_of_python();
+  const std::vector<std::string> folders = library_folders();
   const std::vector<std::string> reasons =
       gather_texts(world, find_gpu(topology, options, idle, found));
   const auto first = std::ranges::find_if_not(reasons, &std::string::empty);
@@ -263,7 +270,7 @@ void require_libraries(const FoundDevice& found, Backend backend) {
 FoundDevice find_device_of_plan(const Topology& topology, const JobOptions& options) {
   FoundDevice found;
   if (options.backend == Backend::cpu) return cpu_device(topology);
-  folders_of_python();
+  library_folders();
   const std::string reason =
       find_gpu(topology, options, {.has_coordinator = options.dedicated_coordinator}, found);
   if (!reason.empty()) return without_gpu(topology, options, reason);

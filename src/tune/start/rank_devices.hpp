@@ -13,6 +13,7 @@
 #include "dstune/device/cuda.hpp"
 #include "dstune/group/nccl_library.hpp"
 #include "dstune/tune/job.hpp"
+#include "start/placement.hpp"
 
 namespace dstune {
 
@@ -42,6 +43,7 @@ struct RankDevice {
   std::int64_t context_bytes = 0;  ///< of its memory, that CUDA's context took; 0: not known
   std::int64_t library_bytes = 0;  ///< … and libraries at their first use
   std::int64_t free_bytes = 0;     ///< … and were free then
+  RankPlace place{};
 
   [[nodiscard]] bool is_gpu() const { return backend != BackendKind::cpu; }
 };
@@ -84,6 +86,12 @@ FoundDevice find_device_of_plan(const Topology& topology, const JobOptions& opti
 
 /// The caller's. Local.
 RankDevice describe(const Topology& topology, const FoundDevice& found);
+
+/// The caller's place, for placement_findings(). Local.
+RankPlace place_of(const FoundNode& here, const FoundDevice& found, const JobOptions& options,
+                   const IdleRanks& idle);
+/// placement_findings() of the job, by the caller's environment. Local.
+std::vector<PlacementFinding> find_placement(const std::vector<RankDevice>& devices);
 
 /// Every rank's device, on every rank; those that share a GPU share its memory, and say so.
 /// Collective over the world.

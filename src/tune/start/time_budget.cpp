@@ -1,12 +1,11 @@
 #include "start/time_budget.hpp"
 
-#include <cstdlib>
-
 #include <fmt/format.h>
 
 #include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/core/log_text.hpp"
+#include "start/launch_facts.hpp"
 
 namespace dstune {
 
@@ -31,16 +30,27 @@ double TimeBudget::used_share() const {
   return all_s > 0 ? std::min(1.0, seconds(SteadyClock::now() - began) / all_s) : 1;
 }
 
+namespace {
+
+/// A batch system has a limit for each of its jobs, whether it tells or not.
+void say_no_limit() {
+  const BatchSystem batch = find_batch_system(own_variable);
+  if (batch == BatchSystem::none)
+    log::info(log_text::no_time_limit);
+  else
+    log::info(fmt::format(log_text::no_time_limit_of_batch, to_text(batch), to_text(batch)));
+}
+
+}  // namespace
+
 TimeBudget time_budget(const JobOptions& options) {
   const auto ago = std::chrono::duration_cast<std::chrono::system_clock::duration>(
       SteadyClock::now() - options.began);
-  const auto limit = find_time_limit(
-      options.time_limit_s,
-      [](const char* name) { return static_cast<const char*>(std::getenv(name)); },
-      std::chrono::system_clock::now() - ago);
+  const auto limit =
+      find_time_limit(options.time_limit_s, own_variable, std::chrono::system_clock::now() - ago);
   TimeBudget budget{.began = options.began};
   if (!limit) {
-    if (!options.dry_run) log::info(log_text::no_time_limit);
+    if (!options.dry_run) say_no_limit();
     budget.reserve_s = options.reserve_s.value_or(TimeBudget::default_reserve_s);
     return budget;
   }

@@ -174,13 +174,12 @@ class LoadedLibrary : public Library {
   int version_;
 };
 
-void* open(const std::string& file, std::vector<std::string> folders, std::string& why_not) {
+void* open(const std::string& file, const std::vector<std::string>& folders, std::string& why_not) {
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library != nullptr) return library;
   const char* const said = dlerror();
   why_not = said == nullptr ? file + " can not be loaded" : said;
   if (file.find('/') != std::string::npos) return nullptr;
-  folders.emplace_back(DSTUNE_NCCL_FOLDER);
   for (const std::string& folder : folders) {
     library = dlopen((folder + "/" + file).c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library != nullptr) return library;
