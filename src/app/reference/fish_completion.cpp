@@ -13,7 +13,7 @@ namespace dstune {
 namespace {
 
 /// A text in single quotes, inside which fish reads a backslash.
-std::string quoted(std::string_view text) {
+std::string fish_text(std::string_view text) {
   std::string safe = "'";
   for (const char letter : text) {
     if (letter == '\'' || letter == '\\') safe += '\\';
@@ -27,7 +27,7 @@ std::string condition(const OptionRow& option) {
   std::string words = "__dstune_mpi_is";
   for (const CommandRow& row : distinct_commands())
     if (takes(row.command, option)) words += " " + shell_name(row);
-  return quoted(option.repeats ? words : words + "; and not __dstune_mpi_has " + option.name);
+  return fish_text(option.repeats ? words : words + "; and not __dstune_mpi_has " + option.name);
 }
 
 std::string value_flags(const OptionRow& option) {
@@ -49,7 +49,7 @@ std::string value_flags(const OptionRow& option) {
 
 std::string line_of(const OptionRow& option) {
   return fmt::format("complete -c dstune-mpi -n {} -l {}{} -d {}\n", condition(option), option.name,
-                     value_flags(option), quoted(brief(option.help)));
+                     value_flags(option), fish_text(brief(option.help)));
 }
 
 std::string lines_of_arguments(const CommandRow& row) {
@@ -109,7 +109,7 @@ complete -c dstune-mpi -f
   for (const CommandRow& row : distinct_commands()) {
     if (!row.name.empty())
       text += fmt::format("complete -c dstune-mpi -n '__dstune_mpi_at 1' -a {} -d {}\n", row.name,
-                          quoted(brief(row.help)));
+                          fish_text(brief(row.help)));
     text += lines_of_arguments(row);
   }
   for (const OptionRow& option : option_table()) text += line_of(option);
