@@ -4,9 +4,9 @@
 set -u
 failed=0
 
-# expect SHELL LINE WORD ANSWER: does the answer have the word?
+# expect SHELL LINE WORD ANSWER: does the answer have the word? It is longer than what the line has of it.
 expect() {
-  if [[ " $(tr -s '[:space:]' ' ' <<<"$4") " == *" $3 "* ]]; then
+  if [[ $4 == *"$3"* ]]; then
     echo "$1: '$2' has $3"
   else
     echo "$1: '$2' has no $3: $4"

@@ -9,7 +9,7 @@
 # --systems  debian-12, debian-13, debian-testing, ubuntu-22.04, ubuntu-24.04 (default: 12, 13 and 24.04)
 # --steps    in this order (default: all):
 #   build       the preset `package`, and both packages by cpack
-#   lintian     on the Debian package; a tag that is not overridden is a failure
+#   lintian     on the Debian package; an error or warning that is not overridden is a failure
 #   install     apt-get installs the package, and what it needs, on the bare system
 #   run         plan and mpirun by a user who has no name, without HOME and with one that is not there
 #   man         both pages are found and shown
@@ -58,7 +58,7 @@ bare() {
 # attempt STEP WHAT WORDS: runs the words in $root, and prints the line.
 # shellcheck disable=SC2317  # package_steps.sh calls it
 attempt() {
-  timed "$folder/$name.${2// /-}.log" "set -e
+  timed "$1.$2" "set -e
 $3"
   told '%-15s %-11s %-44s %-6s %5d s\n' "$name" "$1" "$2" "$result" "$took"
 }

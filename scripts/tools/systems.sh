@@ -38,7 +38,7 @@ begin_tries "$@"
 # attempt COMPILER WHAT WORDS: runs the words in the checkout of the root, and prints the line.
 attempt() {
   local compiler=$1 what=$2 version mpi
-  timed "$folder/$name.${what// /-}.$compiler.log" "cd /home/tester/dstune-mpi && { $3
+  timed "$what.$compiler" "cd /home/tester/dstune-mpi && { $3
     }"
   # As setup.sh chooses it on Ubuntu 22.04.
   [[ $name != ubuntu-22.04 || $compiler != g++ ]] || compiler=g++-12

@@ -70,11 +70,11 @@ told() {
   printf "$@" | tee -a "$table"
 }
 
-# timed LOG WORDS: runs the words in the root; $result is ok, or names the log, and $took the seconds.
+# timed WHAT WORDS: runs the words in the root; $result is ok, or names the log, and $took the seconds.
 timed() {
-  local started=$SECONDS
+  local started=$SECONDS log=$name.${1//[^A-Za-z0-9.+]/-}.log
   result=ok
-  within "$2" >"$1" 2>&1 || result="FAILED ($(basename "$1"))"
+  within "$2" >"$folder/$log" 2>&1 || result="FAILED ($log)"
   took=$((SECONDS - started))
   [[ $result == ok ]] || failed=1
 }

@@ -104,9 +104,12 @@ TEST(RoffTest, PrintsWhatMeansSomethingToIt) {
   roff::Page page("X", 1, "", "x", "y");
   page.item(".hidden", "'quoted' word. .begins");
   page.paragraph("one. Two... three. Four");
+  const std::string classes(40, 'c');
+  page.paragraph("[" + classes + "," + classes + "] has 1,000");
   EXPECT_THAT(page.text(), HasSubstr("\n\\&.hidden\n"));
   EXPECT_THAT(page.text(), HasSubstr("\n\\&.begins\n"));
   EXPECT_THAT(page.text(), HasSubstr("\none.\nTwo... three.\nFour\n"));
+  EXPECT_THAT(page.text(), HasSubstr(classes + ",\\:" + classes + "]\nhas 1,000\n"));
 }
 
 TEST(CompletionsTest, HaveEveryCommandOptionAndWord) {

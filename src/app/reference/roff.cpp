@@ -18,6 +18,17 @@ std::string as_text_line(std::string line) {
   return line.starts_with('.') || line.starts_with('\'') ? "\\&" + line : line;
 }
 
+/// A list without blanks may be too long for a terminal's line: then it goes on behind a comma.
+std::string with_breaks(std::string_view word) {
+  if (word.size() < source_width) return std::string(word);
+  std::string written;
+  for (const char letter : word) {
+    written += letter;
+    if (letter == ',') written += "\\:";
+  }
+  return written;
+}
+
 }  // namespace
 
 std::string escaped(std::string_view text) {
@@ -94,7 +105,7 @@ void Page::body(std::string_view roff) {
     if (word.empty()) continue;
     if (!line.empty() && line.size() + 1 + word.size() > source_width) end_line();
     if (!line.empty()) line += ' ';
-    line += word;
+    line += with_breaks(word);
     if (word.ends_with('.') && !word.ends_with("...")) end_line();
   }
   end_line();
