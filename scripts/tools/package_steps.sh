@@ -117,7 +117,7 @@ try_remove() {
   in_bare
   # Both lists are of the system with all that the package needs: the difference is the package's own.
   local files="find / -xdev \\( -path /proc -o -path /dev -o -path /sys -o -path /tmp -o -path /srv -o -path /home \\
-    -o -path /var/lib/dpkg -o -path /var/lib/apt -o -path /var/cache/apt -o -path /var/log \\) -prune -o -print | sort"
+    -o -path /var/lib/dpkg -o -path /var/lib/apt -o -path /var/cache/apt -o -path /var/cache/man -o -path /var/log \\) -prune -o -print | sort"
   attempt remove "no file is left after apt-get purge" "apt-get update
     needs=\$(dpkg-deb -f /srv/packages/dstune-mpi.deb Depends Recommends | sed 's/^[^:]*: //' | paste -sd,)
     apt-get satisfy -y \"\$needs\"
@@ -159,7 +159,7 @@ try_lmod() {
     mkdir -p $prefix/share/modulefiles /srv/modules && cp -r /home/tester/site/lmod/* $prefix/share/modulefiles
     # The MPI is the system's, so that its module has nothing to set.
     install -D /dev/null /srv/modules/openmpi/system.lua
-    $(by_tester "kept() { env | grep -Ev \"^(_|PWD|SHLVL|[A-Za-z_]*LMOD|_ModuleTable|BASH_FUNC|MODULEPATH|}| )\" | sort; }
+    $(by_tester "kept() { env | grep -Ev \"^(_|PWD|OLDPWD|SHLVL|[A-Za-z_]*LMOD|_ModuleTable|BASH_FUNC|MODULEPATH|}| )\" | sort; }
       . /usr/share/lmod/lmod/init/bash
       module --version
       module use $prefix/share/modulefiles /srv/modules
@@ -186,7 +186,7 @@ try_lmod() {
 try_spack() {
   for_sites || return 0
   attempt spack "the steps of its recipe, without Spack" "rm -rf /opt/spack && install -d -o tester /opt/spack
-    $(by_tester "cd site
+    $(by_tester "cd /home/tester/site
       tar -xzf dstune-mpi-*.tar.gz
       cd dstune-mpi-$version
       $cache CCACHE_BASEDIR=\$PWD
@@ -203,7 +203,7 @@ try_easybuild() {
   attempt easybuild "finds all needs; builds with the system's" "$install python3-venv lmod
     [ -x /opt/easybuild/bin/eb ] || python3 -m venv /opt/easybuild
     /opt/easybuild/bin/pip -q install easybuild
-    $(by_tester "cd site
+    $(by_tester "cd /home/tester/site
       . /usr/share/lmod/lmod/init/bash
       export PATH=/opt/easybuild/bin:\$PATH LANG=C.UTF-8 EASYBUILD_MODULES_TOOL=Lmod EASYBUILD_PREFIX=/home/tester/site/eb
       eb --version
