@@ -25,7 +25,7 @@ def main():
     script.write_text(printed.stdout, encoding="utf-8")
     print(printed.stdout)
     with Cluster(nodes=1) as cluster:
-        variables = {**environment, "SLURM_CONF": cluster.environment["SLURM_CONF"],
+        variables = {**environment, "SLURM_CONF": cluster.variables["SLURM_CONF"],
                      "OMPI_MCA_rmaps_base_oversubscribe": "1",
                      "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
         submitted = cluster.command("sbatch", "--parsable", str(script), cwd=folder, env=variables, **as_user)

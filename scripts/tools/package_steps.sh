@@ -6,7 +6,8 @@ examples=/usr/share/dstune/examples
 install="apt-get install -y -q --no-install-recommends"
 # Compilations of the same sources in other folders, and in other roots of a system, are remembered.
 cache="export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_NOHASHDIR=1
-      export CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DIR=/home/tester/.ccache"
+      export CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DIR=/home/tester/.ccache
+      export CCACHE_IGNOREOPTIONS=-fmacro-prefix-map=*"
 few_cores="OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe"
 
 # by_tester WORDS: by a user with a home.
@@ -72,12 +73,10 @@ try_run() {
   installed
   local plan="dstune-mpi --version && dstune-mpi plan $examples/spaces/quickstart.json"
   local job="mpirun -np 2 dstune-mpi $examples/spaces/quickstart.json && cat autotuning_results/ds_config_optimal.json"
+  # Open MPI's own launcher ends where there is no HOME at all.
   attempt run "plan, no name, no HOME" "$(by_nobody "" "$plan")"
   attempt run "plan, no name, HOME=/nonexistent" "$(by_nobody HOME=/nonexistent "$plan")"
   attempt run "job of 2 ranks, no name, HOME=/nonexistent" "$(by_nobody "HOME=/nonexistent $few_cores" "$job")"
-  # Without both Open MPI ends before it starts anything.
-  attempt run "job of 2 ranks, no HOME" "rm -rf /srv/try && install -d -o tester /srv/try && cd /srv/try
-    setpriv --reuid=tester --regid=tester --clear-groups env -i PATH=/usr/local/bin:/usr/bin:/bin $few_cores sh -ec '$job'"
 }
 
 try_man() {
