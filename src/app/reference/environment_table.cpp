@@ -32,8 +32,11 @@ const std::vector<VariableRow>& environment_table() {
       {{"HF_HOME", "XDG_CACHE_HOME"},
        "The place of the default file of `accelerate config`, for a training command that starts "
        "with `accelerate launch`."},
-      {{"CUDA_HOME", "CUDA_PATH", "CUDNN_ROOT", "CUDNN_HOME", "NCCL_HOME", "LD_LIBRARY_PATH"},
-       "Folders in which libraries of GPUs are looked for."},
+      {{"CUDA_VISIBLE_DEVICES"},
+       "The GPUs that a rank may see. A job warns where each rank sees one of several."},
+      {{"CUDA_HOME", "CUDA_PATH", "CUDNN_ROOT", "CUDNN_HOME", "NCCL_HOME"},
+       "Folders in which libraries of GPUs are looked for, behind those of `LD_LIBRARY_PATH` and "
+       "of the user's Python."},
       {{"CUDA_MPS_PIPE_DIRECTORY"}, "The pipe of CUDA's multi-process service, for `check`."},
       {{"NCCL_MULTI_RANK_GPU_ENABLE"}, "With 1 NCCL may serve several ranks of one GPU."},
       {{"TORCH_EXTENSIONS_DIR"},
