@@ -89,12 +89,13 @@ class BatchCommand(unittest.TestCase):
             print("shellcheck is not installed")
 
     def test_the_program_gets_what_the_command_got(self):
-        self.write("it's a model.json", "{}")
+        for name in ("a", "b"):
+            self.write(f"it's {name}.json", json.dumps({"name": name, "num_gpus": 4, "num_nodes": 2, "ds_config": {}}))
         self.write("it's.py", "")
         (self.folder / "elsewhere").mkdir()
         self.write("elsewhere/code", "0")
         launch = self.folder / "launch"
-        options = ("--seed", "3", "--calibrate", "it's a model.json", "--calibrate", "missing", "--verify=it's.py",
+        options = ("--seed", "3", "--experiments", "it's a.json", "--experiments", "it's b.json", "--verify=it's.py",
                    "--full", "--reserve", "20s")
         for system in SYSTEMS:
             script, _ = self.print(system, *options, "--time-limit", "50m", "--launch",
@@ -109,7 +110,8 @@ class BatchCommand(unittest.TestCase):
             self.assertEqual(pathlib.Path(words[2]).resolve(), pathlib.Path(PROGRAM).resolve())
             self.assertIn(int(given[limit + 1]), range(2950, 3001))
             for pair in (["--seed", "3"], ["--reserve", "20s"], ["--results-dir", "autotuning_results"],
-                         ["--calibrate", str(self.folder / "it's a model.json")], ["--calibrate", "missing"],
+                         ["--experiments", str(self.folder / "it's a.json")],
+                         ["--experiments", str(self.folder / "it's b.json")],
                          ["--num-trials", "7"]):
                 self.assertTrue(any(given[at:at + 2] == pair for at in range(len(given))), (pair, given))
             self.assertIn(f"--verify={self.folder}/it's.py", given)
@@ -132,6 +134,29 @@ class BatchCommand(unittest.TestCase):
             code, said, _ = self.run_script(script, HERE=str(self.folder / "launch"))
             self.assertEqual(code, seen, said)
             self.assertNotIn("queue", said)
+
+    def test_settings_that_bash_can_not_read_end_with_2(self):
+        script, _ = self.print("slurm", "--launch", "\"$HERE\"", "space.json")
+        for name, text in (("OPTIONS", "--metric 'latency"), ("OPTIONS", "--metric latency; x"),
+                           ("LAUNCH", "mpirun 'a")):
+            code, said, words = self.run_script(script, HERE=str(self.folder / "launch"), **{name: text})
+            self.assertEqual((code, words), (2, []), said)
+            self.assertIn(f"{name} can not be read", said)
+
+    def test_a_cancelled_job_does_not_train(self):
+        # The last step ended meanwhile, so that the answer is complete.
+        self.write("launch", "#!/bin/bash\ntrap '' USR1\nkill -TERM $PPID\nsleep 1\nmkdir -p $RESULTS\n"
+                             "echo '{\"exit_code\": 0}' >$RESULTS/exit_status.json\n"
+                             "echo touch trained >$RESULTS/cmd_optimal.txt\n").chmod(0o755)
+        script, _ = self.print("slurm", "--then-train", "--launch", "\"$HERE\"", "space.json")
+        code, said, _ = self.run_script(script, HERE=str(self.folder / "launch"))
+        self.assertEqual(code, 0, said)
+        self.assertFalse((self.folder / "elsewhere/trained").exists(), said)
+
+    def test_modules_may_be_none(self):
+        for words, loaded in (((), True), (("--module", ""), False)):
+            script, _ = self.print("slurm", *words, "space.json", LOADEDMODULES="gcc/12")
+            self.assertEqual("\nmodule load gcc/12" in script, loaded, script)
 
     def test_a_job_is_as_large_as_the_space_needs(self):
         script, _ = self.print("slurm", "space.json")
@@ -164,7 +189,10 @@ class BatchCommand(unittest.TestCase):
                  ("slurm", "--job-name", "a b", "space.json"): 2, ("slurm", "--batch-option", "a\nb", "space.json"): 2,
                  ("slurm", "--tune-time", "1h", "space.json"): 2, ("slurm", "--dry-run", "space.json"): 2,
                  ("slurm", "--then-train", "--time-limit", "1h", "--tune-time", "2h", "space.json"): 2,
-                 ("slurm", "--nodes", "0", "space.json"): 2, ("slurm", "wrong.json"): 3}
+                 ("slurm", "--nodes", "0", "space.json"): 2, ("slurm", "wrong.json"): 3,
+                 ("slurm", "--batch-option", "constraint=a100", "space.json"): 2,
+                 ("lsf", "--launch", " ", "space.json"): 2, ("flux", "--time-limit", "99999999h", "space.json"): 2,
+                 ("slurm", "--calibrate", "no.json", "space.json"): 3, ("pbs", "--import", "no", "space.json"): 3}
         self.write("wrong.json", json.dumps({**SPACE, "zero_optimization": {"stage": [0, 9]}}))
         for words, code in cases.items():
             printed, said = self.print(*words, code=code)

@@ -27,9 +27,13 @@ class DebianPackage(unittest.TestCase):
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
         folder = pathlib.Path(temporary.name)
+        # What uninstall removes is not the package's.
+        installed = BUILD / "installed_files.txt"
+        before = installed.read_text() if installed.exists() else None
         # What packs longest makes the smallest package, and no other.
         output(CPACK, "--config", BUILD / "CPackConfig.cmake", "-G", "DEB", "-B", folder,
                "-D", "CPACK_DEBIAN_COMPRESSION_TYPE=gzip")
+        self.assertEqual(installed.read_text() if installed.exists() else None, before)
         self.package, = folder.glob("dstune-mpi_*.deb")
 
     def test_suits_debian(self):

@@ -23,10 +23,24 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/dstune-config-version.cm
 install(FILES "${PROJECT_BINARY_DIR}/dstune-config-version.cmake" DESTINATION "${config_folder}")
 
 # Examples and pages name each other by their places in the checkout, so they keep these.
-foreach(folder spaces plugin slurm pbs lsf flux)
+foreach(folder spaces plugin)
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/scripts/${folder}" DESTINATION "${DSTUNE_DATA}/examples"
           PATTERN __pycache__ EXCLUDE PATTERN autotuning_results EXCLUDE
           PATTERN autotuning_exps EXCLUDE)
+endforeach()
+# Batch scripts of the checkout start what is built there; installed ones start what PATH has.
+foreach(folder slurm pbs lsf flux)
+  file(GLOB scripts CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/scripts/${folder}/tune*")
+  foreach(script IN LISTS scripts)
+    cmake_path(GET script FILENAME name)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${script}")
+    file(READ "${script}" text)
+    string(REPLACE "scripts/${folder}/tune" "tune" text "${text}")
+    string(REPLACE ":-build/release/dstune-mpi" ":-dstune-mpi" text "${text}")
+    string(REPLACE ":-scripts/spaces/quickstart.json" ":-space.json" text "${text}")
+    file(WRITE "${PROJECT_BINARY_DIR}/examples/${folder}/${name}" "${text}")
+  endforeach()
+  install(DIRECTORY "${PROJECT_BINARY_DIR}/examples/${folder}" DESTINATION "${DSTUNE_DATA}/examples")
 endforeach()
 file(GLOB schemas CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/docs/*.schema.json")
 install(FILES ${schemas} DESTINATION "${DSTUNE_DATA}/schema")
@@ -46,7 +60,13 @@ if(TARGET manuals)
           DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
 endif()
 
+# CMake's own manifest is also written by cpack, whose files are not there.
+install(CODE "
+  if(NOT CMAKE_INSTALL_COMPONENT AND NOT \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}\" MATCHES _CPack_Packages)
+    list(JOIN CMAKE_INSTALL_MANIFEST_FILES \"\\n\" files)
+    file(WRITE \"${PROJECT_BINARY_DIR}/installed_files.txt\" \"\${files}\\n\")
+  endif()")
 add_custom_target(uninstall
-  COMMAND "${CMAKE_COMMAND}" -D "MANIFEST=${PROJECT_BINARY_DIR}/install_manifest.txt"
+  COMMAND "${CMAKE_COMMAND}" -D "MANIFEST=${PROJECT_BINARY_DIR}/installed_files.txt"
           -P "${CMAKE_CURRENT_LIST_DIR}/uninstall.cmake"
-  COMMENT "Removing what install_manifest.txt names" VERBATIM)
+  COMMENT "Removing what installed_files.txt names" VERBATIM)

@@ -1,4 +1,4 @@
-# cmake -D MANIFEST=BUILD/install_manifest.txt -P uninstall.cmake
+# cmake -D MANIFEST=BUILD/installed_files.txt -P uninstall.cmake
 # Removes the files that `cmake --install` has written, below $DESTDIR where that is set. Then it
 # removes empty folders of dstune-mpi: those called dstune or dstune-mpi, and those in them.
 cmake_minimum_required(VERSION 3.25)
@@ -36,4 +36,8 @@ foreach(folder IN LISTS folders)
     file(REMOVE_RECURSE "${path}")
   endif()
 endforeach()
+if(removed EQUAL 0)
+  message(WARNING "None of the files that ${MANIFEST} names is there: the tree was moved, or DESTDIR was "
+                  "set when it was installed")
+endif()
 message(STATUS "Removed ${removed} files")

@@ -51,7 +51,12 @@ if [[ $# -gt 0 && $1 != -* ]]; then
   shift
 fi
 arguments=(--results-dir "$RESULTS_DIR")
-eval "arguments+=($OPTIONS)"
+# $1: the name of a setting that is written as in a shell.
+refuse() {
+  echo "$1 can not be read, look at its quotes: ${!1}" >&2
+  exit 2
+}
+eval "arguments+=($OPTIONS)" || refuse OPTIONS
 arguments+=("$@")
 
 # How ranks are started, written as in a shell. Open MPI 5 wants -o pmi=pmix behind "flux run"; it
@@ -143,7 +148,7 @@ run_dstune() {
   local pid grace_s=60 launch=()
   earlier_status=$(state_of_status)
   ended_before=$(ended_experiments)
-  eval "launch=($LAUNCH)"
+  eval "launch=($LAUNCH)" || refuse LAUNCH
   "${launch[@]}" "$DSTUNE_MPI" "${arguments[@]}" "$SPACE" &
   pid=$!
   trap pass_on USR1
@@ -190,7 +195,7 @@ run_training() {
     echo "$command_file is missing: give dstune.training_command in the space" >&2
     exit 3
   fi
-  eval "train=($TRAIN_LAUNCH bash)"
+  eval "train=($TRAIN_LAUNCH bash)" || refuse TRAIN_LAUNCH
   echo "training: ${train[*]} $command_file: $(cat "$command_file")"
   # Untrapped, the early warning would end this script and with it the training.
   trap : USR1
@@ -209,7 +214,7 @@ if [[ " ${arguments[*]} " != *" --time-limit"[\ =]* ]]; then
 fi
 cancelled=no
 run_dstune
-if [[ $code -eq 0 || ($code -eq 75 && $cancelled == no && $TRAIN_ON_75 == yes) ]]; then
+if [[ $cancelled == no && ($code -eq 0 || ($code -eq 75 && $TRAIN_ON_75 == yes)) ]]; then
   run_training
   exit
 fi

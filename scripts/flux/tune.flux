@@ -45,7 +45,12 @@ if [[ $# -gt 0 && $1 != -* ]]; then
   shift
 fi
 arguments=(--results-dir "$RESULTS_DIR")
-eval "arguments+=($OPTIONS)"
+# $1: the name of a setting that is written as in a shell.
+refuse() {
+  echo "$1 can not be read, look at its quotes: ${!1}" >&2
+  exit 2
+}
+eval "arguments+=($OPTIONS)" || refuse OPTIONS
 arguments+=("$@")
 
 # How ranks are started, written as in a shell. Open MPI 5 wants -o pmi=pmix behind "flux run"; it
@@ -137,7 +142,7 @@ run_dstune() {
   local pid grace_s=60 launch=()
   earlier_status=$(state_of_status)
   ended_before=$(ended_experiments)
-  eval "launch=($LAUNCH)"
+  eval "launch=($LAUNCH)" || refuse LAUNCH
   "${launch[@]}" "$DSTUNE_MPI" "${arguments[@]}" "$SPACE" &
   pid=$!
   trap pass_on USR1

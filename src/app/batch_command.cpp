@@ -97,7 +97,10 @@ BatchEnvironment environment_of(const BatchRequest& asked) {
                          .python_environment = variable("VIRTUAL_ENV"),
                          .conda_environment = variable("CONDA_PREFIX"),
                          .conda_program = variable("CONDA_EXE")};
-  if (!found.modules.empty()) return found;
+  if (!found.modules.empty()) {
+    std::erase(found.modules, "");
+    return found;
+  }
   const std::string loaded = variable("LOADEDMODULES");
   for (const std::string_view name : split(loaded, ':'))
     if (!name.empty()) found.modules.emplace_back(name);

@@ -45,8 +45,9 @@ std::vector<OptionRow> batch_option_rows() {
                         "further directive of the batch job, such as --constraint=a100"),
       of_batch("launch", "COMMAND", text,
                "how the batch job starts ranks (default mpirun, in Flux flux run)"),
-      repeated_of_batch("module", "NAME",
-                        "module that the batch job loads (default: those that are loaded)"),
+      repeated_of_batch(
+          "module", "NAME",
+          "module that the batch job loads; \"\" for none (default: those that are loaded)"),
   };
 }
 

@@ -17,6 +17,7 @@ namespace {
 
 constexpr double hour_s = 3600;
 constexpr double usual_limit_s = hour_s;
+constexpr double max_limit_s = 365 * 24 * hour_s;
 constexpr double usual_limit_with_training_s = 24 * hour_s;
 
 /// A job may start in another folder.
@@ -63,9 +64,14 @@ std::string directive_word(const char* name, const OptionValues& given) {
 
 std::vector<std::string> directives_of(const OptionValues& given) {
   std::vector<std::string> directives = given.all("batch-option");
-  for (const std::string& directive : directives)
+  for (const std::string& directive : directives) {
     if (const std::string violation = directive_violation(directive); !violation.empty())
       throw UsageError("--batch-option: expected one directive, but " + violation);
+    if (!directive.starts_with('-'))
+      throw UsageError(fmt::format(
+          "--batch-option: expected a directive with its dashes, such as --constraint=a100, not {}",
+          directive));
+  }
   return directives;
 }
 
@@ -77,7 +83,8 @@ std::optional<double> tune_time(double limit_s, const OptionValues& given) {
     return std::nullopt;
   }
   if (asked_s && (*asked_s <= 0 || *asked_s >= limit_s))
-    given.refuse("tune-time", "expected less than the time limit of the job, which also trains");
+    given.refuse("tune-time",
+                 "expected more than 0 and less than the time limit of the job, which also trains");
   return asked_s.value_or(std::min(hour_s, limit_s / 2));
 }
 
@@ -104,11 +111,14 @@ BatchRequest batch_request(const std::string& system, const OptionValues& given)
       given.duration_s("time-limit")
           .value_or(given.has("then-train") ? usual_limit_with_training_s : usual_limit_s);
   if (request.time_limit_s < 1) given.refuse("time-limit", "no job ends in no time");
+  if (request.time_limit_s > max_limit_s) given.refuse("time-limit", "expected at most a year");
   request.tune_time_s = tune_time(request.time_limit_s, given);
   if (given.has("job-name")) request.job_name = directive_word("job-name", given);
   request.account = directive_word("account", given);
   request.queue = directive_word("queue", given);
   request.launch = given.text("launch").value_or("");
+  if (given.has("launch") && request.launch.find_first_not_of(' ') == std::string::npos)
+    given.refuse("launch", "expected the words that start ranks, such as \"srun --mpi=pmix\"");
   request.directives = directives_of(given);
   request.modules = given.all("module");
   request.job_words = job_words_of(given);

@@ -73,8 +73,14 @@ std::string exit_codes() {
 po::options_description described_options(Command command) {
   po::options_description described("Options", line_width, line_width / 2);
   auto add = described.add_options();
-  for (const OptionRow& row : option_table()) {
-    if (!is_whole(command) && !takes(command, row)) continue;
+  std::vector<OptionRow> rows = option_table();
+  if (!is_whole(command)) {
+    std::erase_if(rows, [&](const OptionRow& row) { return !takes(command, row); });
+    // A command's own options come first.
+    std::ranges::stable_partition(rows,
+                                  [](const OptionRow& row) { return row.commands.size() == 1; });
+  }
+  for (const OptionRow& row : rows) {
     if (row.form.empty())
       add(row.name.c_str(), row.help.c_str());
     else if (row.repeats)

@@ -248,7 +248,8 @@ const std::vector<CommandRow>& command_table() {
        "where a job is, by its results folder"},
       {batch, "batch", "dstune-mpi batch slurm|pbs|lsf|flux [options] space.json",
        "prints a batch script for a job"},
-      {help, "help", "dstune-mpi help", "all commands and options, as --help"}};
+      {help, "help", "dstune-mpi help [COMMAND]",
+       "all commands and options, as --help; with a command, its own"}};
   return rows;
 }
 

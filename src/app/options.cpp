@@ -194,6 +194,16 @@ std::string only_space(const Strings& spaces, std::string_view command) {
   return spaces.front();
 }
 
+/// The command that help is asked of. Throws UsageError.
+Command command_of_help(const Strings& words) {
+  if (words.size() > 1)
+    throw UsageError(fmt::format("help takes one command, not {}", fmt::join(words, " ")));
+  for (const CommandRow& row : command_table())
+    if (!row.name.empty() && row.name == words.front()) return row.command;
+  throw UsageError(
+      fmt::format("there is no command {}; dstune-mpi help lists the commands", words.front()));
+}
+
 }  // namespace
 
 CommandLine parse_command_line(int argc, const char* const* argv) {
@@ -204,7 +214,10 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   }
   line.command = argc > 1 ? command_of(argv[1]) : Command::job;
   line.help = line.command == Command::help;
-  if (line.help) return line;
+  if (line.help) {
+    if (argc > 2) line.command = command_of_help({argv + 2, argv + argc});
+    return line;
+  }
   if (line.command != Command::job) {
     --argc;
     ++argv;

@@ -75,7 +75,10 @@ void decide_shapes(const json::Node* resources, const Machine& usual, SectionTar
     const GroupShape shape{num_gpus.value, num_nodes.value};
     job.shapes.push_back(shape);
     if (!job.machine || job.machine->holds(shape)) return;
-    const auto& place = num_gpus.node ? num_gpus.node : num_nodes.node;
+    const bool lacks_nodes =
+        job.machine->ranks_of_node.size() < static_cast<std::size_t>(shape.num_nodes);
+    const auto& place =
+        !num_gpus.node || (lacks_nodes && num_nodes.node) ? num_nodes.node : num_gpus.node;
     target.problems->add(place->problem(job.machine->refusal(shape)));
   };
   // The last key varies fastest, as everywhere in the document.

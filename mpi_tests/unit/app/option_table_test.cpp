@@ -41,7 +41,7 @@ std::string any_value(const OptionRow& option) {
   static const std::map<std::string, std::string, std::less<>> texts{
       {"include", "host"},          {"exclude", "host"},   {"deepspeed-version", "0.19.8"},
       {"host-memory", "1TiB"},      {"time-limit", "10m"}, {"reserve", "10s"},
-      {"trial-timeout", "1:00:00"}, {"tune-time", "10m"}};
+      {"trial-timeout", "1:00:00"}, {"tune-time", "10m"},  {"batch-option", "--exclusive"}};
   if (option.kind == ValueKind::word) return option.words.front();
   const auto text = texts.find(option.name);
   return text != texts.end() ? text->second : option.kind == ValueKind::number ? "1" : "value";
@@ -92,6 +92,18 @@ TEST(OptionTableTest, SaysWhoTakesAnOption) {
   EXPECT_EQ(refusal({"check", "--strict"}),
             "check of a machine has no --strict: it takes --backend, --format, --quiet, --verbose, "
             "--color");
+}
+
+TEST(OptionTableTest, HelpIsOfOneCommand) {
+  const CommandLine line = parsed({"help", "batch"});
+  EXPECT_TRUE(line.help);
+  EXPECT_EQ(line.command, Command::batch);
+  EXPECT_EQ(parsed({"help"}).command, Command::help);
+  EXPECT_THAT(refusal({"help", "bach"}), HasSubstr("no command bach"));
+  EXPECT_THAT(refusal({"help", "plan", "batch"}), HasSubstr("takes one command"));
+  // Its own options come first.
+  const std::string text = help_text(Command::batch);
+  EXPECT_LT(text.find("--queue"), text.find("--model"));
 }
 
 TEST(OptionTableTest, EachWordOfAnOptionIsTaken) {

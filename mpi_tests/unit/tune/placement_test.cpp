@@ -293,7 +293,16 @@ TEST(PlacementTest, NodesThatDifferAreToldWithTheWayToOneKind) {
 TEST(PlacementTest, TheKindWithMostRanksIsKept) {
   std::vector<RankPlace> places = ranks_on(2, 3);
   places.erase(places.begin(), places.begin() + 2);
+  places.front().host_memory_bytes /= 2;
   EXPECT_THAT(texts_of(places, by_mpirun), ElementsAre(HasSubstr("--include node1")));
+}
+
+TEST(PlacementTest, EqualNodesWithUnevenRanksAreTheLaunchers) {
+  std::vector<RankPlace> places = ranks_on(2, 3);
+  places.erase(places.begin(), places.begin() + 2);
+  EXPECT_THAT(texts_of(places, by_mpirun),
+              ElementsAre(AllOf(HasSubstr("ranks (1 to 3)"), HasSubstr("-np 4 --map-by ppr:2:node"),
+                                Not(HasSubstr("--include")))));
 }
 
 TEST(PlacementTest, FewNodesOfAnotherKindAreExcluded) {

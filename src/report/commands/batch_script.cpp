@@ -38,7 +38,7 @@ const SystemPart& part_of(BatchSystem system) {
       {embedded::batch_pbs, "mpirun -np $ranks --hostfile \"$PBS_NODEFILE\" --bind-to none", "{}",
        "", to_launcher, ""},
       {embedded::batch_lsf, "mpirun -np $ranks --hostfile \"$LSB_DJOB_HOSTFILE\" --bind-to none",
-       "{}", "", to_launcher, " USR2"},
+       "1", "", to_launcher, " USR2"},
       {embedded::batch_flux, "flux run -N $nodes -n $ranks", "{}",
        " [space.json] [options of dstune-mpi]", to_flux, ""},
   }};

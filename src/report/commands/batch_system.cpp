@@ -111,7 +111,8 @@ Request lsf_request(const BatchResources& job) {
   request.add("-R \"span[ptile={}]\"", job.tasks_per_node);
   if (job.cpus_per_task > 0)
     request.offer(fmt::format("-R \"affinity[core({})]\"", job.cpus_per_task),
-                  "cores a task, where the site has affinity");
+                  fmt::format("cores a rank, where the site has affinity; then OMP_NUM_THREADS={}",
+                              job.cpus_per_task));
   const std::string gpus =
       fmt::format("-gpu \"num={}\"", job.gpus_per_node.value_or(job.tasks_per_node));
   if (!job.gpus_per_node) request.offer(gpus, on_gpu_nodes);

@@ -40,6 +40,10 @@ class RunFolder {
 
   /// The run whose metrics.json or log this is; nothing after adding a problem.
   std::optional<DeepSpeedRun> read_own(const std::string& file) {
+    if (!fs::exists(file)) {
+      problems_.add({file, "", 0, "there is no such file"});
+      return std::nullopt;
+    }
     const auto experiment = document("exp.json");
     if (experiment) read_experiment(experiment->node());
     const bool is_log = !file.ends_with(".json");

@@ -99,15 +99,30 @@ std::string kind_hint(const std::vector<NodeTraits>& nodes, const LaunchFacts& f
   return "--hostfile, --include or --exclude";
 }
 
+/// The ranks of a node where a launcher spreads those of the job.
+int even_ranks(std::size_t num_ranks, std::size_t used_nodes, const LaunchFacts& facts) {
+  const auto ranks = static_cast<int>(num_ranks);
+  return std::max(1, facts.tasks > ranks ? facts.tasks / std::max(1, facts.nodes)
+                                         : ranks / static_cast<int>(used_nodes));
+}
+
 void find_unlike_nodes(const std::vector<NodeRanks>& all, const LaunchFacts& facts,
                        std::vector<PlacementFinding>& found) {
   const std::vector<NodeTraits> nodes = traits_of(all);
   if (nodes.empty()) return;
   const std::vector<std::string> differences = differences_of(nodes);
   if (differences.empty()) return;
+  std::size_t num_ranks = 0;
+  for (const NodeTraits& node : nodes) num_ranks += static_cast<std::size_t>(node.ranks);
+  // Nodes of one kind were given ranks unevenly, which the launcher mends.
+  const bool is_launchers =
+      differences.size() == 1 && differences.front().starts_with("ranks") && facts.components < 2;
+  const std::string hint = is_launchers
+                               ? ranks_hint(facts, static_cast<int>(nodes.size()),
+                                            even_ranks(num_ranks, nodes.size(), facts))
+                               : fmt::format(log_text::one_kind_of_node, kind_hint(nodes, facts));
   found.push_back({PlacementKind::unlike_nodes,
-                   fmt::format(log_text::unlike_nodes, fmt::join(differences, ", "),
-                               fmt::format(log_text::one_kind_of_node, kind_hint(nodes, facts)))});
+                   fmt::format(log_text::unlike_nodes, fmt::join(differences, ", "), hint)});
 }
 
 /// srun that does not serve this MPI starts as many jobs as processes.
@@ -124,8 +139,7 @@ void find_idle_parts(const std::vector<NodeRanks>& nodes, std::size_t num_ranks,
   const auto ranks = static_cast<int>(num_ranks);
   const auto used_nodes = static_cast<int>(nodes.size());
   const std::string are = format_count(num_ranks, "rank") + (ranks == 1 ? " is" : " are");
-  const int usual = std::max(
-      1, facts.tasks > ranks ? facts.tasks / std::max(1, facts.nodes) : ranks / used_nodes);
+  const int usual = even_ranks(num_ranks, nodes.size(), facts);
   const std::string hint = ranks_hint(facts, std::max(facts.nodes, used_nodes), usual);
   if (facts.nodes > used_nodes)
     found.push_back({PlacementKind::idle_nodes,

@@ -296,7 +296,10 @@ PlannedSpace plan_members(PlannedJob& ready, const JobOptions& options) {
 JobSpec input_of_plan(const JobOptions& options) {
   PlannedJob ready;
   const std::optional<Machine> machine = decide_ranks(ready, options, launched_topology());
-  return read_input(options, machine, ready, options.backend != Backend::cpu);
+  JobSpec job = read_input(options, machine, ready, options.backend != Backend::cpu);
+  (void)read_user_runs(options.calibration_files, job);
+  if (options.import_dir) (void)read_deepspeed_runs(*options.import_dir, job);
+  return job;
 }
 
 PlannedJob plan_of_job(const JobOptions& options, const Topology& topology,
