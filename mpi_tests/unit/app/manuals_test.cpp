@@ -105,11 +105,11 @@ TEST(RoffTest, PrintsWhatMeansSomethingToIt) {
   page.item(".hidden", "'quoted' word. .begins");
   page.paragraph("one. Two... three. Four");
   const std::string classes(40, 'c');
-  page.paragraph("[" + classes + "," + classes + "] has 1,000");
+  page.paragraph("[" + classes + ",a." + classes + "] has 1,000");
   EXPECT_THAT(page.text(), HasSubstr("\n\\&.hidden\n"));
   EXPECT_THAT(page.text(), HasSubstr("\n\\&.begins\n"));
   EXPECT_THAT(page.text(), HasSubstr("\none.\nTwo... three.\nFour\n"));
-  EXPECT_THAT(page.text(), HasSubstr(classes + ",\\:" + classes + "]\nhas 1,000\n"));
+  EXPECT_THAT(page.text(), HasSubstr(classes + ",\\:a.\\:" + classes + "]\nhas 1,000\n"));
 }
 
 TEST(CompletionsTest, HaveEveryCommandOptionAndWord) {

@@ -18,13 +18,14 @@ std::string as_text_line(std::string line) {
   return line.starts_with('.') || line.starts_with('\'') ? "\\&" + line : line;
 }
 
-/// A list without blanks may be too long for a terminal's line: then it goes on behind a comma.
+/// A list without blanks may be too long for a terminal's line: then it goes on behind a comma, or
+/// behind a dot.
 std::string with_breaks(std::string_view word) {
   if (word.size() < source_width) return std::string(word);
   std::string written;
   for (const char letter : word) {
     written += letter;
-    if (letter == ',') written += "\\:";
+    if (letter == ',' || letter == '.') written += "\\:";
   }
   return written;
 }
