@@ -62,7 +62,11 @@ TEST(ProgramPageTest, TellsAtEachCommandWhatItTakes) {
 }
 
 TEST(SpacePageTest, HasEveryKeyWithItsFacts) {
-  const std::string page = space_page(release);
+  std::string page = space_page(release);
+  // Long keys may go on in another line.
+  constexpr std::string_view line_break = "\\:";
+  for (std::size_t at = page.find(line_break); at != page.npos; at = page.find(line_break, at))
+    page.erase(at, line_break.size());
   std::size_t num_keys = 0;
   for (const KeyGroup& group : key_groups())
     for (const KeyWords& key : group.keys) {
@@ -79,7 +83,7 @@ TEST(SpacePageTest, HasEveryKeyWithItsFacts) {
 /// Requests that the pages use; any other line that begins with a point would be lost.
 TEST(PagesTest, AreCleanSources) {
   const std::set<std::string> requests{".TH", ".SH", ".SS", ".PP", ".TP", ".RS", ".RE",
-                                       ".EX", ".EE", ".nf", ".fi", ".nh", ".ad"};
+                                       ".EX", ".EE", ".nf", ".fi", ".nh", ".ad", ".ds"};
   for (const std::string& page : {program_page(release), space_page(release)}) {
     bool is_example = false, is_tag = false;
     for (const std::string_view line : lines_of(page)) {

@@ -12,16 +12,17 @@ namespace {
 
 /// Source lines are no longer: readers of the source, and mandoc's judge, want it so.
 constexpr std::size_t source_width = 78;
+/// A longer word does not fit into a narrow terminal's line.
+constexpr std::size_t long_word = 50;
 
 /// A line that begins with one of these would be a request.
 std::string as_text_line(std::string line) {
   return line.starts_with('.') || line.starts_with('\'') ? "\\&" + line : line;
 }
 
-/// A list without blanks may be too long for a terminal's line: then it goes on behind a comma, or
-/// behind a dot.
+/// A long key or list without blanks may go on in another line, behind a comma or a dot.
 std::string with_breaks(std::string_view word) {
-  if (word.size() < source_width) return std::string(word);
+  if (word.size() < long_word) return std::string(word);
   std::string written;
   for (const char letter : word) {
     written += letter;
@@ -88,7 +89,8 @@ Page::Page(std::string_view name, int section, std::string_view date, std::strin
     : text_(fmt::format(".TH {} {} \"{}\" \"{}\" \"{}\"\n", escaped(name), section, date,
                         escaped(source), escaped(manual))) {
   // Keys are not broken at hyphens, and lines with long ones can not be adjusted.
-  text_ += ".nh\n.ad l\n";
+  // Newer macros return to the mode that AD names.
+  text_ += ".nh\n.ds AD l\n.ad l\n";
 }
 
 void Page::macro(std::string_view name, std::string_view argument) {
@@ -117,7 +119,7 @@ void Page::section(std::string_view title) {
 }
 
 void Page::subsection(std::string_view title) {
-  macro("SS", escaped(title));
+  macro("SS", with_breaks(escaped(title)));
 }
 
 void Page::paragraph(std::string_view text) {
@@ -140,7 +142,7 @@ void Page::line(std::string_view line) {
 }
 
 void Page::item(std::string_view tag, std::string_view text) {
-  text_ += fmt::format(".TP\n{}\n", as_text_line(std::string(tag)));
+  text_ += fmt::format(".TP\n{}\n", as_text_line(with_breaks(tag)));
   body(marked(text));
 }
 
