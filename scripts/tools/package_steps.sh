@@ -59,7 +59,9 @@ try_lintian() {
   mkdir -p "$root/srv/packages" && cp "$packages"/dstune-mpi_*.deb "$root/srv/packages/dstune-mpi.deb"
   attempt lintian "lintian" "lintian --version
     dpkg-deb --info /srv/packages/dstune-mpi.deb
-    $(by_tester "lintian --display-info --show-overrides --fail-on error,warning /srv/packages/dstune-mpi.deb")"
+    $(by_tester "lintian --display-info --show-overrides --fail-on none /srv/packages/dstune-mpi.deb")
+    # With --show-overrides lintian 2.116 fails of what is overridden, too.
+    $(by_tester "lintian --fail-on error,warning /srv/packages/dstune-mpi.deb")"
 }
 
 try_install() {
