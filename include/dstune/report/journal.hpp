@@ -5,12 +5,14 @@
 /// understood from these events. Local.
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "dstune/base/file.hpp"
@@ -45,6 +47,11 @@ class Journal {
   Journal(const std::string& path, std::size_t keep_bytes, std::function<void()> check = {});
   /// Adds an event to the next commit.
   void add(const json::Value& event);
+  /// From here on records are added by their difference from this member's. `last_base`: what
+  /// those before differ from (History::base).
+  void begin_records(const PlannedExperiment& first, const json::Value& last_base);
+  /// Adds the end of an experiment; whole, before begin_records().
+  void add_finished(const std::string& key, const Record& record);
   /// Writes what was added in one piece and syncs it; does nothing where nothing was. Throws
   /// IoError, and after that for ever: what follows a failed write could not be read back. A file
   /// that was removed, replaced, shortened or extended meanwhile is an error, and stays as it is.
@@ -58,6 +65,7 @@ class Journal {
   AppendFile file_;
   std::function<void()> check_;
   std::string pending_;
+  json::Value base_;
   bool has_failed_ = false;
 };
 
@@ -73,6 +81,28 @@ inline constexpr int measuring_version = 1;
 /// 5e8 and 500000000, -0.0 and 0.
 std::string record_key(const json::Value& identity);
 
+/// All members that will not run, as one event: how many, why, and the names of the first. It is as
+/// large for a million of them as for a thousand.
+class MembersLeftOut {
+ public:
+  /// So many are named.
+  static constexpr std::size_t max_named = 1000;
+
+  void add(const PlannedExperiment& member);
+  [[nodiscard]] bool empty() const { return groups_.empty(); }
+  [[nodiscard]] json::Value event() const;
+
+ private:
+  /// They have one status and reason, figures in it aside.
+  struct Group {
+    std::string first_reason, pruned_because;
+    std::size_t count = 0;
+    std::vector<std::string> names;
+  };
+  std::map<std::pair<std::string, std::string>, Group> groups_;  ///< by status and reason
+  std::size_t num_named_ = 0;
+};
+
 /// The events of the journal: each is an object with its `kind` (docs/files.md). Times are UTC.
 namespace event {
 using Time = std::chrono::system_clock::time_point;
@@ -82,10 +112,14 @@ inline Time now() {
 
 /// `job`, an object: version, fingerprint, command, … beside kind and time.
 json::Value job_started(const json::Value& job, Time time = now());
-json::Value planned(const PlannedExperiment& planned);  ///< for infeasible and pruned members
+/// The space's first member as a record has it: its records differ from this.
+json::Value base(const PlannedExperiment& first);
 json::Value started(const std::string& key, const std::string& name, int attempt,
                     const std::vector<int>& world_ranks, Time time = now());
 json::Value finished(const std::string& key, const Record& record);
+/// The same by what is not as in `base`, which is the last base() before it. Reading restores it
+/// exactly, order of keys included.
+json::Value finished(const std::string& key, const Record& record, const json::Value& base);
 /// A configuration was measured in DeepSpeed itself. `path`: of the folder that says it.
 json::Value verified(const std::string& key, const std::string& name, const std::string& path,
                      const Measurement& measurement, Time time = now());
@@ -129,6 +163,7 @@ struct History {
   json::Value profile;
   std::string target_key;  ///< of the last measured constants of the target; likewise
   json::Value target;
+  json::Value base;  ///< the last base() of records; null where there is none
 };
 
 /// An experiment that was started and neither finished nor followed by job_finished before the next

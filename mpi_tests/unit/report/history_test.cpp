@@ -309,16 +309,13 @@ TEST(HistoryTest, ARepeatBesideOthersIsNotBlamed) {
   EXPECT_TRUE(history.died_alone.empty());
 }
 
-TEST(HistoryTest, PlannedMembersAreNoResults) {
-  PlannedExperiment planned;
-  planned.experiment = test::sample_experiment("a");
-  planned.status = PlanStatus::infeasible;
-  planned.reason = "too large";
-  const json::Value value = event::planned(planned);
-  EXPECT_EQ(value["status"], "infeasible");
-  EXPECT_EQ(value["reason"], "too large");
-  EXPECT_EQ(value["ds_config"], planned.experiment.ds_config);
-  EXPECT_TRUE(history_of({start_job, value}).finished.empty());
+TEST(HistoryTest, PlannedMembersOfEarlierReleasesAreNoResults) {
+  const json::Value planned = {{"kind", "planned"},
+                               {"name", "a"},
+                               {"status", "infeasible"},
+                               {"reason", "too large"},
+                               {"ds_config", {{"train_batch_size", 4}}}};
+  EXPECT_TRUE(history_of({start_job, planned}).finished.empty());
 }
 
 TEST(HistoryTest, UnknownMembersOfAnEventAreIgnored) {

@@ -53,6 +53,20 @@ TEST_P(OldJournalTest, RecordsAreWrittenAsTheyWere) {
   }
 }
 
+TEST_P(OldJournalTest, RecordsComeBackFromDifferences) {
+  PlannedExperiment first;
+  first.experiment = history_.finished.begin()->second.experiment;
+  const json::Value base = event::base(first);
+  JournalContent content{.events = {{1, base}}};
+  for (const auto& [key, record] : history_.finished)
+    content.events.push_back({2, event::finished(key, record, base)});
+  const History again = understand(content, path_);
+  ASSERT_EQ(again.finished.size(), history_.finished.size());
+  for (const auto& [key, record] : history_.finished)
+    EXPECT_EQ(event::finished(key, again.finished.at(key)).dump(),
+              event::finished(key, record).dump());
+}
+
 INSTANTIATE_TEST_SUITE_P(Journals, OldJournalTest,
                          testing::Values(OldJournal{"transformer", 2, 12, 0, true},
                                          OldJournal{"replay", 6, 3, 0, false},

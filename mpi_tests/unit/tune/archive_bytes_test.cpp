@@ -25,17 +25,11 @@ Value order(const ProfilingTask& task, double drain_timeout_s = 0) {
 /// name → the text that is written for a value.
 std::map<std::string, std::string> all_written() {
   const auto time = test::some_time(0);
-  PlannedExperiment pruned{.experiment = test::full_experiment(),
-                           .status = PlanStatus::pruned,
-                           .reason = "a twin of \"z2\"",
-                           .predicted = test::full_prediction()};
   std::map<std::string, std::string> lines = {
       {"measurement", text(json::write(test::full_measurement()))},
       {"measurement of nothing", text(json::write(Measurement{}))},
       {"gpu", text(to_json(*test::full_measurement().gpu))},
       {"job_started", text(event::job_started({{"version", "1"}, {"search_key", "s"}}, time))},
-      {"planned", text(event::planned(pruned))},
-      {"planned of nothing", text(event::planned({}))},
       {"started", text(event::started("k", "z1", 2, {0, 3}, time))},
       {"finished", text(event::finished("k", test::full_record()))},
       {"finished of nothing", text(event::finished("", {}))},

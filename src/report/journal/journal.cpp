@@ -180,6 +180,16 @@ void Journal::add(const json::Value& event) {
   pending_ += journal_line(json_text(event));
 }
 
+void Journal::begin_records(const PlannedExperiment& first, const json::Value& last_base) {
+  base_ = event::base(first);
+  // Their texts: equal numbers may be written otherwise.
+  if (json_text(base_) != json_text(last_base)) add(base_);
+}
+
+void Journal::add_finished(const std::string& key, const Record& record) {
+  add(base_.is_null() ? event::finished(key, record) : event::finished(key, record, base_));
+}
+
 void Journal::commit() {
   if (pending_.empty()) return;
   // After a write or sync that failed nobody knows what is on the disk; another line behind it

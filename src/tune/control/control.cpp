@@ -72,8 +72,9 @@ void leave_out_what_does_not_fit(OpenJob& ready,
   const std::string members = format_count(dropped.size(), "member");
   log::warning(
       fmt::format(log_text::members_do_not_fit, members, format_bytes(*free_memory_bytes)));
-  for (const std::size_t member : dropped)
-    ready.journal->add(event::planned(ready.space.members[member].planned));
+  MembersLeftOut left_out;
+  for (const std::size_t member : dropped) left_out.add(ready.space.members[member].planned);
+  ready.journal->add(left_out.event());
 }
 
 ProcessMemoryPredictor memory_predictor(const OpenJob& ready,

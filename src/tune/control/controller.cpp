@@ -253,7 +253,7 @@ void Controller::retire(Agenda::Next& running, const Attempts::Ended& ended) {
 
 void Controller::record(std::size_t member, Record record, bool is_known) {
   const Experiment& experiment = planned(member).experiment;
-  if (!is_known) listeners_.journal.add(event::finished(search_.keys[member], record));
+  if (!is_known) listeners_.journal.add_finished(search_.keys[member], record);
   estimate_.known(member);
   if (listeners_.times != nullptr) listeners_.times->observe(experiment, record.measurement);
   Scoreboard& scoreboard = search_.scoreboard;

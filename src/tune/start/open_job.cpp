@@ -222,9 +222,10 @@ void journal_plan(OpenJob& job, const JournalContent& content, const std::string
   const bool is_known = std::ranges::any_of(
       content.events, [&](const auto& event) { return event.value.value("plan_key", "") == plan; });
   if (is_known) return;
+  MembersLeftOut left_out;
   for (const PlannedMember& member : job.space.members)
-    if (member.planned.status != PlanStatus::planned)
-      job.journal->add(event::planned(member.planned));
+    if (member.planned.status != PlanStatus::planned) left_out.add(member.planned);
+  if (!left_out.empty()) job.journal->add(left_out.event());
 }
 
 void journal_imports(OpenJob& job) {
@@ -292,6 +293,8 @@ void open_results(OpenJob& job, const JobFolders& folders, const JobOptions& opt
                                        {"plan_key", plan},
                                        {"search_key", search}}));
   journal_plan(job, content, plan);
+  if (!job.space.members.empty())
+    job.journal->begin_records(job.space.members.front().planned, job.history.base);
   journal_imports(job);
   job.journal->commit();
   job.results->write_environment(environment_of(job, options, open));
