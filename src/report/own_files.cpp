@@ -301,7 +301,12 @@ void OwnFiles::write(const std::string& file, std::string_view content, Durabili
   // How a job has ended is known by what it holds: so are the words of ranks that outlive rank 0.
   // Its state, too, which would fill the manifest with lines.
   const bool is_known_by_mark = file == file_name::exit_status || file == file_name::state;
-  if (!is_known_by_mark && !knows("file", file, hash)) {
+  const bool is_known = knows("file", file, hash);
+  // A job that resumes writes what lacks. To look is cheaper than to make a file.
+  if (is_known && durability == Durability::rename_only &&
+      entries::content_of(path(file)) == content)
+    return;
+  if (!is_known_by_mark && !is_known) {
     // Before it has its name: a job that is killed between leaves a line too many.
     add(json_text({{"file", file}, {"hash", hash}}) + "\n", durability);
     know("file", file, hash);

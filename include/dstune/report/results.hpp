@@ -40,11 +40,11 @@ class ResultsFolder {
   /// does the folder then. A damaged journal is no hindrance.
   void delete_previous();
 
-  /// <name>/exp.json, <name>/ds_config.json, and <name>.json in the experiments folder; at
-  /// dispatch. Renamed into place but not synced: what must survive a crash is in the journal.
+  /// <name>/exp.json, <name>/ds_config.json, and <name>.json in the experiments folder; after it.
+  /// Renamed into place but not synced: what must survive a crash is in the journal.
   /// Throws IoError where the folder is a symbolic link: nothing is written through one.
   void write_experiment(const Experiment& experiment);
-  /// <name>/metrics.json; once, at the end of the experiment. Not synced, likewise. `metric`: the
+  /// <name>/metrics.json; once, after the experiment. Not synced, likewise. `metric`: the
   /// one that ci_low and ci_high belong to. `target`, `target_value`: as metrics_json()'s.
   void write_metrics(const Record& record, Metric metric = Metric::throughput,
                      const std::optional<TargetTime>& target = {},

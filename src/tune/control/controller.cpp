@@ -360,7 +360,7 @@ void Controller::finish() {
                       policy_.host_load ? policy_.host_load() : std::nullopt);
   std::set<std::size_t> running;
   for (const auto& [number, one] : running_) running.insert(one.run.member);
-  listeners_.publisher.finish(running, state_at_end(), driver_.now().steady);
+  listeners_.publisher.finish(running, state_at_end());
 }
 
 JobState Controller::state_at_end() const {

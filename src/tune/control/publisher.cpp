@@ -14,8 +14,16 @@ namespace dstune {
 namespace {
 
 /// The answer is synced to disk, which may take long: in a burst of improvements not each of them,
-/// but at most one in this time; what comes in between is written at its end.
+/// but at most one in this time; what comes in between is written at its end. How sure it is takes
+/// the longer to say the more was measured: it has this share of the processor at most.
 constexpr std::chrono::milliseconds answer_interval{500};
+constexpr int answer_share = 50;
+
+/// Files of an experiment wait so long after its end: a burst of short experiments is not held up
+/// by files, and a job of long ones is written while the next is measured.
+constexpr std::chrono::seconds files_delay{5};
+/// The writer holds copies of so many records at most; the rest waits by number.
+constexpr std::size_t max_handed_over = 64;
 
 /// The calling thread's.
 std::chrono::nanoseconds processor_time() {
@@ -33,6 +41,12 @@ void BackgroundWriter::add(std::function<void()> work) {
     queue_.push_back(std::move(work));
   }
   changed_.notify_all();
+}
+
+std::size_t BackgroundWriter::num_waiting() {
+  const std::lock_guard lock(mutex_);
+  check_failure();
+  return queue_.size();
 }
 
 void BackgroundWriter::drain() {
@@ -71,24 +85,32 @@ void BackgroundWriter::run(const std::stop_token& stop) {
 }
 
 void Publisher::publish(SteadyClock::time_point now) {
-  for (const std::size_t member : std::exchange(started_, {})) {
-    const Experiment& experiment = scoreboard_.row(member).planned.experiment;
-    writer_.add([this, &experiment] { results_.write_experiment(experiment); });
-  }
   for (auto& [member, text] : std::exchange(tracebacks_, {})) {
     const std::string& name = scoreboard_.row(member).planned.experiment.name;
     writer_.add([this, &name, kept = std::move(text)] { results_.write_traceback(name, kept); });
   }
-  for (const std::size_t member : std::exchange(ended_, {})) {
-    const Record& record = *scoreboard_.row(member).record;
-    if (record.measurement.status == Status::raced_out && !record.is_alone) {
-      held_.insert(member);
-    } else {
-      write_metrics(member);
-    }
+  for (const std::size_t member : std::exchange(ended_, {})) waiting_.push_back({member, now});
+  while (!waiting_.empty() && now - waiting_.front().since >= files_delay &&
+         writer_.num_waiting() < max_handed_over) {
+    write_files(waiting_.front().member);
+    waiting_.pop_front();
   }
-  if (scoreboard_.answer_revision() != written_revision_ && now - written_at_ > answer_interval)
-    write(recommendation_of(scoreboard_), now);
+  if (scoreboard_.answer_revision() == written_revision_ || now < next_answer_at_) return;
+  const auto before = processor_time();
+  write(recommendation_of(scoreboard_));
+  next_answer_at_ = now + std::max<std::chrono::nanoseconds>(
+                              answer_interval, answer_share * (processor_time() - before));
+}
+
+void Publisher::write_files(std::size_t member) {
+  const Record& record = *scoreboard_.row(member).record;
+  if (begun_.erase(member) > 0)
+    writer_.add([this, experiment = record.experiment] { results_.write_experiment(experiment); });
+  if (record.measurement.status == Status::raced_out && !record.is_alone) {
+    held_.insert(member);
+  } else {
+    write_metrics(member);
+  }
 }
 
 /// Once for each experiment, and again where a repetition has something to tell.
@@ -105,13 +127,11 @@ void Publisher::write_metrics(std::size_t member) {
   });
 }
 
-void Publisher::write(const std::optional<Recommendation>& recommendation,
-                      SteadyClock::time_point now) {
+void Publisher::write(const std::optional<Recommendation>& recommendation) {
   written_revision_ = scoreboard_.answer_revision();
   if (!recommendation) return;
   results_.write_optimal(*recommendation, options_.training_command);
   results_.write_verification(*recommendation, options_.training_command);
-  written_at_ = now;
 }
 
 void Publisher::show(const JobState& state, bool is_quiet, SteadyClock::time_point now) {
@@ -138,13 +158,19 @@ void Publisher::warn_once(const IoError& error) {
   if (!has_warned_.exchange(true)) log::warning(fmt::format(log_text::page_not_kept, error.what()));
 }
 
-void Publisher::finish(const std::set<std::size_t>& running, const JobState& state,
-                       SteadyClock::time_point now) {
+void Publisher::finish(const std::set<std::size_t>& running, const JobState& state) {
+  for (const Waiting& one : std::exchange(waiting_, {})) write_files(one.member);
+  for (const std::size_t member : std::exchange(ended_, {})) write_files(member);
+  // Those of members that run, and of such that were cut short.
+  for (const std::size_t member : std::exchange(begun_, {}))
+    writer_.add([this, experiment = scoreboard_.row(member).planned.experiment] {
+      results_.write_experiment(experiment);
+    });
   std::vector<std::size_t> settled;
   std::ranges::set_difference(held_, running, std::back_inserter(settled));
   for (const std::size_t member : settled) write_metrics(member);
   answer_ = answer_of(scoreboard_);
-  write(answer_.recommendation, now);  // how sure it is is known only now
+  write(answer_.recommendation);  // how sure it is is known only now
   if (answer_.best) results_.write_validation(answer_);
   std::optional<MemoryTimeline> memory;
   if (answer_.recommendation && options_.memory_timeline) {

@@ -34,6 +34,8 @@ class BackgroundWriter {
  public:
   /// Throws what an earlier work threw; nothing is done after that.
   void add(std::function<void()> work);
+  /// How many works wait for their turn.
+  [[nodiscard]] std::size_t num_waiting();
   /// Waits until everything is written. Throws likewise.
   void drain();
 
@@ -51,7 +53,8 @@ class BackgroundWriter {
 };
 
 /// Writes what the scoreboard says into the results folder: the answer as it improves, each
-/// experiment's files once its journal entry is durable, the reports at the end.
+/// experiment's files some seconds after its journal entry is durable, the reports at the end. A
+/// job that dies before leaves fewer files; the next one writes those that lack.
 class Publisher {
  public:
   struct Options {
@@ -67,8 +70,8 @@ class Publisher {
         options_(std::move(options)),
         times_(options_.began) {}
 
-  // Members whose files are to be written with the next publish().
-  void started(std::size_t member) { started_.push_back(member); }
+  // Members whose files are to be written after their end, or at the job's.
+  void started(std::size_t member) { begun_.insert(member); }
   void ended(std::size_t member) { ended_.push_back(member); }
   /// Notes what Python said of it, where it failed there.
   void failed(std::size_t member, std::string traceback) {
@@ -82,8 +85,7 @@ class Publisher {
   void show(const JobState& state, bool is_quiet, SteadyClock::time_point now);
   /// Everything that is known at the end. `running`: members whose record may still change;
   /// `state`: the job's, as the page tells it.
-  void finish(const std::set<std::size_t>& running, const JobState& state,
-              SteadyClock::time_point now);
+  void finish(const std::set<std::size_t>& running, const JobState& state);
   void write_exit_status(ExitCode code, const std::string& reason) {
     results_.write_exit_status(code, reason);
   }
@@ -93,18 +95,25 @@ class Publisher {
   void drain() { writer_.drain(); }
 
  private:
+  struct Waiting {
+    std::size_t member = 0;
+    SteadyClock::time_point since;
+  };
+  void write_files(std::size_t member);
   void write_metrics(std::size_t member);
   void warn_once(const IoError& error);
-  void write(const std::optional<Recommendation>& recommendation, SteadyClock::time_point now);
+  void write(const std::optional<Recommendation>& recommendation);
 
   ResultsFolder& results_;
   const Scoreboard& scoreboard_;
   Options options_;
-  std::vector<std::size_t> started_, ended_;
+  std::set<std::size_t> begun_;  ///< their exp.json and its like are to be written
+  std::vector<std::size_t> ended_;
+  std::deque<Waiting> waiting_;  ///< that ended, in this order
   std::vector<std::pair<std::size_t, std::string>> tracebacks_;
   std::set<std::size_t> held_;          ///< their metrics.json waits: they may run again
   std::uint64_t written_revision_ = 0;  ///< of the answer
-  SteadyClock::time_point written_at_{};
+  SteadyClock::time_point next_answer_at_{};
   ShowTimes times_;
   std::atomic<bool> has_warned_ = false;
   Answer answer_;
