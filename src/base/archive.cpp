@@ -17,6 +17,17 @@ std::vector<std::pair<const std::string, Value>>& members_of(Value& object) {
   return object.get_ref<Value::object_t&>();
 }
 
+/// Makes room for one more. By itself the list would copy all values, since their keys can not be
+/// moved.
+void make_room(std::vector<std::pair<const std::string, Value>>& members) {
+  constexpr std::size_t least = 8;
+  if (members.size() < members.capacity()) return;
+  std::vector<std::pair<const std::string, Value>> larger;
+  larger.reserve(std::max(least, 4 * members.size()));
+  for (auto& [key, value] : members) larger.emplace_back(key, std::move(value));
+  members.swap(larger);
+}
+
 }  // namespace
 
 Writer Writer::object(Value& out, EnumForm enums) {
@@ -34,7 +45,9 @@ void Writer::constant(std::string_view key, const Value& value, std::string_view
 }
 
 Value& Writer::add(std::string_view key) {
-  return members_of(*out_).emplace_back(std::string(key), Value()).second;
+  auto& members = members_of(*out_);
+  make_room(members);
+  return members.emplace_back(std::string(key), Value()).second;
 }
 
 Value& Writer::append() {

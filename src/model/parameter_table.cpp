@@ -186,7 +186,9 @@ std::int64_t parameter_count(const ModelSpec& model) {
   return ParameterTable(model).total_elements();
 }
 
-double flops_per_token(const ModelSpec& model, std::int64_t sequence_length) {
+namespace {
+
+double counted_flops(const ModelSpec& model, std::int64_t sequence_length) {
   const ParameterTable table(model);
   const auto length = static_cast<double>(sequence_length);
   const bool is_of_sequence = model.architecture.objective == Objective::sequence_class;
@@ -210,6 +212,21 @@ double flops_per_token(const ModelSpec& model, std::int64_t sequence_length) {
     positions += window > 0 ? window * (1 - window / (2 * length)) : length / (causal ? 2 : 1);
   }
   return 6.0 * multiplied + 12.0 * width * positions;
+}
+
+}  // namespace
+
+double flops_per_token(const ModelSpec& model, std::int64_t sequence_length) {
+  // A job asks for each experiment, always of the same model.
+  struct Last {
+    ModelSpec model;
+    std::int64_t sequence_length = -1;
+    double flops = 0;
+  };
+  thread_local Last last;
+  if (last.sequence_length != sequence_length || last.model != model)
+    last = {model, sequence_length, counted_flops(model, sequence_length)};
+  return last.flops;
 }
 
 }  // namespace dstune

@@ -8,6 +8,7 @@
 #include "dstune/base/json.hpp"
 #include "dstune/base/text.hpp"
 #include "json/builder.hpp"
+#include "json/cbor_tree.hpp"
 
 namespace dstune::json {
 
@@ -186,8 +187,10 @@ Document Document::read_by(void (*reader)(std::string_view, TreeBuilder&), std::
 
 Document Document::parse_cbor(std::span<const std::byte> bytes, std::string file) {
   const auto* begin = reinterpret_cast<const std::uint8_t*>(bytes.data());
-  Value root = Value::from_cbor(begin, begin + bytes.size(), true, false);
-  if (root.is_discarded()) throw InputError({{std::move(file), "", 0, "the bytes are no CBOR"}});
+  Value root;
+  CborTree tree(root);
+  if (!Value::sax_parse(begin, begin + bytes.size(), &tree, Value::input_format_t::cbor))
+    throw InputError({{std::move(file), "", 0, "the bytes are no CBOR"}});
   return of(std::move(root), std::move(file));
 }
 
@@ -350,7 +353,8 @@ std::optional<std::string> continued(std::string_view key,
 
 void Node::refuse_unknown_keys(Problems& problems,
                                const std::vector<std::string_view>& known) const {
-  for (const std::string& key : keys()) {
+  if (!is_object()) return;
+  for (const auto& [key, member] : value_->get_ref<const Value::object_t&>()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     std::optional<std::string> meant = nearest(key, known);
     if (!meant) meant = continued(key, known);

@@ -330,8 +330,9 @@ void Controller::stop(const std::string& reason) {
 
 /// One commit makes everything of this round durable; only then does anybody hear of it.
 bool Controller::publish() {
+  bool has_said = driver_.speak_ahead();
   listeners_.journal.commit();
-  const bool has_said = driver_.speak();
+  has_said |= driver_.speak();
   const SteadyClock::time_point now = driver_.now().steady;
   search_.scoreboard.note_elapsed(seconds(now - began_));
   listeners_.publisher.publish(now);

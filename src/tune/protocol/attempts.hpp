@@ -3,8 +3,10 @@
 /// time come in; messages to workers and events for the driver come out. It knows no mailbox, no
 /// clock and no journal. Whoever drives it tells it all of these: in the job that is AttemptDriver.
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -98,6 +100,16 @@ class Attempts {
 
   /// These return what is to be sent, and what has happened, since it was taken last.
   std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
+  /// The same of GO alone. It follows from nothing that was recorded since the order.
+  std::vector<Outgoing> take_go() {
+    const auto first = std::stable_partition(
+        outgoing_.begin(), outgoing_.end(),
+        [](const Outgoing& one) { return !std::holds_alternative<message::Go>(one.message); });
+    std::vector<Outgoing> orders(std::make_move_iterator(first),
+                                 std::make_move_iterator(outgoing_.end()));
+    outgoing_.erase(first, outgoing_.end());
+    return orders;
+  }
   std::vector<Event> take_events() { return std::exchange(events_, {}); }
 
   /// Members' choices of libraries' candidates since they were taken last. The first to tell
@@ -212,14 +224,30 @@ class AttemptDriver {
   }
 
   /// Sends what is to be sent. Returns whether there was anything.
-  bool speak() {
-    const auto outgoing = attempts_.take_outgoing();
-    for (const auto& [world_rank, message] : outgoing) mailbox_.send(world_rank, encode(message));
-    return !outgoing.empty();
-  }
+  bool speak() { return send(attempts_.take_outgoing()); }
+  /// Sends what need not wait until the records of this round are durable.
+  bool speak_ahead() { return send(attempts_.take_go()); }
 
  private:
   static constexpr std::chrono::milliseconds dead_interval{200};
+
+  bool send(const std::vector<Attempts::Outgoing>& outgoing) {
+    const Message* said = nullptr;
+    Bytes bytes;
+    for (const auto& [world_rank, message] : outgoing) {
+      if (said == nullptr || !are_one_order(*said, message)) bytes = encode(message);
+      said = &message;
+      mailbox_.send(world_rank, bytes);
+    }
+    return !outgoing.empty();
+  }
+
+  /// All members of an attempt get the same order: its text is made once.
+  static bool are_one_order(const Message& one, const Message& other) {
+    const auto* first = std::get_if<message::Assign>(&one);
+    const auto* second = std::get_if<message::Assign>(&other);
+    return first != nullptr && second != nullptr && first->attempt == second->attempt;
+  }
 
   void check_liveness() {
     const auto now = clock_().steady;

@@ -2,6 +2,7 @@
 /// Points in time, and how the threads of a rank wait: idle between messages, and beside another
 /// thread that may be stuck.
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -26,30 +27,30 @@ struct Moment {
 /// Moment::now, unless a test has other clocks.
 using JobClock = std::function<Moment()>;
 
-/// How controller and idle workers wait for messages: attentive just after one, then asleep most of
-/// the time, so that they take nothing from ranks that measure (a poll every 20 µs costs a
-/// neighbour 2–3 %). Local.
+/// How controller and workers wait for messages: attentive just after one, then asleep for a part
+/// of the wait so far, so that they take nothing from ranks that measure (a poll every 20 µs costs
+/// a neighbour 2–3 %), and dozens of ranks that share a core still leave it to whoever has work.
+/// Local.
 class IdleBackoff {
  public:
   void reset() { rounds_ = 0; }
   void pause() {
-    ++rounds_;
-    if (rounds_ <= yields) {
+    using namespace std::chrono_literals;
+    if (rounds_++ < yields) {
       sched_yield();
-    } else if (rounds_ <= yields + short_sleeps) {
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    } else if (rounds_ <= yields + short_sleeps + sleeps) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    } else {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      return;
     }
+    const auto now = SteadyClock::now();
+    if (rounds_ == yields + 1) began_ = now;
+    const auto nap = (now - began_) / naps_per_wait;
+    std::this_thread::sleep_for(std::clamp<SteadyClock::duration>(nap, 50us, 5ms));
   }
 
  private:
   static constexpr int yields = 20;
-  static constexpr int short_sleeps = 200;  // 10 ms and more
-  static constexpr int sleeps = 50;         // 0.1 s and more
+  static constexpr int naps_per_wait = 8;
   int rounds_ = 0;
+  SteadyClock::time_point began_{};
 };
 
 /// Does something again and again on a thread of its own, until it is destroyed: what a second

@@ -213,7 +213,13 @@ MeasureHooks Worker::hooks_for(const message::Assign& assign, const Injection& i
   hooks.ready = [this, &injection, &waiter] {
     injection.commit(FaultMoment::ready, waiter);
     send(message::Ready{attempt_});
-    waiter.until([this] { return go_ || (poll_for_abort(), go_); }, "GO from the controller");
+    waiter.until(
+        [this, idle = IdleBackoff()]() mutable {
+          if (go_ || (poll_for_abort(), go_)) return true;
+          idle.pause();
+          return false;
+        },
+        "GO from the controller");
   };
   hooks.stepped = [this, steps = 0, slowest_step_s = 0.0,
                    last_progress = SteadyClock::now()](double step_s) mutable {
