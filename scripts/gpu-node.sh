@@ -36,7 +36,7 @@ usage() {
 
 # Of the processor here: what a compiler takes that builds for it alone.
 processor_instructions() {
-  sed -n '/^flags/{s/.*: //p;q}' /proc/cpuinfo | tr ' ' '\n' | grep -E '^(avx|bmi|fma|f16c|movbe|abm|gfni)' | sort || true
+  sed -n '/^flags/{s/.*: //p;q}' /proc/cpuinfo | tr ' ' '\n' | grep -E '^(avx|bmi|fma|f16c|movbe|abm|gfni)' | LC_ALL=C sort || true
 }
 
 (($# > 0)) || usage

@@ -46,6 +46,9 @@ download_wheels() {
 # the job. The processor's is for the instructions of this one, which the node may lack.
 build_operators() {
   [[ -n ${TORCH_PYTHON:-} ]] || return 0
+  local has
+  has=$("$TORCH_PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+  [[ $has == "${NODE_PYTHON:-3.12}" ]] || { say "$TORCH_PYTHON is Python $has, and the node has ${NODE_PYTHON:-3.12}"; exit 1; }
   local extensions=$folder/extensions name include
   include=$("$TORCH_PYTHON" -c 'import importlib.util as u; print(*u.find_spec("nvidia").submodule_search_locations)')/cu13/include
   for name in FusedAdam:fused_adam CPUAdam:cpu_adam; do

@@ -29,7 +29,7 @@ declare -A limit_of=(
   [nccl2]=60 [trainings2]=150 [memcheck]=150 [racecheck]=150 [initcheck]=150
   [judge-job]=90 [judge-engine1]=170 [judge-engine2]=170 [judge-correlation]=20
   [public-job]=90 [public-engine1]=170 [public-engine2]=170 [public-correlation]=20
-  [right]=150 [experiments]=60)
+  [right]=150 [experiments]=60 [experiments_without_graphs]=60)
 
 # --- The node -------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ provide_operators() {
 }
 
 # Whether this processor has all that are listed.
-has_instructions() { [[ -z $(comm -23 "$1" <(processor_instructions)) ]]; }
+has_instructions() { [[ -z $(LC_ALL=C comm -23 "$1" <(processor_instructions)) ]]; }
 
 # --- Parts and the table --------------------------------------------------------------------------
 
@@ -151,11 +151,12 @@ measure() {
 
 # at_once PART...: parts that time nothing, beside each other.
 at_once() {
-  local part
+  local part ids=()
   for part in "$@"; do
     (beside_others=yes && failures=0 && run_part "$part" && exit "$failures") &
+    ids+=($!)
   done
-  for part in "$@"; do wait -n || failures=$((failures + 1)); done
+  for part in "${ids[@]}"; do wait "$part" || failures=$((failures + 1)); done
   save
 }
 
@@ -217,6 +218,7 @@ run_part() {
     judge-engine? | public-engine?) tune "$1" "${1%-*}-engine.json" ;;
     judge-correlation | public-correlation) measure "$1" python3 "$checkout/scripts/gpu-node/correlation.py" "$root/results" "${1%correlation}" ;;
     experiments) DSTUNE_EXPERIMENTS=300 tests experiments 1 test_parallel_experiments_on_gpus "*" ;;
+    experiments_without_graphs) DSTUNE_CUDA_GRAPHS=0 DSTUNE_EXPERIMENTS=300 tests "$1" 1 test_parallel_experiments_on_gpus "*Transformer*" ;;
     right) at_once kernels attention nccl1 trainings1 ;;
     kernels) tests kernels 1 test_device_kernels 'Tables/*:-*Attention*' ;;
     attention) tests attention 1 test_device_kernels 'Tables/*Attention*' ;;
