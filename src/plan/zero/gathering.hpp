@@ -255,6 +255,9 @@ struct Gathering {
   MicroStepGathers steady;  ///< of every later one
 };
 
+/// Places the pieces that are kept.
+void place_kept(const Layout& layout, TracedGathers& traced);
+
 /// Says why DeepSpeed's quantisation of weights would fail; empty if it would not.
 [[nodiscard]] std::string weights_violation(const Layout& layout, const Gathering& gathering,
                                             const TrainingConfig& config);
