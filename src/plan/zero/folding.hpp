@@ -2,6 +2,7 @@
 /// Layers of a model that do the same in a micro-step, found by what the schedule of gathers and
 /// the buckets of gradients do at each; and the model without those that others can stand for.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,6 +18,10 @@
 
 namespace dstune::plan {
 
+/// The lists of a micro-step that follow from no disk.
+inline constexpr std::array gather_lists{&MicroStepGathers::fetched, &MicroStepGathers::prefetched,
+                                         &MicroStepGathers::released};
+
 /// Layers are those of the folded model: [0, split) are the whole model's first ones, [split, …)
 /// its last ones, and `left_out` lie between them. In forward the `period` layers before the split
 /// stand for these, too, in backward those behind it.
@@ -28,7 +33,7 @@ struct LayerFold {
   int alike_from = 0, alike_to = 0;
 };
 
-/// The fold that leaves out most layers. Nothing where too few repeat each other, or where an
+/// The fold that leaves out most layers, or the first one that leaves out half. Nothing where too few repeat each other, or where an
 /// operation of a layer depends on more than that layer's place in the period, or follows backward:
 /// on a disk, on the owners of stages 1 and 2, on parts of an optimizer that is offloaded by a
 /// ratio, or where BF16_Optimizer adds up behind backward.
@@ -61,7 +66,7 @@ class FoldedModels {
     int group_size = 0;
     std::unique_ptr<const FoldedModel> folded;
   };
-  static constexpr std::size_t max_known = 8;
+  static constexpr std::size_t max_known = 64;
 
   std::vector<Known> known_;
   std::size_t next_ = 0;  ///< the one that makes room

@@ -294,7 +294,7 @@ class Gatherings {
     Knobs knobs;
     Gathering gathering;
   };
-  static constexpr std::size_t max_known = 8;
+  static constexpr std::size_t max_known = 32;
 
   std::vector<Known> known_;
   std::size_t next_ = 0;  ///< the one that makes room
