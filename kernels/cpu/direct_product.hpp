@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <oneapi/dnnl/dnnl.hpp>
@@ -61,7 +62,8 @@ dnnl::matmul::primitive_desc choose(const dnnl::primitive_attr& attributes,
 #endif
 }
 
-/// One oneDNN primitive: the terms [first_k, first_k + shape.k) of a product.
+/// One oneDNN primitive, built when it is first run: the terms [first_k, first_k + shape.k) of a
+/// product.
 class Piece {
  public:
   /// `shape` is the piece's, `whole_k` the product's. Throws dnnl::error where oneDNN has no fast
@@ -88,7 +90,7 @@ class Piece {
     // Its plain loops are a hundred times slower than an fp32 product of converted operands.
     if (shape.type != DType::f32 && std::string_view(chosen.impl_info_str()).starts_with("ref"))
       throw dnnl::error(dnnl_unimplemented, "no fast product of this type");
-    primitive_ = dnnl::matmul(chosen);
+    chosen_ = chosen;
     scratchpad_bytes_ = chosen.scratchpad_desc().get_size();
     arguments_ = {memory(a, engine(), nullptr), memory(b, engine(), nullptr),
                   memory(c, engine(), nullptr), memory(chosen.scratchpad_desc(), engine(), nullptr),
@@ -98,6 +100,8 @@ class Piece {
   [[nodiscard]] std::size_t scratchpad_bytes() const { return scratchpad_bytes_; }
 
   void run(const char* a, const char* b, const void* bias, void* c, void* scratchpad) {
+    // Code is generated here, and what it was chosen by is needed no more.
+    if (!primitive_) primitive_ = dnnl::matmul(std::exchange(chosen_, {}));
     arguments_[0].set_data_handle(const_cast<char*>(a + a_offset_));
     arguments_[1].set_data_handle(const_cast<char*>(b + b_offset_));
     arguments_[2].set_data_handle(c);
@@ -119,6 +123,7 @@ class Piece {
   std::size_t b_offset_;
   bool has_bias_;
   std::size_t scratchpad_bytes_ = 0;
+  dnnl::matmul::primitive_desc chosen_;  ///< until it is run
   dnnl::matmul primitive_;
   std::array<memory, 5> arguments_;
 };

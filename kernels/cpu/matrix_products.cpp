@@ -93,19 +93,30 @@ struct KeyHash {
 
 std::mutex products_mutex;
 
+/// The key of a shape on the threads that there are, which oneDNN asks OpenMP for; products_mutex
+/// is held.
+Key key_of(const MatmulShape& shape) {
+  const int threads = cpu_threads();
+  if (omp_get_max_threads() != threads) omp_set_num_threads(threads);
+  return {shape, threads};
+}
+
 /// The cached product; products_mutex is held.
 Product& product_of(const MatmulShape& shape) {
   static std::unordered_map<Key, Product, KeyHash> products;
-  const int threads = cpu_threads();
-  if (omp_get_max_threads() != threads) omp_set_num_threads(threads);
-  return products.try_emplace(Key{shape, threads}, shape).first->second;
+  return products.try_emplace(key_of(shape), shape).first->second;
 }
 
 }  // namespace
 
 std::size_t matmul_workspace_bytes(const MatmulShape& shape) {
   const std::lock_guard lock(products_mutex);
-  return product_of(shape).workspace_bytes();
+  // A plan asks for many shapes that are never run: of those only the size is kept.
+  static std::unordered_map<Key, std::size_t, KeyHash> sizes;
+  const Key key = key_of(shape);
+  const auto known = sizes.find(key);
+  if (known != sizes.end()) return known->second;
+  return sizes.try_emplace(key, Product(shape).workspace_bytes()).first->second;
 }
 
 void matmul(const MatmulShape& shape, const void* a, const void* b, const void* bias, void* c,

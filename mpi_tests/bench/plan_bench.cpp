@@ -1,4 +1,5 @@
-// Plans a second of a 48-layer model, and what accumulation adds: plan_bench
+// Plans a second of a 48-layer model, and what accumulation adds; and of a 70B on 64 x 8 ranks:
+// plan_bench All of a plan, the figures of its memory alone, and the cycle that times follow from.
 #include <benchmark/benchmark.h>
 
 #include "dstune/plan/step_plan.hpp"
@@ -7,22 +8,43 @@
 namespace dstune {
 namespace {
 
-void build(benchmark::State& state) {
-  const ModelSpec model = preset("gpt2-xl");
+using Build = const StepPlan& (*)(StepPlanner& planner, const TrainingConfig& config,
+                                  int group_size);
+
+const StepPlan& all_of(StepPlanner& planner, const TrainingConfig& config, int group_size) {
+  return planner.plan(config, group_size);
+}
+const StepPlan& figures_of(StepPlanner& planner, const TrainingConfig& config, int group_size) {
+  return planner.figures(config, group_size);
+}
+const StepPlan& cycle_of(StepPlanner& planner, const TrainingConfig& config, int group_size) {
+  return planner.folded_cycle(config, group_size);
+}
+
+void build(benchmark::State& state, Build make, const char* name, int group_size) {
   TrainingConfig config;
   config.precision = Precision::bf16;
   config.zero_stage = static_cast<int>(state.range(0));
   config.accumulation_steps = state.range(1);
   const FixedWorkspaces workspaces;
-  StepPlanner planner(model, workspaces);
+  StepPlanner planner(preset(name), workspaces);
   for (auto _ : state) {
     // Another order of stage 3's gathers each time: the last plan's is of no use.
     ++config.stage3_prefetch_bucket_size;
-    benchmark::DoNotOptimize(planner.plan(config, 8));
+    benchmark::DoNotOptimize(&make(planner, config, group_size));
   }
   state.SetItemsProcessed(state.iterations());
 }
-BENCHMARK(build)->ArgNames({"stage", "accumulation"})->ArgsProduct({{0, 1, 2, 3}, {1, 4}});
+
+void of_stages(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgNames({"stage", "accumulation"})->ArgsProduct({{0, 1, 2, 3}, {1, 4}});
+}
+
+BENCHMARK_CAPTURE(build, all, all_of, "gpt2-xl", 8)->Apply(of_stages);
+BENCHMARK_CAPTURE(build, figures, figures_of, "gpt2-xl", 8)->Apply(of_stages);
+BENCHMARK_CAPTURE(build, cycle, cycle_of, "gpt2-xl", 8)->Apply(of_stages);
+BENCHMARK_CAPTURE(build, all_of_70b, all_of, "llama-3-70b", 512)->Apply(of_stages);
+BENCHMARK_CAPTURE(build, cycle_of_70b, cycle_of, "llama-3-70b", 512)->Apply(of_stages);
 
 }  // namespace
 }  // namespace dstune

@@ -5,6 +5,7 @@
 #include "dstune/base/error.hpp"
 #include "dstune/plan/step_plan.hpp"
 #include "parts/parts.hpp"
+#include "zero/folding.hpp"
 
 namespace dstune {
 namespace {
@@ -125,10 +126,60 @@ struct StepPlanner::Shared {
   const WorkspaceSizes& workspaces;
   plan::Gatherings gatherings;
   plan::ModuleTraces traces{};
+  plan::FoldedModels folded{};
+};
+
+/// Every plan begins with this.
+struct StepPlanner::Common {
+  Common(StepPlanner& planner, const TrainingConfig& wanted, int group_size, int group_rank,
+         plan::Contents contents)
+      : shared(*planner.shared_),
+        config(set(planner.plan_, wanted, group_size, group_rank)),
+        layout(shared.table, config.zero_stage, plan::partition_of(config, group_size, group_rank),
+               plan::offloaded_of(config), plan::order_of(config)),
+        emitter(planner.plan_, shared.workspaces, contents),
+        gathering(layout.gathers() ? &shared.gatherings.of(planner.plan_.model, layout, config)
+                                   : nullptr) {
+    require((gathering == nullptr || gathering->failure.empty()) &&
+                plan::gradients_violation(layout, config).empty(),
+            "what DeepSpeed fails with has no plan");
+    tensors = plan::declare_persistent_tensors(
+        emitter, layout, config, gathering == nullptr ? 0 : gathering->traced->kept_elements);
+  }
+
+  static const TrainingConfig& set(StepPlan& plan, const TrainingConfig& wanted, int group_size,
+                                   int group_rank) {
+    check(plan.model, wanted, group_size, group_rank);
+    plan.config = as_partitioned(wanted);
+    plan.group_size = group_size;
+    plan.group_rank = group_rank;
+    return plan.config;
+  }
+
+  [[nodiscard]] const plan::ModuleTrace& trace(const ModelSpec& model) const {
+    return gathering == nullptr ? shared.traces.of(model, shared.table, config)
+                                : gathering->traced->trace;
+  }
+
+  void emit_update(const ModelSpec& model) {
+    plan::emit_update({emitter, layout, config, tensors},
+                      targets_per_sequence(model, config.sequence_length), gathering);
+    // Stage 1 hands over all gradients once a step, behind the last backward.
+    if (config.zero_stage == 1)
+      emitter.count(Overhead::gradient_hook, static_cast<double>(trace(model).registered.size()));
+    emitter.finish();
+  }
+
+  Shared& shared;
+  const TrainingConfig& config;
+  plan::Layout layout;
+  plan::Emitter emitter;
+  const plan::Gathering* gathering;
+  plan::PersistentTensors tensors;
 };
 
 StepPlanner::StepPlanner(ModelSpec model, const WorkspaceSizes& workspaces)
-    : shared_(std::make_unique<Shared>(Shared{ParameterTable(model), workspaces, {}, {}})) {
+    : shared_(std::make_unique<Shared>(Shared{ParameterTable(model), workspaces, {}, {}, {}})) {
   plan_.model = std::move(model);
 }
 
@@ -143,42 +194,69 @@ StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config, i
   return std::move(planner.plan_);
 }
 
-const StepPlan& StepPlanner::plan(const TrainingConfig& wanted, int group_size, int group_rank) {
-  const ModelSpec& model = plan_.model;
-  check(model, wanted, group_size, group_rank);
-  plan_.config = as_partitioned(wanted);
-  const TrainingConfig& config = plan_.config;
-  plan_.group_size = group_size;
-  plan_.group_rank = group_rank;
+namespace {
 
-  const plan::Layout layout(shared_->table, config.zero_stage,
-                            plan::partition_of(config, group_size, group_rank),
-                            plan::offloaded_of(config), plan::order_of(config));
-  plan::Emitter emitter(plan_, shared_->workspaces);
-  const plan::Gathering* const gathering =
-      layout.gathers() ? &shared_->gatherings.of(model, layout, config) : nullptr;
-  require((gathering == nullptr || gathering->failure.empty()) &&
-              plan::gradients_violation(layout, config).empty(),
-          "what DeepSpeed fails with has no plan");
-  const plan::PersistentTensors tensors = plan::declare_persistent_tensors(
-      emitter, layout, config, gathering == nullptr ? 0 : gathering->traced->kept_elements);
-  const plan::ZeroContext zero{emitter, layout, config, tensors};
-  plan::emit_initialize(zero);
+/// Micro-steps of one model's layers; the whole model's, or those of a folded one.
+struct Layers {
+  const ModelSpec& model;
+  const plan::Layout& layout;
+  const plan::PersistentTensors& tensors;
+  const plan::Gathering* gathering;
+  const plan::LayerFold* fold;
+};
 
-  plan::ParameterSource parameters(zero, gathering);
+void emit_micro_steps(plan::Emitter& emitter, const TrainingConfig& config, int group_size,
+                      const Layers& layers, const plan::ModuleTrace& trace, bool traces) {
+  const plan::ZeroContext zero{emitter, layers.layout, config, layers.tensors};
+  plan::ParameterSource parameters(zero, layers.gathering);
   plan::GradientSink gradients(zero);
-  const plan::Context context{emitter, parameters, gradients,
-                              model,   config,     plan::sizes_of(model, config, group_size)};
-  if (gathering != nullptr) emit_tracing(context, *gathering);
-  const plan::ModuleTrace& trace = gathering == nullptr
-                                       ? shared_->traces.of(model, shared_->table, config)
-                                       : gathering->traced->trace;
-  emit_cycle(context, gathering, trace);
-  plan::emit_update(zero, targets_per_sequence(model, config.sequence_length), gathering);
-  // Stage 1 hands over all gradients once a step, behind the last backward.
-  if (config.zero_stage == 1)
-    emitter.count(Overhead::gradient_hook, static_cast<double>(trace.registered.size()));
-  emitter.finish();
+  const plan::Context context{emitter,    parameters,
+                              gradients,  layers.model,
+                              config,     plan::sizes_of(layers.model, config, group_size),
+                              layers.fold};
+  if (traces && layers.gathering != nullptr) emit_tracing(context, *layers.gathering);
+  emit_cycle(context, layers.gathering, trace);
+}
+
+}  // namespace
+
+const StepPlan& StepPlanner::plan(const TrainingConfig& config, int group_size, int group_rank) {
+  return all_of(Common(*this, config, group_size, group_rank, plan::Contents::all));
+}
+
+const StepPlan& StepPlanner::figures(const TrainingConfig& config, int group_size) {
+  return all_of(Common(*this, config, group_size, 0, plan::Contents::figures));
+}
+
+const StepPlan& StepPlanner::all_of(Common&& common) {
+  const ModelSpec& model = plan_.model;
+  plan::emit_initialize({common.emitter, common.layout, common.config, common.tensors});
+  const Layers whole{model, common.layout, common.tensors, common.gathering, nullptr};
+  emit_micro_steps(common.emitter, common.config, plan_.group_size, whole, common.trace(model),
+                   true);
+  common.emit_update(model);
+  return plan_;
+}
+
+const StepPlan& StepPlanner::folded_cycle(const TrainingConfig& wanted, int group_size) {
+  const ModelSpec& model = plan_.model;
+  Common common(*this, wanted, group_size, 0, plan::Contents::cycle);
+  plan::Emitter& emitter = common.emitter;
+  const TrainingConfig& config = common.config;
+  const plan::FoldedModel* const folded =
+      shared_->folded.of(model, common.layout, config, common.gathering);
+  if (folded == nullptr) {
+    const Layers whole{model, common.layout, common.tensors, common.gathering, nullptr};
+    emit_micro_steps(emitter, config, group_size, whole, common.trace(model), false);
+  } else {
+    const plan::Gathering* const gathering = folded->gathering ? &*folded->gathering : nullptr;
+    const plan::PersistentTensors tensors = plan::declare_persistent_tensors(
+        emitter, folded->layout, config,
+        gathering == nullptr ? 0 : gathering->traced->kept_elements);
+    const Layers left{folded->model, folded->layout, tensors, gathering, &folded->fold};
+    emit_micro_steps(emitter, config, group_size, left, common.trace(model), false);
+  }
+  common.emit_update(model);
   return plan_;
 }
 

@@ -155,7 +155,9 @@ const StepPredictor::Planned& StepPredictor::planned(const Experiment& experimen
   if (is_new_shape && profile_) times.emplace(*profile_, shape);
   const auto [found, is_new] = of_shape->second.known.try_emplace(timing_key(experiment.config));
   if (is_new) {
-    const StepPlan& plan = planner_.plan(found->first, shape.size());
+    const StepPlan& folded = planner_.folded_cycle(found->first, shape.size());
+    const StepPlan& plan =
+        repeats_alike(folded) ? folded : planner_.plan(found->first, shape.size());
     if (times) found->second.time = cycle_time(plan, *times);
     if (OperationTimes* const target = target_times(of_shape->second, shape, found->first))
       found->second.target_device = cycle_time(plan, *target);

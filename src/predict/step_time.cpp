@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <optional>
 
 #include "dstune/predict/step_predictor.hpp"
@@ -72,95 +71,6 @@ double seconds_per_byte(const DeviceProfile& profile) {
   }
   return 0;
 }
-
-/// One rank's streams. Time that passes is the compute stream's; where streams do not run beside
-/// each other it is the only one but for the disk's, which have threads of their own anywhere.
-class Clock {
- public:
-  Clock(const StepPlan& plan, OperationTimes& times)
-      : plan_(plan),
-        times_(times),
-        is_concurrent_(times.profile().concurrent_streams),
-        events_(static_cast<std::size_t>(plan.num_events)) {}
-
-  /// A segment begins and ends with all streams idle.
-  void run(const Segment& segment) {
-    now_.fill(0);
-    links_free_s_.fill(0);
-    phase_began_s_ = 0;
-    const bool is_middle = segment.kind == Segment::Kind::middle_micro;
-    phases_s_ = is_middle ? &middle_s_ : &ends_s_;
-    if (segment.kind != Segment::Kind::update && segment.kind != Segment::Kind::guarded_update) {
-      pass(Stream::compute, work_of_tokens(plan_));
-      if (!is_middle) ++num_ends_;
-    }
-    for (const Step& step : segment.steps) take(step);
-    end_phase();
-  }
-
-  [[nodiscard]] CycleTime result() {
-    ends_s_[static_cast<std::size_t>(Phase::update)] += times_.profile().step_constant_s;
-    const auto sum = [](const Phases& phases_s) {
-      return std::accumulate(phases_s.begin(), phases_s.end(), 0.0);
-    };
-    return {sum(ends_s_), sum(middle_s_), num_ends_};
-  }
-
- private:
-  using Phases = std::array<double, 3>;  ///< by Phase
-
-  void take(const Step& step) {
-    // Two of three operations.
-    if (std::holds_alternative<op::Acquire>(step.operation) ||
-        std::holds_alternative<op::Release>(step.operation))
-      return;
-    if (const auto* mark = std::get_if<op::Mark>(&step.operation)) {
-      end_phase();
-      phase_ = mark->phase;
-    } else if (const auto* record = std::get_if<op::Record>(&step.operation)) {
-      events_[static_cast<std::size_t>(record->event)] = now(step.stream);
-    } else if (const auto* wait = std::get_if<op::Wait>(&step.operation)) {
-      now(step.stream) = std::max(now(step.stream), events_[static_cast<std::size_t>(wait->event)]);
-    } else if (const auto work = work_of(plan_, step.operation)) {
-      pass(step.stream, *work);
-    }
-  }
-
-  void pass(Stream stream, const Work& work) {
-    double busy_s = times_.slowdown() * times_.seconds(work, stream == Stream::host);
-    if (is_concurrent_ && stream == Stream::compute) {
-      const double others_end_s = std::max(now(Stream::reduce), now(Stream::gather));
-      const double beside_s = std::clamp(others_end_s - now(stream), 0.0, busy_s);
-      busy_s += times_.profile().overlap_slowdown * beside_s;
-    }
-    const auto links = times_.links_of(work);
-    if (links) now(stream) = std::max(now(stream), links_free_s_[*links]);
-    now(stream) += busy_s;
-    if (links) links_free_s_[*links] = now(stream);
-  }
-
-  void end_phase() {
-    (*phases_s_)[static_cast<std::size_t>(phase_)] += now(Stream::compute) - phase_began_s_;
-    phase_began_s_ = now(Stream::compute);
-  }
-  [[nodiscard]] std::size_t place_of(Stream stream) const {
-    const bool is_disk = stream == Stream::disk_read || stream == Stream::disk_write;
-    return is_concurrent_ || is_disk ? static_cast<std::size_t>(stream) : 0;
-  }
-  [[nodiscard]] double& now(Stream stream) { return now_[place_of(stream)]; }
-
-  const StepPlan& plan_;
-  OperationTimes& times_;
-  bool is_concurrent_;
-  std::vector<double> events_;  ///< when each was recorded
-  std::array<double, num_streams> now_{};
-  std::array<double, 2> links_free_s_{};  ///< when the last collective of each has ended
-  Phase phase_ = Phase::forward;
-  double phase_began_s_ = 0;
-  Phases ends_s_{}, middle_s_{};
-  Phases* phases_s_ = nullptr;  ///< those of the segment
-  std::int64_t num_ends_ = 0;
-};
 
 }  // namespace
 
@@ -254,12 +164,6 @@ const GroupProfile* OperationTimes::group_like_part(const Work& work) const {
   if (!is_inside && work.depth < shape_.num_gpus) return nullptr;
   const auto found = std::ranges::find(profile_->groups, shape, &GroupProfile::shape);
   return found == profile_->groups.end() ? nullptr : &*found;
-}
-
-CycleTime cycle_time(const StepPlan& plan, OperationTimes& times) {
-  Clock clock(plan, times);
-  for (const Segment& segment : plan.cycle) clock.run(segment);
-  return clock.result();
 }
 
 }  // namespace dstune

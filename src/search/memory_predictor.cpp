@@ -93,7 +93,7 @@ void MemoryPredictor::fill(const TrainingConfig& config, int group_size, Predict
   fill_target(config, group_size, prediction);
   if (!plans_here_) return;
   // Partitions are padded to the same size, so that ranks can not differ: one plan is every rank's.
-  const StepPlan& plan = planner_.plan(config, group_size);
+  const StepPlan& plan = planner_.figures(config, group_size);
   prediction.host_memory_bytes = plan.host_memory.arena_bytes;
   prediction.peak_memory_bytes = plan.memory.arena_bytes + prediction.host_memory_bytes;
   prediction.host_categories = categories_of(plan.host_memory);
@@ -104,8 +104,8 @@ void MemoryPredictor::fill(const TrainingConfig& config, int group_size, Predict
 }
 
 void MemoryPredictor::fill_target(const TrainingConfig& config, int group_size,
-                                  Prediction& prediction) const {
-  const TargetMemory target = target_memory(job_->model, config, group_size, job_->target);
+                                  Prediction& prediction) {
+  const TargetMemory target = target_planner_.memory(config, group_size);
   prediction.target_memory_bytes = target.total_bytes;
   prediction.target_memory_shown_bytes = target.shown_bytes;
   prediction.target_host_memory_bytes = target.host_bytes;

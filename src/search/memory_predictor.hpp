@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "dstune/core/training_config.hpp"
+#include "dstune/plan/memory.hpp"
 #include "dstune/plan/step_plan.hpp"
 #include "dstune/search/planner.hpp"
 
@@ -16,6 +17,7 @@ class MemoryPredictor {
   MemoryPredictor(const JobSpec& job, const WorkspaceSizes& workspaces, bool plans_here = true)
       : job_(&job),
         planner_(job.model, workspaces),
+        target_planner_(job.model, job.target),
         plans_here_(plans_here || job.target.framework == TargetFramework::self) {}
 
   /// The fullest rank's bytes. Throws OverflowError where that is more than any machine has.
@@ -23,10 +25,11 @@ class MemoryPredictor {
 
  private:
   void fill(const TrainingConfig& config, int group_size, Prediction& prediction);
-  void fill_target(const TrainingConfig& config, int group_size, Prediction& prediction) const;
+  void fill_target(const TrainingConfig& config, int group_size, Prediction& prediction);
 
   const JobSpec* job_;
   StepPlanner planner_;
+  TargetPlanner target_planner_;
   bool plans_here_;
   /// Predictions by group size, and by the configuration as far as it takes memory.
   std::map<int, std::unordered_map<TrainingConfig, Prediction, TrainingConfigHash>> known_;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "dstune/core/experiment.hpp"
@@ -61,6 +62,23 @@ TrainedPart trained_part(const ModelSpec& model, const TargetSpec& target);
 /// how far it is from what PyTorch's tensors take. All zero for TargetFramework::self.
 TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& config, int group_size,
                            const TargetSpec& target);
+
+/// The same for one configuration after another of a model: what their memory has in common, such
+/// as stage 3's gathers, is made once.
+class TargetPlanner {
+ public:
+  /// Both outlive it.
+  TargetPlanner(const ModelSpec& model, const TargetSpec& target);
+  TargetPlanner(TargetPlanner&& other) noexcept;
+  TargetPlanner& operator=(TargetPlanner&& other) noexcept;
+  ~TargetPlanner();
+
+  TargetMemory memory(const TrainingConfig& config, int group_size);
+
+ private:
+  struct Shared;
+  std::unique_ptr<Shared> shared_;
+};
 
 /// The model's profile in a training of this configuration's precision, sequence length and knobs
 /// that activations depend on, of one sample.

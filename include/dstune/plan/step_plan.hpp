@@ -24,6 +24,7 @@
 /// and no buckets are used; gradients go where the update reads them.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -85,13 +86,24 @@ struct Step {
   Step(Stream on, const Op& made) : stream(on), operation(made) {}
 };
 
+/// Steps that stand for those of equal layers: where equal layers are folded, they are run `times`
+/// times, one run after the other.
+struct RepeatedSteps {
+  std::size_t begin = 0, end = 0;
+  std::int64_t times = 1;
+  /// Events from this one on are of equal layers: each run has its own ones. Those that come before
+  /// are there once.
+  int first_event = 0;
+};
+
 struct Segment {
   /// guarded_update: what is left out of a step that is skipped.
   enum class Kind { first_micro, middle_micro, last_micro, only_micro, update, guarded_update };
   Kind kind;
   std::int64_t repeat = 1;
   std::vector<Step> steps;
-  Overheads overheads{};  ///< of DeepSpeed in it, once
+  Overheads overheads{};                  ///< of DeepSpeed in it, once
+  std::vector<RepeatedSteps> repeated{};  ///< in their order; of a folded cycle alone
 };
 
 /// The figures of an arena: what the plan needs, exactly.
@@ -219,11 +231,19 @@ class StepPlanner {
 
   /// Builds the plan like build_step_plan(). It holds until the next call.
   const StepPlan& plan(const TrainingConfig& config, int group_size, int group_rank = 0);
+  /// Builds what memory is known from: the plan's tensors and figures, without its steps. It holds
+  /// until the next call.
+  const StepPlan& figures(const TrainingConfig& config, int group_size);
+  /// Builds what times are known from: rank 0's cycle without the places and lifetimes of its
+  /// tensors. Equal layers are folded where they provably repeat. It holds until the next call.
+  const StepPlan& folded_cycle(const TrainingConfig& config, int group_size);
 
  private:
   friend StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config,
                                   int group_size, int group_rank, const WorkspaceSizes& workspaces);
   struct Shared;
+  struct Common;
+  const StepPlan& all_of(Common&& common);
 
   std::unique_ptr<Shared> shared_;
   StepPlan plan_;

@@ -81,6 +81,10 @@ struct CycleOverheads {
 };
 [[nodiscard]] CycleOverheads cycle_overheads(const StepPlan& plan);
 
+/// Tells whether the repeated steps of a folded cycle are those that come right before them once
+/// more, so that they may stand for further layers.
+[[nodiscard]] bool repeats_alike(const StepPlan& plan);
+
 /// The plan's operations on a virtual clock a stream, with events. The time is that of the plan's
 /// rank; partitions are padded to equal sizes, so that every rank takes as long.
 [[nodiscard]] CycleTime cycle_time(const StepPlan& plan, OperationTimes& times);

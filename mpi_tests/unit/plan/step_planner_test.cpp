@@ -90,5 +90,24 @@ TEST(StepPlanner, PlansEachConfigurationAsIfItWereTheFirst) {
   }
 }
 
+TEST(StepPlanner, FiguresAreThoseOfThePlan) {
+  const test::SomeWorkspaces workspaces;
+  for (const ModelSpec& model : {test::tiny_gpt2(), test::tiny_llama()}) {
+    StepPlanner planner(model, workspaces), other(model, workspaces);
+    Configurations configurations;
+    for (int count = 0; count < 300; ++count) {
+      const TrainingConfig config = configurations.next();
+      const int group_size = configurations.pick({1, 2, 3});
+      const StepPlan& figures = planner.figures(config, group_size);
+      const StepPlan& plan = other.plan(config, group_size, group_size - 1);
+      test::expect_same_memory(figures.memory, plan.memory);
+      test::expect_same_memory(figures.host_memory, plan.host_memory);
+      test::expect_same_memory(figures.disk, plan.disk);
+      for (const Segment& segment : figures.cycle) EXPECT_TRUE(segment.steps.empty());
+      if (HasFailure()) return;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace dstune

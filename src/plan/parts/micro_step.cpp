@@ -203,6 +203,33 @@ class Embedding {
   Norm norm_;
 };
 
+/// Repeats what layers that stand for others, too, write down.
+class Folding {
+ public:
+  explicit Folding(const Context& context) : emitter_(context.emitter), fold_(context.fold) {}
+
+  void before_forward(int layer) {
+    if (fold_ == nullptr) return;
+    if (layer == fold_->alike_from) first_alike_ = emitter_.now();
+    if (layer == fold_->split - fold_->period) begin_ = emitter_.now();
+    if (layer == fold_->split) repeat();
+  }
+
+  void before_backward(int layer) {
+    if (fold_ == nullptr) return;
+    if (layer == fold_->alike_to - 1) first_alike_ = emitter_.now();
+    if (layer == fold_->split + fold_->period - 1) begin_ = emitter_.now();
+    if (layer == fold_->split - 1) repeat();
+  }
+
+ private:
+  void repeat() { emitter_.repeat(first_alike_, begin_, 1 + fold_->left_out / fold_->period); }
+
+  Emitter& emitter_;
+  const LayerFold* fold_;
+  Emitter::Instant first_alike_, begin_;
+};
+
 }  // namespace
 
 void emit_micro_step(const Context& context, MicroStep micro) {
@@ -213,7 +240,9 @@ void emit_micro_step(const Context& context, MicroStep micro) {
   std::vector<Block> blocks;
   blocks.reserve(layers);
   HostCheckpoints checkpoints(context, blocks);
+  Folding folding(context);
   for (int layer = 0; layer < layers; ++layer) {
+    folding.before_forward(layer);
     blocks.emplace_back(context, layer);
     wait_at_boundary(context);
     running = blocks.back().forward(running);
@@ -222,6 +251,7 @@ void emit_micro_step(const Context& context, MicroStep micro) {
   wait_at_boundary(context);
   TensorId d_residual = emit_head(context, running, micro);
   for (int layer = layers - 1; layer >= 0; --layer) {
+    folding.before_backward(layer);
     wait_at_boundary(context);
     checkpoints.before_backward(layer);
     d_residual = blocks[layer].backward(d_residual);

@@ -3,6 +3,7 @@
 /// linear and norm layers), a transformer block with its two branches, and the model's two ends.
 
 #include "dstune/base/checked.hpp"
+#include "zero/folding.hpp"
 #include "zero/gradients.hpp"
 #include "zero/parameters.hpp"
 
@@ -27,6 +28,8 @@ struct Context {
   const ModelSpec& model;
   const TrainingConfig& config;
   Sizes sizes;
+  /// The model's layers that stand for others, too; null where each stands for itself.
+  const LayerFold* fold = nullptr;
 
   /// New tensors [rows, width], statistics in fp32.
   [[nodiscard]] TensorId activation(const char* name, int layer, std::int64_t width) const {

@@ -39,12 +39,16 @@ bool same_shape(const op::Matmul& left, const op::Matmul& right) {
 
 }  // namespace
 
-Emitter::Emitter(StepPlan& plan, const WorkspaceSizes& workspaces)
+Emitter::Emitter(StepPlan& plan, const WorkspaceSizes& workspaces, Contents contents)
     : plan_(plan),
       workspaces_(workspaces),
+      is_placed_(contents != Contents::cycle),
+      has_steps_(contents != Contents::figures),
       type_(element_type(plan.config.precision)),
-      attention_bytes_(workspaces.attention(plan.config.micro_batch, plan.config.sequence_length,
-                                            plan.model, type_)) {
+      attention_bytes_(is_placed_
+                           ? workspaces.attention(plan.config.micro_batch,
+                                                  plan.config.sequence_length, plan.model, type_)
+                           : 0) {
   for (std::vector<Segment>* segments : {&plan.tracing, &plan.cycle}) {
     for (Segment& segment : *segments) {
       segment.steps.clear();
@@ -97,6 +101,10 @@ TensorId Emitter::place(const char* name, int layer, Category category, DType ty
   // Half of the range is left for padding.
   const std::int64_t bytes = checked_product(name, elements, size_bytes(type), 2) / 2;
   const std::int64_t padded = account_of(memory).padded(bytes);
+  if (!is_placed_) {
+    plan_.tensors.push_back({name, layer, category, type, elements, padded, -1, false, memory});
+    return static_cast<TensorId>(plan_.tensors.size()) - 1;
+  }
   return add(name, layer, category, type, elements, memory, padded,
              account_of(memory).arena.acquire(padded));
 }
@@ -125,17 +133,18 @@ void Emitter::write_initialize() {
 
 void Emitter::begin_segment_of(std::vector<Segment>& segments, Segment::Kind kind,
                                std::int64_t repeat) {
-  segments.push_back({kind, repeat, {}, {}});
+  segments.push_back({kind, repeat, {}, {}, {}});
+  counted_.clear();
   steps_ = &segments.back().steps;
   overheads_ = &segments.back().overheads;
   if (!spare_.empty()) {
     *steps_ = std::move(spare_.back());
     spare_.pop_back();
   }
-  if (kind != Segment::Kind::update && kind != Segment::Kind::guarded_update) {
+  if (is_placed_ && kind != Segment::Kind::update && kind != Segment::Kind::guarded_update) {
     // Growing by copies would take most of the time of building a plan.
     const std::int64_t layers = plan_.model.num_layers;
-    steps_->reserve(layers * steps_a_layer);
+    if (has_steps_) steps_->reserve(layers * steps_a_layer);
     plan_.tensors.reserve(plan_.tensors.size() + layers * tensors_a_layer);
   }
   events_ = 0;
@@ -148,6 +157,16 @@ void Emitter::end_segment() {
   plan_.num_events = std::max(plan_.num_events, events_);
 }
 
+void Emitter::repeat(const Instant& first_alike, const Instant& begin, std::int64_t times) {
+  std::vector<Segment>& cycle = plan_.cycle;
+  cycle.back().repeated.push_back({begin.step, steps_->size(), times, first_alike.event});
+  // One after the other, as the unfolded layers: sums are then rounded alike.
+  const std::size_t end = counted_.size();
+  for (std::int64_t time = 1; time < times; ++time)
+    for (std::size_t index = begin.counted; index < end; ++index)
+      of(*overheads_, counted_[index].first) += counted_[index].second;
+}
+
 void Emitter::finish() {
   for (const Memory memory : {Memory::device, Memory::host, Memory::disk}) {
     write_peak(memory);
@@ -158,12 +177,12 @@ void Emitter::finish() {
 TensorId Emitter::acquire(const char* name, int layer, Category category, DType type,
                           std::int64_t elements, Memory memory) {
   const TensorId tensor = place(name, layer, category, type, elements, memory);
-  emit(op::Acquire{tensor});
+  if (is_placed_) emit(op::Acquire{tensor});
   return tensor;
 }
 
 void Emitter::release(TensorId id) {
-  if (id == no_tensor) return;
+  if (id == no_tensor || !is_placed_) return;
   const PlannedTensor& tensor = plan_.tensors[id];
   account_of(tensor.memory).arena.release(blocks_[id]);
   remove_from_account(tensor);

@@ -1,6 +1,8 @@
 #pragma once
 /// Writes a plan down: steps, tensors with their places, the memory figures, workspaces, events.
 
+#include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <type_traits>
 #include <utility>
@@ -23,11 +25,18 @@ namespace dstune::plan {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+/// The parts of a plan that are written down.
+enum class Contents : std::uint8_t {
+  all,
+  figures,  ///< no steps
+  cycle,    ///< no places: no lifetimes, no workspaces, no memory figures
+};
+
 class Emitter {
  public:
   /// The plan has its model and configuration; what else it holds is dropped, its memory used
   /// again.
-  Emitter(StepPlan& plan, const WorkspaceSizes& workspaces);
+  Emitter(StepPlan& plan, const WorkspaceSizes& workspaces, Contents contents = Contents::all);
 
   /// Before the first segment only.
   TensorId persistent(const char* name, Category category, DType type, std::int64_t elements,
@@ -61,22 +70,38 @@ class Emitter {
       if (operation.over_group) count(Overhead::all_reduce_call);
     }
     if constexpr (requires { operation.workspace; }) {
-      const TensorId scratch = borrow_workspace(workspace_bytes(operation));
-      // In its place: a copy right behind the assignment would wait for it.
-      Step& step = steps_->emplace_back(stream, operation);
-      std::get_if<Op>(&step.operation)->workspace = at(scratch);
+      const TensorId scratch =
+          is_placed_ ? borrow_workspace(workspace_bytes(operation)) : no_tensor;
+      if (has_steps_) {
+        // In its place: a copy right behind the assignment would wait for it.
+        Step& step = steps_->emplace_back(stream, operation);
+        std::get_if<Op>(&step.operation)->workspace = at(scratch);
+      }
       return_workspace(scratch);
-    } else {
+    } else if (has_steps_) {
       steps_->emplace_back(stream, operation);
     }
   }
   /// DeepSpeed does so in the segment, beside what its operations say.
-  void count(Overhead overhead, double number = 1) { of(*overheads_, overhead) += number; }
+  void count(Overhead overhead, double number = 1) {
+    of(*overheads_, overhead) += number;
+    if (!is_placed_) counted_.emplace_back(overhead, number);
+  }
+
+  /// An instant of the segment.
+  struct Instant {
+    std::size_t step = 0, counted = 0;
+    int event = 0;
+  };
+  [[nodiscard]] Instant now() const { return {steps_->size(), counted_.size(), events_}; }
+  /// All since `begin` happens `times` times. Events since `first_alike` are each run's own.
+  void repeat(const Instant& first_alike, const Instant& begin, std::int64_t times);
   /// From now on others follow a gather before anybody waits for it, or not.
   void set_ahead(bool is_ahead) { is_ahead_ = is_ahead; }
   /// `add` appends the operation's pieces to the plan's.
   template <class Add>
   void reshard(op::Reshard operation, Add&& add, Stream stream = Stream::compute) {
+    if (!has_steps_) return;
     std::vector<op::Reshard::Piece>& pieces = plan_.reshard_pieces;
     operation.first_piece = static_cast<int>(pieces.size());
     add(pieces);
@@ -149,6 +174,7 @@ class Emitter {
 
   StepPlan& plan_;
   const WorkspaceSizes& workspaces_;
+  bool is_placed_, has_steps_;
   DType type_;
   std::int64_t attention_bytes_;
   std::vector<std::pair<op::Matmul, std::int64_t>> matmuls_;
@@ -158,6 +184,7 @@ class Emitter {
   std::vector<Step>* steps_ = nullptr;
   Overheads uncounted_{};  // of what is run once
   Overheads* overheads_ = &uncounted_;
+  std::vector<std::pair<Overhead, double>> counted_;  // in the segment, where layers are folded
   bool is_ahead_ = false;
   std::array<MemoryAccount, num_memories> accounts_;
   std::vector<int> blocks_;  // by tensor: in its arena

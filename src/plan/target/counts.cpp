@@ -82,14 +82,14 @@ void count_swapped_shards(const ParameterTable& table, const TrainingConfig& con
 }
 
 /// Counts what stage 3 gathers: it plays DeepSpeed's coordinator through.
-void count_gathered(const ModelSpec& model, const ParameterTable& table,
+void count_gathered(const ModelSpec& model, const ParameterTable& table, Gatherings& gatherings,
                     const TrainingConfig& config, int group_size, TargetCounts& counts) {
   if (config.zero_stage < 3 || (group_size == 1 && !are_parameters_offloaded(config))) return;
   // All that forward has gathered stays.
   counts.left_of_forward = counts.max_gathered = counts.parameters;
   if (config.stage3_max_reuse_distance >= counts.parameters - counts.persistent) return;
   const Layout layout(table, 3, {.size = group_size}, offloaded_of(config));
-  const Gathering gathering = plan_gathering(model, layout, config);
+  const Gathering& gathering = gatherings.of(model, layout, config);
   if (are_parameters_on_disk(config) && !gathering.failure.empty()) return;
   counts.left_of_forward = counts.max_gathered = 0;
   const auto elements = [&](std::span<const int> pieces) {
@@ -161,9 +161,9 @@ std::int64_t transfer_alignment(const TrainingConfig& config, std::int64_t e) {
   return 1024 * config.disk.threads / e;
 }
 
-TargetCounts count_target(const ModelSpec& model, const TrainingConfig& config, int group_size,
+TargetCounts count_target(const ModelSpec& model, const ParameterTable& table,
+                          Gatherings& gatherings, const TrainingConfig& config, int group_size,
                           const TargetSpec& target) {
-  const ParameterTable table(model);
   TargetCounts counts{};
   counts.parameters = table.total_elements();
   const std::int64_t laid_out = laid_out_elements(table, config);
@@ -192,7 +192,7 @@ TargetCounts count_target(const ModelSpec& model, const TrainingConfig& config, 
         parameter.elements() <= config.stage3_model_persistence_threshold - counts.persistent)
       counts.persistent += parameter.elements();
   counts.largest_gradient = counts.largest_parameter;
-  count_gathered(model, table, config, group_size, counts);
+  count_gathered(model, table, gatherings, config, group_size, counts);
   count_linear(model, table, config, counts);
   counts.table = model.vocab_size * model.hidden_size;
   const std::int64_t head =

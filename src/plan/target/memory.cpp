@@ -104,8 +104,28 @@ std::int64_t split_bytes(const plan::TargetCounts& counts, const TrainingConfig&
 
 }  // namespace
 
-TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& wanted, int group_size,
+struct TargetPlanner::Shared {
+  const ModelSpec& model;
+  const TargetSpec& target;
+  ParameterTable table;
+  plan::Gatherings gatherings{};
+};
+
+TargetPlanner::TargetPlanner(const ModelSpec& model, const TargetSpec& target)
+    : shared_(std::make_unique<Shared>(Shared{model, target, ParameterTable(model)})) {}
+
+TargetPlanner::TargetPlanner(TargetPlanner&& other) noexcept = default;
+TargetPlanner& TargetPlanner::operator=(TargetPlanner&& other) noexcept = default;
+TargetPlanner::~TargetPlanner() = default;
+
+TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& config, int group_size,
                            const TargetSpec& target) {
+  return TargetPlanner(model, target).memory(config, group_size);
+}
+
+TargetMemory TargetPlanner::memory(const TrainingConfig& wanted, int group_size) {
+  const ModelSpec& model = shared_->model;
+  const TargetSpec& target = shared_->target;
   const TrainingConfig config = as_partitioned(wanted);
   TargetMemory memory;
   memory.parts = {{"parameters", 0},  {"gradients", 0}, {"optimizer", 0}, {"buckets", 0},
@@ -116,7 +136,8 @@ TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& wanted,
 
   const int world_size = group_size;
   if (is_mics(config)) group_size = static_cast<int>(config.mics_shard_size);
-  const plan::TargetCounts counts = plan::count_target(model, config, group_size, target);
+  const plan::TargetCounts counts =
+      plan::count_target(model, shared_->table, shared_->gatherings, config, group_size, target);
   const plan::TargetStates states = plan::target_states(counts, config, group_size, target);
   memory.host_bytes = plan::target_host_bytes(counts, config, target);
   memory.disk_bytes = counts.disk_bytes;

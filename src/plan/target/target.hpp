@@ -11,6 +11,7 @@
 #include "dstune/model/model_spec.hpp"
 #include "dstune/model/parameter_table.hpp"
 #include "dstune/plan/memory.hpp"
+#include "zero/gathering.hpp"
 
 namespace dstune::plan {
 
@@ -68,9 +69,11 @@ struct TargetCounts {
 [[nodiscard]] TrainedParameters count_trained(const ParameterTable& table,
                                               const Trainable& trainable);
 
-/// `group_size`: of the ranks that share one copy of the states. On GPUs parameters with and
+/// `gatherings`: the model's. `group_size`: of the ranks that share one copy of the states. On GPUs
+/// parameters with and
 /// without weight decay are two groups of the optimizer, as Hugging Face's Trainer makes them.
-[[nodiscard]] TargetCounts count_target(const ModelSpec& model, const TrainingConfig& config,
+[[nodiscard]] TargetCounts count_target(const ModelSpec& model, const ParameterTable& table,
+                                        Gatherings& gatherings, const TrainingConfig& config,
                                         int group_size, const TargetSpec& target);
 
 /// Elements of so many bytes that DeepSpeed rounds its transfers up to.

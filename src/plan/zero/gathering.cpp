@@ -273,6 +273,8 @@ void choose_kept(const TrainingConfig& config, TracedGathers& traced) {
   }
 }
 
+}  // namespace
+
 void place_kept(const Layout& layout, TracedGathers& traced) {
   const std::vector<Piece>& pieces = traced.pieces;
   traced.kept_offset.assign(pieces.size(), -1);
@@ -293,6 +295,8 @@ void place_kept(const Layout& layout, TracedGathers& traced) {
     }
   }
 }
+
+namespace {
 
 std::shared_ptr<const TracedGathers> trace_gathers(const ModelSpec& model, const Layout& layout,
                                                    const TrainingConfig& config) {

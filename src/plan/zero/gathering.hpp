@@ -255,6 +255,9 @@ struct Gathering {
   MicroStepGathers steady;  ///< of every later one
 };
 
+/// Places the pieces that are kept.
+void place_kept(const Layout& layout, TracedGathers& traced);
+
 /// Says why DeepSpeed's quantisation of weights would fail; empty if it would not.
 [[nodiscard]] std::string weights_violation(const Layout& layout, const Gathering& gathering,
                                             const TrainingConfig& config);
@@ -291,7 +294,7 @@ class Gatherings {
     Knobs knobs;
     Gathering gathering;
   };
-  static constexpr std::size_t max_known = 8;
+  static constexpr std::size_t max_known = 32;
 
   std::vector<Known> known_;
   std::size_t next_ = 0;  ///< the one that makes room
