@@ -35,21 +35,26 @@ class Reference {
       const Values p = probabilities(batch, head, query);
       Values d_p(p.size());
       double delta = 0.0;
-      for (std::int64_t key = 0; key < keys(query); ++key) {
+      const auto size = static_cast<std::size_t>(s_.head_size);
+      const double* const d = d_out.data() + out_at(batch, head, query, 0);
+      // Keys before the window have no part in it.
+      for (std::int64_t key = first(query); key < keys(query); ++key) {
         const auto at = static_cast<std::size_t>(key);
-        for (std::int64_t i = 0; i < s_.head_size; ++i) {
-          const double d = d_out[out_at(batch, head, query, i)];
-          d_p[at] += d * qkv_[value_at(batch, head, key, i)];
-          d_qkv[value_at(batch, head, key, i)] += p[at] * d;
+        const std::size_t value = value_at(batch, head, key, 0);
+        for (std::size_t i = 0; i < size; ++i) {
+          d_p[at] += d[i] * qkv_[value + i];
+          d_qkv[value + i] += p[at] * d[i];
         }
         delta += p[at] * d_p[at];
       }
-      for (std::int64_t key = 0; key < keys(query); ++key) {
+      const std::size_t q = query_at(batch, head, query, 0);
+      for (std::int64_t key = first(query); key < keys(query); ++key) {
         const auto at = static_cast<std::size_t>(key);
+        const std::size_t k = key_at(batch, head, key, 0);
         const double d_score = p[at] * (d_p[at] - delta) * scale() * slopes_[at];
-        for (std::int64_t i = 0; i < s_.head_size; ++i) {
-          d_qkv[query_at(batch, head, query, i)] += d_score * qkv_[key_at(batch, head, key, i)];
-          d_qkv[key_at(batch, head, key, i)] += d_score * qkv_[query_at(batch, head, query, i)];
+        for (std::size_t i = 0; i < size; ++i) {
+          d_qkv[q + i] += d_score * qkv_[k + i];
+          d_qkv[k + i] += d_score * qkv_[q + i];
         }
       }
     });
@@ -73,9 +78,10 @@ class Reference {
         p.push_back(0.0);
         continue;
       }
+      const double* const q = qkv_.data() + query_at(batch, head, query, 0);
+      const double* const k = qkv_.data() + key_at(batch, head, key, 0);
       double score = 0.0;
-      for (std::int64_t i = 0; i < s_.head_size; ++i)
-        score += qkv_[query_at(batch, head, query, i)] * qkv_[key_at(batch, head, key, i)];
+      for (std::int64_t i = 0; i < s_.head_size; ++i) score += q[i] * k[i];
       const double capped = cap() > 0 ? std::tanh(score * scale() / cap()) : 0;
       slopes_[static_cast<std::size_t>(key)] = 1 - capped * capped;
       p.push_back(std::exp(cap() > 0 ? cap() * capped : score * scale()));

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <numbers>
+#include <utility>
 
 namespace dstune::kernels::test {
 namespace {
@@ -46,7 +48,7 @@ std::uint16_t to_float16(double value) {
   return static_cast<std::uint16_t>(sign | static_cast<unsigned>(power + 15) << 10 | fraction);
 }
 
-double from_float16(std::uint16_t bits) {
+double decoded_float16(std::uint16_t bits) {
   const double sign = (bits & 0x8000) != 0 ? -1.0 : 1.0;
   const int exponent = bits >> 10 & 0x1f;
   const int fraction = bits & 0x3ff;
@@ -56,6 +58,17 @@ double from_float16(std::uint16_t bits) {
   }
   return sign *
          (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction + 0x400, exponent - 25));
+}
+
+/// Tests read millions of them.
+double from_float16(std::uint16_t bits) {
+  static const Values all = [] {
+    Values values;
+    for (unsigned each = 0; each <= 0xffffU; ++each)
+      values.push_back(decoded_float16(static_cast<std::uint16_t>(each)));
+    return values;
+  }();
+  return all[bits];
 }
 
 }  // namespace
@@ -122,13 +135,15 @@ void Workspace::check() const {
 }
 
 Values random_values(std::int64_t count, std::uint64_t seed, double scale) {
-  Values values;
-  for (std::int64_t i = 0; i < count; ++i) {
+  // Most tests begin with the same ones: kept, they are made once.
+  static std::map<std::pair<std::uint64_t, double>, Values> all;
+  Values& values = all[{seed, scale}];
+  for (auto i = static_cast<std::int64_t>(values.size()); i < count; ++i) {
     const std::uint64_t hash = counter_hash(seed, 7, static_cast<std::uint64_t>(i));
     const double uniform = static_cast<double>(hash >> 11) * 0x1p-53 * 2.0 - 1.0;
     values.push_back(from_float16(to_float16(from_bfloat16(to_bfloat16(uniform * scale)))));
   }
-  return values;
+  return {values.begin(), values.begin() + count};
 }
 
 Tokens random_tokens(std::int64_t count, std::int32_t vocabulary, std::uint64_t seed) {

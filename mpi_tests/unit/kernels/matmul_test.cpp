@@ -13,20 +13,25 @@ Values rows_of(const Values& stored, std::int64_t columns, std::int64_t stride) 
   return dense;
 }
 
-/// The product in double, of the values as they were rounded.
+/// The product in double, of the values as they were rounded. Each sum is in the order of k.
 Values product(const MatmulShape& s, const Values& a, const Values& b, const Values& bias,
                const Values& before) {
-  Values c(static_cast<std::size_t>(s.m * s.n));
-  for (std::int64_t i = 0; i < s.m; ++i) {
-    for (std::int64_t j = 0; j < s.n; ++j) {
-      const auto at = static_cast<std::size_t>(i * s.n + j);
-      double sum = s.accumulate ? before[at] : 0.0;
-      if (s.has_bias) sum += bias[static_cast<std::size_t>(j)];
-      for (std::int64_t k = 0; k < s.k; ++k) {
-        sum += a[static_cast<std::size_t>(s.transpose_a ? k * s.m + i : i * s.k + k)] *
-               b[static_cast<std::size_t>(s.transpose_b ? j * s.k + k : k * s.n + j)];
-      }
-      c[at] = sum;
+  const auto m = static_cast<std::size_t>(s.m), n = static_cast<std::size_t>(s.n),
+             depth = static_cast<std::size_t>(s.k);
+  Values b_rows = b;
+  if (s.transpose_b) {
+    for (std::size_t k = 0; k < depth; ++k)
+      for (std::size_t j = 0; j < n; ++j) b_rows[k * n + j] = b[j * depth + k];
+  }
+  Values c(m * n);
+  for (std::size_t i = 0; i < m; ++i) {
+    double* const row = c.data() + i * n;
+    for (std::size_t j = 0; j < n; ++j)
+      row[j] = (s.accumulate ? before[i * n + j] : 0.0) + (s.has_bias ? bias[j] : 0.0);
+    for (std::size_t k = 0; k < depth; ++k) {
+      const double factor = a[s.transpose_a ? k * m + i : i * depth + k];
+      const double* const b_row = b_rows.data() + k * n;
+      for (std::size_t j = 0; j < n; ++j) row[j] += factor * b_row[j];
     }
   }
   return c;
