@@ -12,7 +12,7 @@ option(DSTUNE_JOINED_UNITS "Compile several files of a library in one go" ${join
 option(DSTUNE_PRECOMPILED_HEADERS "Compile the headers of others once" ${precompiled})
 # So much source text makes a unit. A third of it would take a fifth more processor time, and less after an
 # edit of one file.
-set(DSTUNE_UNIT_BYTES 96000 CACHE STRING "Source text that is compiled in one go")
+set(DSTUNE_UNIT_BYTES 64000 CACHE STRING "Source text that is compiled in one go")
 mark_as_advanced(DSTUNE_UNIT_BYTES)
 
 # dstune_compile_joined(target [bytes]): neighbours among its .cpp files make units of about so much
