@@ -13,9 +13,11 @@ namespace dstune {
 namespace {
 
 constexpr ModelFamily families[] = {
-    ModelFamily::gpt2,  ModelFamily::llama,  ModelFamily::mistral,     ModelFamily::qwen2,
-    ModelFamily::qwen3, ModelFamily::opt,    ModelFamily::gpt_neox,    ModelFamily::bert,
-    ModelFamily::olmo2, ModelFamily::falcon, ModelFamily::gemma3_text, ModelFamily::distilbert};
+    ModelFamily::gpt2,   ModelFamily::llama,       ModelFamily::mistral,  ModelFamily::qwen2,
+    ModelFamily::phi3,   ModelFamily::opt,         ModelFamily::gpt_neox, ModelFamily::qwen3,
+    ModelFamily::bert,   ModelFamily::olmo2,       ModelFamily::smollm3,  ModelFamily::granite,
+    ModelFamily::gemma2, ModelFamily::gemma3_text, ModelFamily::falcon,   ModelFamily::distilbert,
+};
 
 class Draws {
  public:

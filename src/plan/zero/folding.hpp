@@ -33,10 +33,10 @@ struct LayerFold {
   int alike_from = 0, alike_to = 0;
 };
 
-/// The fold that leaves out most layers, or the first one that leaves out half. Nothing where too few repeat each other, or where an
-/// operation of a layer depends on more than that layer's place in the period, or follows backward:
-/// on a disk, on the owners of stages 1 and 2, on parts of an optimizer that is offloaded by a
-/// ratio, or where BF16_Optimizer adds up behind backward.
+/// The fold that leaves out most layers, or the first one that leaves out half. Nothing where too
+/// few repeat each other, or where an operation of a layer depends on more than that layer's place
+/// in the period, or follows backward: on a disk, on the owners of stages 1 and 2, on parts of an
+/// optimizer that is offloaded by a ratio, or where BF16_Optimizer adds up behind backward.
 [[nodiscard]] std::optional<LayerFold> find_fold(const ModelSpec& model, const Layout& layout,
                                                  const TrainingConfig& config,
                                                  const Gathering* gathering);
