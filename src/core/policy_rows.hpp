@@ -117,7 +117,7 @@ void visit(Policy::Runs& all, auto& row) {
   row("num_draws", all.num_draws, unit::draws, "chances are known to 1.5 points");
   row("num_draws_quick", all.num_draws_quick, unit::draws, "chances are known to 3 points");
   row("draws_a_sweep", all.draws_a_sweep, unit::draws,
-      "speeds are drawn so often by the same noise, which takes little");
+      "of speeds, by the same noise, where max_runs are judged; fewer where runs are fewer");
   row("num_forgotten", all.num_forgotten, unit::draws, "by hand: the chain forgets where it began");
   row("unknown_error", all.unknown_error, unit::share,
       "by hand: a single step says nothing of its error");

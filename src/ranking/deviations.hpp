@@ -3,13 +3,11 @@
 
 #include <array>
 #include <cstddef>
-#include <random>
 #include <span>
 
-namespace dstune {
+#include "draws.hpp"
 
-/// One of several, by the logarithms of their weights; at most as many as there are levels.
-std::size_t draw_one_of(std::span<const double> log_weights, std::mt19937_64& random);
+namespace dstune {
 
 class DeviationLevels {
  public:
@@ -24,10 +22,10 @@ class DeviationLevels {
   /// The logarithm of a deviation is normal, give or take `freedom`.
   [[nodiscard]] Beliefs believed(double usual, double freedom) const;
   /// Draws that of so many normal numbers with this sum of squares.
-  double draw(const Beliefs& prior, double num, double squares, std::mt19937_64& random) const;
+  double draw(const Beliefs& prior, double num, double squares, Draws& random) const;
   /// … of numbers with these squares, each of which has a variance of its own beside.
   double draw(const Beliefs& prior, std::span<const double> squares,
-              std::span<const double> own_variances, std::mt19937_64& random) const;
+              std::span<const double> own_variances, Draws& random) const;
 
  private:
   std::array<double, count> levels_{}, logarithms_{}, squares_{};

@@ -4,10 +4,10 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <random>
 #include <span>
 
 #include "deviations.hpp"
+#include "draws.hpp"
 #include "drift.hpp"
 #include "run_speeds.hpp"
 
@@ -96,7 +96,7 @@ class Sampler {
   }
 
   [[nodiscard]] RunSpeeds& speeds() { return speeds_; }
-  [[nodiscard]] std::mt19937_64& random() { return random_; }
+  [[nodiscard]] Draws& random() { return random_; }
   [[nodiscard]] double middle() const { return middle_; }
   [[nodiscard]] double run_deviation() const { return run_deviation_; }
   [[nodiscard]] double drift_deviation() const { return drift_deviation_; }
@@ -105,10 +105,6 @@ class Sampler {
   }
 
  private:
-  [[nodiscard]] double normal() { return normal_(random_); }
-  [[nodiscard]] double gamma(double shape) {
-    return std::gamma_distribution<double>(shape)(random_);
-  }
   [[nodiscard]] double variance(std::size_t run, bool is_disturbed) const {
     const double undisturbed = square_errors_[run] + square(run_deviation_);
     return is_disturbed ? undisturbed + square(slowdown_ / 2) : undisturbed;
@@ -144,25 +140,29 @@ class Sampler {
 
   /// A run that is far from its prediction was disturbed, or the prediction is wrong. Both are
   /// drawn together, and for any speed of the member: one after the other they would never change.
+  /// Where a member has several runs, each sweep does so with another one.
   void draw_what_is_wrong() {
-    const double odds_disturbed = disturbed_share_ / (1 - disturbed_share_);
-    const double odds_wrong = wrong_share_ / (1 - wrong_share_);
+    ++num_sweeps_;
     for (std::size_t place = 0; place < runs_of_.size(); ++place) {
+      const std::vector<std::size_t>& runs = runs_of_[place];
       Evidence all;
-      for (const std::size_t run : runs_of_[place])
-        all.add(without_drift(run, is_disturbed_[run]), variance(run, is_disturbed_[run]));
+      for (const std::size_t run : runs) all.add(value_of(run), variance(run, is_disturbed_[run]));
       const std::array priors = {prior_of(place, false), prior_of(place, true)};
-      for (const std::size_t run : runs_of_[place]) {
-        Evidence others = all;
-        others.add(without_drift(run, is_disturbed_[run]), variance(run, is_disturbed_[run]), -1);
-        const std::size_t which =
-            choose_case(run, others, priors, predicted_[place] ? 4 : 2, odds_disturbed, odds_wrong);
+      for (std::size_t each = 0; each < runs.size(); ++each) {
+        const std::size_t run = runs[each];
+        all.add(value_of(run), variance(run, is_disturbed_[run]), -1);
+        const bool asks_for_prediction = predicted_[place] && num_sweeps_ % runs.size() == each;
+        const auto which = asks_for_prediction ? choose_case(run, all, priors, 0, 4)
+                           : is_wrong_[place]  ? choose_case(run, all, priors, 2, 4)
+                                               : choose_case(run, all, priors, 0, 2);
         is_disturbed_[run] = which % 2 == 1;
         is_wrong_[place] = which / 2 == 1;
-        all = others;
-        all.add(without_drift(run, is_disturbed_[run]), variance(run, is_disturbed_[run]));
+        all.add(value_of(run), variance(run, is_disturbed_[run]));
       }
     }
+  }
+  [[nodiscard]] double value_of(std::size_t run) const {
+    return without_drift(run, is_disturbed_[run]);
   }
   [[nodiscard]] double without_drift(std::size_t run, bool is_disturbed) const {
     return cleared(run, is_disturbed) - drift_of(run);
@@ -174,10 +174,13 @@ class Sampler {
 
   /// Draws a case: 1, this run was disturbed; 2, its member's prediction is wrong; 3, both.
   std::size_t choose_case(std::size_t run, const Evidence& others,
-                          const std::array<NormalBelief, 2>& priors, std::size_t num_cases,
-                          double odds_disturbed, double odds_wrong) {
+                          const std::array<NormalBelief, 2>& priors, std::size_t first,
+                          std::size_t end) {
+    const double odds_disturbed = disturbed_share_ / (1 - disturbed_share_);
+    const double odds_wrong = wrong_share_ / (1 - wrong_share_);
     std::array<double, 4> squares{}, weights{};
-    for (std::size_t which = 0; which < num_cases; ++which) {
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t which = first; which < end; ++which) {
       const bool is_disturbed = which % 2 == 1, is_wrong = which / 2 == 1;
       const NormalBelief& prior = priors[is_wrong ? 1 : 0];
       const double own = variance(run, is_disturbed);
@@ -185,17 +188,16 @@ class Sampler {
       all.add(without_drift(run, is_disturbed), own);
       all.add(prior.mean, prior.variance);
       squares[which] = all.squares - square(all.sum) / all.weight;
+      least = std::min(least, squares[which]);
       weights[which] = (is_disturbed ? odds_disturbed : 1) * (is_wrong ? odds_wrong : 1) /
                        std::sqrt(own * prior.variance * all.weight);
     }
-    const double least = *std::min_element(
-        squares.begin(), squares.begin() + static_cast<std::ptrdiff_t>(num_cases));
     double sum = 0;
-    for (std::size_t which = 0; which < num_cases; ++which)
+    for (std::size_t which = first; which < end; ++which)
       weights[which] = sum += weights[which] * std::exp((least - squares[which]) / 2);
-    const double drawn = sum * std::uniform_real_distribution<double>()(random_);
-    std::size_t which = 0;
-    while (which + 1 < num_cases && weights[which] < drawn) ++which;
+    const double drawn = sum * random_.uniform();
+    std::size_t which = first;
+    while (which + 1 < end && weights[which] < drawn) ++which;
     return which;
   }
 
@@ -219,14 +221,14 @@ class Sampler {
       const double slowed = is_disturbed_[run] ? slowdown_ : 0;
       sum += (residual(run) + neighbour_ + slowed) / variances_[run];
     }
-    neighbour_ = sum / weight + normal() / std::sqrt(weight);
+    neighbour_ = sum / weight + random_.normal() / std::sqrt(weight);
   }
 
   /// Draws a share of which `num` in `of` were seen. The prior counts as `before` more, one of them
   /// in the share.
   [[nodiscard]] double draw_share(double num, double of, double before) {
-    const double yes = gamma(1 + num);
-    const double no = gamma(before - 1 + of - num);
+    const double yes = random_.gamma(1 + num);
+    const double no = random_.gamma(before - 1 + of - num);
     return std::clamp(yes / (yes + no), 1e-6, policy_.most_disturbed);
   }
 
@@ -241,7 +243,7 @@ class Sampler {
         if (is_disturbed_[run])
           log_weights[each] += log_normal(residual(run) + slowdown_, variance(run, true));
     }
-    slowdown_ = slowdowns[draw_one_of(log_weights, random_)];
+    slowdown_ = slowdowns[random_.one_of(log_weights)];
   }
 
   void draw_run_deviation() {
@@ -262,7 +264,7 @@ class Sampler {
       weights[each] =
           -(drift_process_.log_determinant(each) + squares[each] / square(drift_deviation_)) / 2;
     }
-    drift_length_ = draw_one_of(weights, random_);
+    drift_length_ = random_.one_of(weights);
     drift_deviation_ = levels_.draw(drift_prior_, static_cast<double>(drift.size()),
                                     squares[drift_length_], random_);
   }
@@ -281,7 +283,7 @@ class Sampler {
       if (!predicted_[place]) continue;
       if (is_wrong_[place]) {
         ++num_wrong;
-        tail_weights_[place] = gamma(tails / 2) / (tails / 2);
+        tail_weights_[place] = random_.gamma(tails / 2) / (tails / 2);
         continue;
       }
       ++num_right;
@@ -293,20 +295,19 @@ class Sampler {
         sum += own * off;
       }
       const double apart = square((off - shift_) / prediction_deviation_);
-      tail_weights_[place] = gamma((tails + 1) / 2) / ((tails + apart) / 2);
+      tail_weights_[place] = random_.gamma((tails + 1) / 2) / ((tails + apart) / 2);
       squares += tail_weights_[place] * square(off - shift_);
     }
     wrong_share_ = draw_share(num_wrong, num_right + num_wrong, policy_.predictions_seen_before);
     if (num_right == 0) return;
-    shift_ = sum / weight + normal() / std::sqrt(weight);
+    shift_ = sum / weight + random_.normal() / std::sqrt(weight);
     prediction_deviation_ = levels_.draw(prediction_prior_, num_right, squares, random_);
   }
 
   const Policy::Runs& policy_;
   const std::vector<ModelledRun>& runs_;
   PredictionErrors errors_;
-  std::mt19937_64 random_;
-  std::normal_distribution<double> normal_;
+  Draws random_;
   double middle_;
   std::vector<std::size_t> place_of_;
   Drift drift_process_;
@@ -333,6 +334,7 @@ class Sampler {
   std::vector<double> tail_weights_;  ///< of each member's prediction, as of Student's t
   std::vector<bool> is_wrong_;        ///< each member's prediction
   double wrong_share_ = 1 / policy_.predictions_seen_before;
+  std::size_t num_sweeps_ = 0;
 };
 
 }  // namespace
@@ -345,7 +347,12 @@ RunBeliefs believe_runs(const std::vector<ModelledRun>& runs,
   Sampler sampler(runs, predicted, errors, options);
   for (int each = 0; each < options.policy->num_forgotten; ++each) sampler.sweep();
   const std::size_t num_members = predicted.size();
-  const int draws_a_sweep = std::max(1, options.policy->draws_a_sweep);
+  // A sweep over few runs takes little, and tells more than a draw by the same noise.
+  const auto num_runs = static_cast<int>(runs.size());
+  const auto max_runs = static_cast<int>(options.policy->max_runs);
+  const int draws_a_sweep =
+      std::clamp((options.policy->draws_a_sweep * num_runs + max_runs - 1) / max_runs, 1,
+                 options.policy->draws_a_sweep);
   const int num_sweeps = (options.num_draws + draws_a_sweep - 1) / draws_a_sweep;
   beliefs.draws.assign(num_members, {});
   for (std::vector<double>& of_member : beliefs.draws)

@@ -102,12 +102,12 @@ void RunSpeeds::eliminate_drift(std::span<const double> speeds, std::span<const 
 
 /// The drift that is expected, and a draw of it, by the expected speeds of the columns and by those
 /// that were drawn.
-void RunSpeeds::draw_drift(std::mt19937_64& random) {
+void RunSpeeds::draw_drift(Draws& random) {
   const Index num_columns = right_.size();
   const std::size_t num_moments = process_.num_moments();
   for (std::size_t moment = num_moments; moment-- > 0;) {
     const auto row = coupling_.row(static_cast<Index>(moment));
-    double expected = row[num_columns], drawn = row[num_columns] + normal(random);
+    double expected = row[num_columns], drawn = row[num_columns] + random.normal();
     for (Index column = 0; column < num_columns; ++column) {
       expected -= row[column] * mean_[column];
       drawn -= row[column] * drawn_[column];
@@ -123,12 +123,12 @@ void RunSpeeds::draw_drift(std::mt19937_64& random) {
 
 void RunSpeeds::draw(std::size_t drift_length, double drift_variance,
                      std::span<const double> speeds, std::span<const double> variances,
-                     std::span<const NormalBelief> priors, std::mt19937_64& random) {
+                     std::span<const NormalBelief> priors, Draws& random) {
   std::ranges::fill(diagonal_, 0);
   std::ranges::fill(below_, 0);
   process_.add_precision(drift_length, drift_variance, diagonal_, below_);
   eliminate_drift(speeds, variances, priors);
-  for (double& each : drawn_) each = normal(random);
+  for (double& each : drawn_) each = random.normal();
   if (drawn_.size() > 0) {
     factor_.matrixU().solveInPlace(drawn_);
     drawn_ += mean_;
@@ -151,12 +151,12 @@ void RunSpeeds::draw(std::size_t drift_length, double drift_variance,
     expected_[place] = at(expected_drift_[moment]);
     given_drift_[place] = at(drift_draw_[moment]);
     deviation_[place] = 1 / std::sqrt(weight);
-    members_[place] = given_drift_[place] + deviation_[place] * normal(random);
+    members_[place] = given_drift_[place] + deviation_[place] * random.normal();
   }
 }
 
-void RunSpeeds::draw_members_again(std::span<double> draws, std::mt19937_64& random) {
-  for (double& each : drawn_) each = normal(random);
+void RunSpeeds::draw_members_again(std::span<double> draws, Draws& random) {
+  for (double& each : drawn_) each = random.normal();
   if (drawn_.size() > 0) {
     factor_.matrixU().solveInPlace(drawn_);
     drawn_ += mean_;
@@ -164,7 +164,7 @@ void RunSpeeds::draw_members_again(std::span<double> draws, std::mt19937_64& ran
   for (std::size_t place = 0; place < members_.size(); ++place)
     draws[place] = column_of_[place] != none
                        ? drawn_[static_cast<Index>(column_of_[place])]
-                       : given_drift_[place] + deviation_[place] * normal(random);
+                       : given_drift_[place] + deviation_[place] * random.normal();
 }
 
 }  // namespace dstune

@@ -3,13 +3,13 @@
 /// is normal, so both are drawn together, in time in proportion to the runs. Local.
 
 #include <cstddef>
-#include <random>
 #include <span>
 #include <vector>
 
 #include <Eigen/Cholesky>
 #include <Eigen/Core>
 
+#include "draws.hpp"
 #include "drift.hpp"
 
 namespace dstune {
@@ -29,10 +29,9 @@ class RunSpeeds {
   /// `speeds` of the runs, cleared of all that is known to have slowed them, with the variances of
   /// their noise; `priors` of the members without their runs.
   void draw(std::size_t drift_length, double drift_variance, std::span<const double> speeds,
-            std::span<const double> variances, std::span<const NormalBelief> priors,
-            std::mt19937_64& random);
+            std::span<const double> variances, std::span<const NormalBelief> priors, Draws& random);
   /// The members once more, by the same noise; into draws[place].
-  void draw_members_again(std::span<double> draws, std::mt19937_64& random);
+  void draw_members_again(std::span<double> draws, Draws& random);
 
   /// The last draw.
   [[nodiscard]] std::span<const double> members() const { return members_; }
@@ -43,10 +42,9 @@ class RunSpeeds {
  private:
   using Rows = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-  double normal(std::mt19937_64& random) { return normal_(random); }
   void eliminate_drift(std::span<const double> speeds, std::span<const double> variances,
                        std::span<const NormalBelief> priors);
-  void draw_drift(std::mt19937_64& random);
+  void draw_drift(Draws& random);
 
   const Drift& process_;
   const std::vector<std::size_t>& place_of_;
@@ -54,7 +52,6 @@ class RunSpeeds {
   /// several have columns.
   std::vector<std::size_t> column_of_, place_of_column_;
   std::vector<std::size_t> only_run_of_;
-  std::normal_distribution<double> normal_;
 
   std::vector<double> diagonal_, below_;  ///< the drift's precision with the runs, then its factor
   Rows coupling_;                         ///< moments × (columns, right side)

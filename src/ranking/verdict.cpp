@@ -134,9 +134,12 @@ Verdict::Verdict(const Scoreboard& scoreboard, Care care, const FirstRuns& first
   for (auto& [member, one] : judged)
     one.chance = share_of(best_scores_,
                           [&](std::size_t draw) { return one.scores[draw] >= best_scores_[draw]; });
-  std::ranges::stable_sort(judged, [](const auto& one, const auto& other) {
-    if (one.second.chance != other.second.chance) return one.second.chance > other.second.chance;
-    return one.second.expected_score > other.second.expected_score;
+  // So few draws do not tell small chances apart.
+  const double little = scoreboard.policy().answering.as_likely;
+  const auto clear_chance = [=](const Judged& one) { return one.chance < little ? 0 : one.chance; };
+  std::ranges::stable_sort(judged, [&](const auto& one, const auto& other) {
+    const double mine = clear_chance(one.second), theirs = clear_chance(other.second);
+    return mine != theirs ? mine > theirs : one.second.expected_score > other.second.expected_score;
   });
   for (auto& [member, one] : judged) {
     members_.push_back(member);

@@ -143,7 +143,7 @@ class Scoreboard {
   void prune(std::size_t member, std::string reason, PruneKind kind);
   /// Compares all runs so far: values and the best are what they say together. Takes some
   /// milliseconds, however many members are far from the best, and nothing where no run has ended
-  /// since. What is recorded later counts at the next time.
+  /// since. Later records count at the next time.
   void judge();
   /// From now on these members are measured again, too …
   void join_finals(const std::vector<std::size_t>& members);

@@ -47,7 +47,8 @@ class Verdict {
   Verdict(const Scoreboard& scoreboard, Care care);
   Verdict(const Scoreboard& scoreboard, Care care, const FirstRuns& first_runs);
 
-  /// The members that were compared, the largest chance of being the best first.
+  /// The members that were compared, the largest chance of being the best first. Chances that are
+  /// too small to be told apart follow in the order of speeds.
   [[nodiscard]] const std::vector<std::size_t>& members() const { return members_; }
   [[nodiscard]] std::optional<std::size_t> place_of(std::size_t member) const;
 

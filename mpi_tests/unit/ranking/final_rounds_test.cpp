@@ -136,8 +136,9 @@ TEST_F(FinalRoundsTest, TimeOfTurnsCountsOnce) {
     const auto round = policy.next_round(no_limit_s);
     if (round.empty()) break;
     for (const RunAgain& run : round) {
-      const bool is_slow = (run.member + static_cast<std::size_t>(run.round)) % 2 == 0;
-      Repeat repeat = test::repeat_of(*run.kind, run.round, is_slow ? 1.4 : 1);
+      const auto noise =
+          static_cast<double>((3 * run.member + 5 * static_cast<std::size_t>(run.round)) % 7) / 7;
+      Repeat repeat = test::repeat_of(*run.kind, run.round, 1 + 0.3 * noise);
       repeat.started_at = begin + rounds * std::chrono::milliseconds(700);
       repeat.finished_at = repeat.started_at + std::chrono::milliseconds(700);
       scoreboard.repeat(run.member, repeat);
