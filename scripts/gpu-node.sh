@@ -12,7 +12,7 @@
 #     go to OUT (default FOLDER/out), rewritten after each part: table.txt, left.txt with the parts
 #     that are left, logs.tgz. The node brings a driver, and a python3 with PyTorch, whose packages
 #     have cuDNN, cuBLAS and NCCL.
-#     Groups of parts, a call each: first, second, beside, third, judge. TOTAL_S (default 570) limits
+#     Groups of parts, a call each: first, second, beside, third, judge, public. TOTAL_S (default 570) limits
 #     them together.
 #   scripts/gpu-node.sh pack [FOLDER]
 #     The first part of `carry` alone: MPI and libraries as packages.tar.gz.
@@ -32,6 +32,11 @@ source "$(dirname -- "${BASH_SOURCE[0]}")/needs.sh"
 usage() {
   sed -n '2,/^set -/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 2
+}
+
+# Of the processor here: what a compiler takes that builds for it alone.
+processor_instructions() {
+  sed -n '/^flags/{s/.*: //p;q}' /proc/cpuinfo | tr ' ' '\n' | grep -E '^(avx|bmi|fma|f16c|movbe|abm|gfni)' | LC_ALL=C sort || true
 }
 
 (($# > 0)) || usage

@@ -270,8 +270,11 @@ void print_scales(const std::vector<Table>& tables, const TimeCalibration& const
 void judge(const Table& table, const TargetConstants& target) {
   const Configurations& all = table.all;
   const TimeCalibration& constants = target.time;
+  // A single pass is both.
+  const bool has_passes =
+      std::ranges::all_of(all, [](const Configuration& one) { return one.deepspeed.size() > 1; });
   const auto odd = [](const Configuration& one) { return one.throughput(0, 2); };
-  const auto even = [](const Configuration& one) { return one.throughput(1, 2); };
+  const auto even = [&](const Configuration& one) { return one.throughput(has_passes ? 1 : 0, 2); };
   const auto best = *std::ranges::max_element(all, {}, odd);
   std::vector<double> throughputs;
   for (const Configuration& one : all) throughputs.push_back(one.throughput());
@@ -290,9 +293,10 @@ void judge(const Table& table, const TargetConstants& target) {
                 100 * figures.error, answer.name.c_str(), 100 * (1 - even(answer) / even(best)),
                 100 * (even(answer) / even(all[table.baseline]) - 1));
   };
-  print(
-      "DeepSpeed's odd passes, of its even ones",
-      [&](const Configuration& one) { return one.batch / odd(one); }, true);
+  if (has_passes)
+    print(
+        "DeepSpeed's odd passes, of its even ones",
+        [&](const Configuration& one) { return one.batch / odd(one); }, true);
   print("measured here", [](const Configuration& one) { return one.measured_s; });
   print("... in the target's time", in_target(constants, &Configuration::measured_s));
   if (std::ranges::all_of(all, [](const Configuration& one) { return one.predicted_s > 0; })) {

@@ -120,6 +120,24 @@ class CommandTest(unittest.TestCase):
         self.assertEqual(printed, [folder + ":/usr/bin:/bin", os.path.join(folder, "built"), "-c",
                                    f"from {__name__} import SomeBuilder as b; b().load()"])
 
+    def test_what_is_built_and_does_not_load_is_to_be_built_again(self):
+        from dstune_engine import operators
+        with tempfile.TemporaryDirectory() as folder:
+            builder = mock.Mock()
+            builder.name = "fused_adam"
+            all_ops = mock.Mock(ALL_OPS={"fused_adam": builder, "cpu_adam": builder})
+            fails = mock.Mock(side_effect=ImportError("of another Python"))
+            with mock.patch.dict(sys.modules, {"deepspeed": mock.Mock(), "deepspeed.ops": mock.Mock(),
+                                               "deepspeed.ops.op_builder": mock.Mock(),
+                                               "deepspeed.ops.op_builder.all_ops": all_ops}), \
+                    mock.patch.object(operators, "built_library", lambda built: folder), \
+                    mock.patch.object(operators, "command_for", lambda built: "build it"):
+                with mock.patch.object(operators, "load_built", fails):
+                    self.assertEqual(operators.unloadable({"fused_adam"}),
+                                     {"fused_adam": ("ImportError: of another Python", "build it")})
+                with mock.patch.object(operators, "load_built"):
+                    self.assertEqual(operators.unloadable({"fused_adam"}), {})
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -3,7 +3,7 @@
 #
 # Variables: ARCHITECTURES (90-real), BUILD (build/cuda), NODE_PYTHON (3.12: the node's version),
 # DEEPSPEED (0.19.8), TORCH_PYTHON (an interpreter with the node's version of PyTorch, to build
-# FusedAdam; without one the node builds it), NCCL_PACKAGE (nvidia-nccl-cu13), PROGRAMS (of those
+# FusedAdam and CPUAdam; without one the node builds them), NCCL_PACKAGE (nvidia-nccl-cu13), PROGRAMS (of those
 # below; fewer leave room for nccl.tar.xz beside carry.tar.xz), XZ_LEVEL (6).
 
 build=${BUILD:-$checkout/build/cuda}
@@ -42,17 +42,25 @@ download_wheels() {
   rm -rf "$environment"
 }
 
-# The optimizer that DeepSpeed takes on GPUs. No compiler may be started in the job.
-build_fused_adam() {
+# The optimizers that DeepSpeed takes on GPUs, and where it offloads them. No compiler may be started in
+# the job. The processor's is for the instructions of this one, which the node may lack.
+build_operators() {
   [[ -n ${TORCH_PYTHON:-} ]] || return 0
-  local extensions=$folder/extensions
-  if [[ ! -e $extensions/fused_adam/fused_adam.so ]]; then
-    # "90-real" is 9.0 there.
-    DS_ACCELERATOR=cuda TORCH_CUDA_ARCH_LIST=$(sed 's/\(.\)\(-.*\)\{0,1\}$/.\1/' <<<"${architectures%%;*}") TORCH_EXTENSIONS_DIR=$extensions \
-      CUDA_HOME=${CUDA_HOME:-/usr/local/cuda} PATH=$(dirname "$TORCH_PYTHON"):$PATH \
-      "$TORCH_PYTHON" -c 'from deepspeed.ops.op_builder import FusedAdamBuilder as b; b().load()' >&2
-  fi
-  strip -o "$work/fused_adam.so" "$extensions/fused_adam/fused_adam.so"
+  local has
+  has=$("$TORCH_PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+  [[ $has == "${NODE_PYTHON:-3.12}" ]] || { say "$TORCH_PYTHON is Python $has, and the node has ${NODE_PYTHON:-3.12}"; exit 1; }
+  local extensions=$folder/extensions name include
+  include=$("$TORCH_PYTHON" -c 'import importlib.util as u; print(*u.find_spec("nvidia").submodule_search_locations)')/cu13/include
+  for name in FusedAdam:fused_adam CPUAdam:cpu_adam; do
+    if [[ ! -e $extensions/${name#*:}/${name#*:}.so ]]; then
+      # "90-real" is 9.0 there.
+      DS_ACCELERATOR=cuda TORCH_CUDA_ARCH_LIST=$(sed 's/\(.\)\(-.*\)\{0,1\}$/.\1/' <<<"${architectures%%;*}") TORCH_EXTENSIONS_DIR=$extensions \
+        CUDA_HOME=${CUDA_HOME:-/usr/local/cuda} CPATH=$include PATH=$(dirname "$TORCH_PYTHON"):$PATH \
+        "$TORCH_PYTHON" -c "from deepspeed.ops.op_builder import ${name%:*}Builder as b; b().load()" >&2
+    fi
+    strip -o "$work/${name#*:}.so" "$extensions/${name#*:}/${name#*:}.so"
+  done
+  processor_instructions >"$work/instructions"
 }
 
 # NCCL 2.30 or newer takes two ranks of one GPU. Its library is cut to one architecture.
@@ -83,6 +91,7 @@ pack_programs() {
   mkdir -p "$work/bin" "$work/wheels"
   for program in "$@"; do strip -o "$work/bin/${program##*/}" "$build/$program"; done
   echo "$checkout" >"$work/checkout"
+  echo "$build" >"$work/build"
   tar -C "$work" "${ours[@]}" -cf - . | xz -T0 "-${XZ_LEVEL:-6}" >"$folder/carry.tar.xz.new"
   mv "$folder/carry.tar.xz.new" "$folder/carry.tar.xz"
 }
@@ -101,7 +110,7 @@ carry() {
   build_programs
   download_wheels
   keep_what_runs
-  build_fused_adam
+  build_operators
   cp "$folder/wheels"/*.whl "$work/wheels/"
   pack_programs "${programs[@]}"
   pack_nccl

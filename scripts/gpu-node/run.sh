@@ -19,14 +19,17 @@ second=(kernels attention nccl1 trainings1 verify backends)
 beside=(step_xl pytorch_xl step_1b pytorch124 staged2 kernels_bench)
 third=(nccl2 trainings2 memcheck racecheck)
 judge=(judge-job judge-engine1 judge-engine2 judge-correlation)
-groups=(first second beside third judge)
+public=(public-job public-engine1 public-engine2 public-correlation)
+groups=(first second beside third judge public)
 # Seconds, above what is expected, and at most 170.
 declare -A limit_of=(
   [node]=25 [version]=5 [check]=40 [step124]=50 [step124_without_graphs]=35 [losses]=50 [job]=60 [engine1]=130 [engine2]=130 [correlation]=15
   [kernels]=90 [attention]=90 [nccl1]=30 [trainings1]=150 [verify]=110 [backends]=70
   [step_xl]=70 [pytorch_xl]=150 [step_1b]=60 [pytorch124]=120 [staged2]=40 [kernels_bench]=60
   [nccl2]=60 [trainings2]=150 [memcheck]=150 [racecheck]=150 [initcheck]=150
-  [judge-job]=90 [judge-engine1]=170 [judge-engine2]=170 [judge-correlation]=20)
+  [judge-job]=90 [judge-engine1]=170 [judge-engine2]=170 [judge-correlation]=20
+  [public-job]=90 [public-engine1]=170 [public-engine2]=170 [public-correlation]=20
+  [right]=150 [experiments]=60 [experiments_without_graphs]=60)
 
 # --- The node -------------------------------------------------------------------------------------
 
@@ -46,6 +49,9 @@ prepare() {
     # Paths that are compiled in (golden files, helpers) are those of the machine that built.
     built=$(cat "$root/checkout")
     if [[ ! -e $built ]]; then mkdir -p "$(dirname "$built")" && ln -s "$checkout" "$built"; fi
+    built=$(cat "$root/build")
+    if [[ ! -e $built/tests ]]; then mkdir -p "$built" && ln -s "$root/bin" "$built/tests"; fi
+    [[ -e /usr/bin/mpirun || ! -w /usr/bin ]] || ln -s "$root/usr/bin/mpirun" /usr/bin/mpirun
     if compgen -G "$root/wheels/*.whl" >/dev/null; then
       python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --target "$root/python" "$root"/wheels/*.whl
     fi
@@ -78,18 +84,25 @@ prepare() {
   esac
 }
 
-# The operator is carried, or built beside the parts that need no processor.
-provide_fused_adam() {
-  local operator=$TORCH_EXTENSIONS_DIR/fused_adam
-  [[ ! -e $operator/fused_adam.so && $backend != cpu ]] || return 0
-  mkdir -p "$operator"
-  if [[ -e $root/fused_adam.so ]]; then
-    cp "$root/fused_adam.so" "$operator/" # newer than its sources
-    return
-  fi
-  DS_ACCELERATOR=cuda PYTHONPATH=$root/python setsid nohup python3 -c \
-    'from deepspeed.ops.op_builder import FusedAdamBuilder as b; b().load()' >"$root/fused_adam.log" 2>&1 </dev/null &
+# Operators are carried, or built beside the parts that need no processor.
+provide_operators() {
+  [[ $backend != cpu ]] || return 0
+  local name folder
+  for name in FusedAdam:fused_adam CPUAdam:cpu_adam; do
+    folder=$TORCH_EXTENSIONS_DIR/${name#*:}
+    [[ ! -e $folder/${name#*:}.so ]] || continue
+    mkdir -p "$folder"
+    if [[ -e $root/${name#*:}.so ]] && { [[ ${name%:*} != CPUAdam ]] || has_instructions "$root/instructions"; }; then
+      cp "$root/${name#*:}.so" "$folder/" # newer than its sources
+      continue
+    fi
+    DS_ACCELERATOR=cuda PYTHONPATH=$root/python setsid nohup python3 -c \
+      "from deepspeed.ops.op_builder import ${name%:*}Builder as b; b().load()" >"$root/${name#*:}.log" 2>&1 </dev/null &
+  done
 }
+
+# Whether this processor has all that are listed.
+has_instructions() { [[ -z $(LC_ALL=C comm -23 "$1" <(processor_instructions)) ]]; }
 
 # --- Parts and the table --------------------------------------------------------------------------
 
@@ -133,6 +146,17 @@ measure() {
     tail -n 12 "$root/$name.log" >&2
   fi
   printf '%-24s %4s of %3s s  %s\n' "$name" $((SECONDS - start_s)) "$limit_s" "$text" >>"$out/table.txt"
+  [[ -n ${beside_others:-} ]] || save
+}
+
+# at_once PART...: parts that time nothing, beside each other.
+at_once() {
+  local part ids=()
+  for part in "$@"; do
+    (beside_others=yes && failures=0 && run_part "$part" && exit "$failures") &
+    ids+=($!)
+  done
+  for part in "${ids[@]}"; do wait "$part" || failures=$((failures + 1)); done
   save
 }
 
@@ -190,9 +214,12 @@ run_part() {
     job) tune job own.json ;;
     engine1 | engine2) tune "$1" engine.json ;;
     correlation) measure correlation python3 "$checkout/scripts/gpu-node/correlation.py" "$root/results" ;;
-    judge-job) tune judge-job judge-own.json ;;
-    judge-engine1 | judge-engine2) tune "$1" judge-engine.json ;;
-    judge-correlation) measure judge-correlation python3 "$checkout/scripts/gpu-node/correlation.py" "$root/results" judge- ;;
+    judge-job | public-job) tune "$1" "${1%-*}-own.json" ;;
+    judge-engine? | public-engine?) tune "$1" "${1%-*}-engine.json" ;;
+    judge-correlation | public-correlation) measure "$1" python3 "$checkout/scripts/gpu-node/correlation.py" "$root/results" "${1%correlation}" ;;
+    experiments) DSTUNE_EXPERIMENTS=300 tests experiments 1 test_parallel_experiments_on_gpus "*" ;;
+    experiments_without_graphs) DSTUNE_CUDA_GRAPHS=0 DSTUNE_EXPERIMENTS=300 tests "$1" 1 test_parallel_experiments_on_gpus "*Transformer*" ;;
+    right) at_once kernels attention nccl1 trainings1 ;;
     kernels) tests kernels 1 test_device_kernels 'Tables/*:-*Attention*' ;;
     attention) tests attention 1 test_device_kernels 'Tables/*Attention*' ;;
     nccl1) tests nccl1 1 test_parallel_collectives_on_gpus '*' ;;
@@ -203,7 +230,8 @@ run_part() {
     pytorch124) with_pytorch pytorch124 --model gpt2 --micro-batch 32 --tokens 1024 ;;
     pytorch_xl) with_pytorch pytorch_xl --model gpt2-xl --micro-batch $xl_micro --tokens 1024 ;;
     staged2) tests staged2 2 test_parallel_collectives_on_gpus '*' ;;
-    backends) tests backends 1 test_e2e_backends 'cuda/*' ;;
+    # It starts mpirun itself.
+    backends) DSTUNE_E2E_BINARY=$root/bin/dstune-mpi measure backends "$root/bin/test_e2e_backends" "--gtest_filter=$backend/*" ;;
     kernels_bench) measure kernels_bench "$root/bin/kernels_bench" '--benchmark_filter=^cuda/.*bf16' --benchmark_min_time=0.05 ;;
     nccl2) two_ranks nccl2 test_parallel_collectives_on_gpus '*' ;;
     trainings2) two_ranks trainings2 test_parallel_train_on_gpus "$short_trainings" ;;
@@ -230,7 +258,7 @@ parts_of() {
   local word
   for word in "$@"; do
     case $word in
-      first | second | beside | third | judge)
+      first | second | beside | third | judge | public)
         local -n group=$word
         printf '%s\n' "${group[@]}"
         ;;
@@ -250,7 +278,7 @@ run() {
   : >"$out/table.txt"
   say_left "${left[@]}"
   prepare
-  provide_fused_adam
+  provide_operators
   say "prepared in $((SECONDS - began_s)) s"
   while ((${#left[@]} > 0)) && (($(limit_now "${left[0]}") >= 5)); do
     # A fault around a part is no reason to leave the others.

@@ -11,7 +11,7 @@ inline constexpr const char* folder_taken_instead =
 inline constexpr const char* idle_ranks = "{} of {} ranks train, on {} of {} host(s); {} stay idle";
 inline constexpr const char* gpus_not_used = "GPUs are not used: {}";
 inline constexpr const char* cuda_backend =
-    "the CUDA backend of this release was tested on one H100, not on several GPUs or other ones "
+    "the CUDA backend of this release was tested on one H100 and one H200, not on several GPUs "
     "(docs/gpu.md)";
 inline constexpr const char* wrong_omp_threads =
     "OMP_NUM_THREADS is no number of threads, but \"{}\"; ranks have {}";
@@ -132,6 +132,8 @@ inline constexpr const char* operators_missing =
     "environment.json has the command that builds each";
 inline constexpr const char* operators_left_out =
     "{} configurations are left out, since operators of DeepSpeed are {}";
+inline constexpr const char* operator_does_not_load =
+    "DeepSpeed's operator {} is built, but does not load: {}";
 inline constexpr const char* other_baseline = "{} can not run, so the baseline is {}";
 
 // Experiments.

@@ -106,24 +106,43 @@ class ManyExperimentsTest : public testing::Test {
     EXPECT_EQ(unexpected_, 0);
   }
 
-  /// Expects that the second `count` of experiments leaves nothing behind that the first did not.
+  /// Expects that one of up to three times `count` experiments leaves nothing behind that those
+  /// before did not: what drivers and heaps take now and then ends, a leak does not.
   void expect_flat(const WorkloadSpec& workload, int count) {
     run(workload, std::min(count, 200));
-    const Holdings before = holdings();
-    run(workload, count);
-    const Holdings after = holdings();
-    EXPECT_EQ(after.open_files, before.open_files);
-    EXPECT_EQ(after.mapped_files, before.mapped_files);
-    EXPECT_EQ(after.threads, before.threads);
+    std::string grown;
+    constexpr int times = 3;
+    for (int time = 1; time <= times; ++time) {
+      const Holdings before = holdings();
+      run(workload, count);
+      const Holdings after = holdings();
+      if (world_.rank() == world_.size() - 1)
+        std::cout << "rank " << world_.rank() << ", " << count
+                  << " experiments\n  before: " << before << "\n  after:  " << after << std::endl;
+      grown = growth(before, after);
+      // All ranks run as often as those that hold more.
+      const auto mine = std::byte{grown.empty() ? std::uint8_t{0} : std::uint8_t{1}};
+      const std::vector<Bytes> all = world_.all_gather({&mine, 1});
+      if (std::ranges::all_of(all, [](const Bytes& one) { return one.front() == std::byte{0}; }))
+        return;
+    }
+    EXPECT_EQ(grown, "") << "after " << times << " times " << count << " experiments";
+  }
+
+  /// What grew, or "".
+  static std::string growth(const Holdings& before, const Holdings& after) {
+    std::string grown;
+    if (after.open_files > before.open_files) grown += "open files; ";
+    if (after.mapped_files > before.mapped_files) grown += "mapped files; ";
+    if (after.threads > before.threads) grown += "threads; ";
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     // The heap's own tides; less than 200 bytes for each of 10,000. Sanitizers keep what was freed.
-    EXPECT_LT(after.resident_bytes, before.resident_bytes + test::ExperimentsDevice::tide_bytes);
+    if (after.resident_bytes >= before.resident_bytes + test::ExperimentsDevice::tide_bytes)
+      grown += "resident memory; ";
 #endif
     // CUDA takes memory of the GPU in pieces of 2 MiB.
-    EXPECT_GE(after.gpu_free_bytes, before.gpu_free_bytes - (4 << 20));
-    if (world_.rank() == world_.size() - 1)
-      std::cout << "rank " << world_.rank() << ", " << count << " experiments\n  before: " << before
-                << "\n  after:  " << after << std::endl;
+    if (after.gpu_free_bytes < before.gpu_free_bytes - (4 << 20)) grown += "memory of the GPU; ";
+    return grown;
   }
 
   static int count_of_experiments(int fallback) {

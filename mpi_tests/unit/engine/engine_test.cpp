@@ -166,6 +166,15 @@ TEST_F(EngineTest, AFailureTellsWhatIsToBeKnownOfTheScript) {
   EXPECT_THAT(engine.end(true, waiter), ElementsAre());
 }
 
+TEST_F(EngineTest, OperatorsThatDoNotLoadAreBuiltAgain) {
+  answers["operators"] = R"({"ok": true, "lacking": [["fused_adam"], []],
+    "broken": {"fused_adam": "ImportError: of another Python"},
+    "mends": {"fused_adam": "build it"}})";
+  EXPECT_THAT(engine.lacking_operators({json::Value::object(), json::Value::object()}, waiter),
+              ElementsAre(ElementsAre("fused_adam"), ElementsAre()));
+  EXPECT_EQ(engine.loaded().missing_operators.at("fused_adam"), "build it");
+}
+
 TEST_F(EngineTest, MemoryThatRanOutIsThatStatus) {
   answers["step"] = R"({"ok": false, "error": {"kind": "out_of_memory", "message": "no"}})";
   const auto training = workload();

@@ -11,7 +11,9 @@
 
 #include <fmt/format.h>
 
+#include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
+#include "dstune/core/log_text.hpp"
 
 namespace dstune::engine {
 namespace {
@@ -106,6 +108,25 @@ const Loaded& Engine::prepare(const WorkloadSpec& workload, const std::vector<in
     loaded_.missing_operators = texts_in(*operators, "missing");
   loaded_.resident_bytes = count_in(reply, "resident_bytes");
   return loaded_;
+}
+
+std::vector<std::vector<std::string>> Engine::lacking_operators(
+    const std::vector<json::Value>& configs, const Waiter& waiter) {
+  json::Value command = {{"command", "operators"}, {"configs", configs}};
+  const json::Value reply = channel_.call(command, waiter, prepare_drain);
+  for (const auto& [name, reason] : texts_in(reply, "broken"))
+    log::warning(fmt::format(log_text::operator_does_not_load, name, reason));
+  loaded_.missing_operators.merge(texts_in(reply, "mends"));
+  std::vector<std::vector<std::string>> lacking(configs.size());
+  const auto found = reply.find("lacking");
+  if (found == reply.end() || !found->is_array()) return lacking;
+  std::size_t place = 0;
+  for (const json::Value& names : *found) {
+    if (place == lacking.size()) break;
+    for (const json::Value& name : names) lacking[place].push_back(name.get<std::string>());
+    ++place;
+  }
+  return lacking;
 }
 
 std::vector<std::string> Engine::take_notes() {

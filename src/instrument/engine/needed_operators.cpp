@@ -18,8 +18,6 @@ namespace dstune::engine {
 namespace {
 
 constexpr std::chrono::minutes operators_timeout{1};
-/// Python may take so long to come back from an answer of no work.
-constexpr std::chrono::seconds answer_drain{5};
 
 /// The part of a configuration that decides which operators DeepSpeed loads.
 json::Value deciding_part(const json::Value& ds_config) {
@@ -70,22 +68,6 @@ void replace_baseline(PlannedSpace& space) {
 }
 
 }  // namespace
-
-std::vector<std::vector<std::string>> Engine::lacking_operators(
-    const std::vector<json::Value>& configs, const Waiter& waiter) {
-  json::Value command = {{"command", "operators"}, {"configs", configs}};
-  const json::Value reply = channel_.call(command, waiter, answer_drain);
-  std::vector<std::vector<std::string>> lacking(configs.size());
-  const auto found = reply.find("lacking");
-  if (found == reply.end() || !found->is_array()) return lacking;
-  std::size_t place = 0;
-  for (const json::Value& names : *found) {
-    if (place == lacking.size()) break;
-    for (const json::Value& name : names) lacking[place].push_back(name.get<std::string>());
-    ++place;
-  }
-  return lacking;
-}
 
 void prune_for_operators(const JobSpec& job, PlannedSpace& space, Engine& engine) {
   std::map<std::string, std::size_t> places;

@@ -73,8 +73,12 @@ class Job:
         has_own = bool(self.prepared) and script.hands_optimizer(self.prepared["workload"])
         needed = [operators.needed(config, has_own) for config in command["configs"]]
         available = set(operators.survey()["available"])
+        broken = operators.unloadable(available.intersection(sum(needed, [])))
+        available -= set(broken)
         lacking = [[name for name in names if name not in available] for names in needed]
-        return {"ok": True, "needed": needed, "lacking": lacking}, None
+        return {"ok": True, "needed": needed, "lacking": lacking,
+                "broken": {name: reason for name, (reason, _) in broken.items()},
+                "mends": {name: command for name, (_, command) in broken.items()}}, None
 
     def do_open_store(self, _):
         return {"ok": True, "port": self.stores.open()}, None

@@ -94,6 +94,24 @@ def survey():
     return {"available": available, "missing": missing}
 
 
+def unloadable(names):
+    """{name: (reason, command that builds it again)} of built operators among `names` that do not load.
+
+    Another Python or PyTorch may have built them in the same folder.
+    """
+    from deepspeed.ops.op_builder.all_ops import ALL_OPS
+    found = {}
+    for name in sorted(names):
+        builder = ALL_OPS.get(name)
+        if builder is None or not built_library(builder):
+            continue
+        try:
+            load_built(builder)
+        except Exception as error:  # whatever a library's start raises
+            found[name] = (f"{type(error).__name__}: {error}", command_for(builder))
+    return found
+
+
 def section(config, *path):
     for name in path:
         config = config.get(name) if isinstance(config, dict) else None
