@@ -221,7 +221,8 @@ TEST(TargetRankingTest, AllRunsAreComparedInTheTargetsTime) {
   // By their own steps the first would be ahead.
   EXPECT_EQ(scoreboard.best(), 1U);
   EXPECT_NEAR(scoreboard.ranked_value(1)->value, 16 / 3.9, 0.02);
-  EXPECT_NEAR(scoreboard.measured_value(1, Metric::throughput)->value, 16 / 1.2, 0.1);
+  // How much the machine drifts is known by two moments alone.
+  EXPECT_NEAR(scoreboard.measured_value(1, Metric::throughput)->value, 16 / 1.2, 0.2);
 }
 
 TEST(TargetRankingTest, AnOfferIsAllInTheTargetsTime) {
