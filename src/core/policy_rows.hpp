@@ -112,11 +112,12 @@ void visit(Policy::Answering& all, auto& row) {
 
 void visit(Policy::Runs& all, auto& row) {
   row.begin("runs", "docs/measuring.md, One model of all runs; truth_bench");
-  row("max_runs", all.max_runs, unit::runs, "the cost grows with their cube: a tenth of a second");
-  row("max_runs_quick", all.max_runs_quick, unit::runs,
-      "some milliseconds, for a best-so-far answer");
+  row("max_runs", all.max_runs, unit::runs, "the cost grows with them: some milliseconds");
+  row("max_runs_quick", all.max_runs_quick, unit::runs, "a millisecond, for a best-so-far answer");
   row("num_draws", all.num_draws, unit::draws, "chances are known to 1.5 points");
   row("num_draws_quick", all.num_draws_quick, unit::draws, "chances are known to 3 points");
+  row("draws_a_sweep", all.draws_a_sweep, unit::draws,
+      "speeds are drawn so often by the same noise, which takes little");
   row("num_forgotten", all.num_forgotten, unit::draws, "by hand: the chain forgets where it began");
   row("unknown_error", all.unknown_error, unit::share,
       "by hand: a single step says nothing of its error");
@@ -182,6 +183,10 @@ void visit(Policy::Repeating& all, auto& row) {
       "by hand: finals end whatever is in doubt");
   row("share_of_search", all.share_of_search, unit::share,
       "by hand: finals take no more beyond the rounds");
+  row("chance_ahead", all.chance_ahead, unit::chance,
+      "by hand: with less a round is begun before the last one has ended");
+  row("slice_of_turns", all.slice_of_turns, unit::share,
+      "of a first run's slice: runs that take turns need no warm-up");
 }
 
 void visit(Policy::Flags& all, auto& row) {

@@ -1,52 +1,12 @@
 #include "dstune/ranking/run_again.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/text.hpp"
 
 namespace dstune {
-
-namespace {
-
-/// Runs of a round of finals where all rounds are gone through, and the shares of that in which
-/// four of five finals end.
-constexpr double usual_runs_of_round = 3.3, results_a_finalist = 4;
-constexpr double usual_low = 0.4, usual_high = 1.7;
-/// The part that finals go through of the rounds that are left; and the ends in which four of five
-/// have it.
-constexpr double usual_part = 0.75, usual_part_low = 0.1, usual_part_high = 1.3;
-
-double seconds_between(std::chrono::system_clock::time_point from,
-                       std::chrono::system_clock::time_point until) {
-  return std::chrono::duration<double>(until - from).count();
-}
-
-/// How long something of the search ran, pauses between jobs aside.
-double search_s(const std::vector<Row>& rows) {
-  using Time = std::chrono::system_clock::time_point;
-  std::vector<std::pair<Time, Time>> spans;
-  for (const Row& row : rows) {
-    if (!row.record) continue;
-    spans.emplace_back(row.record->started_at, row.record->finished_at);
-    for (const Repeat& repeat : row.repeats)
-      if (repeat.kind == RepeatKind::spread)
-        spans.emplace_back(repeat.started_at, repeat.finished_at);
-  }
-  std::ranges::sort(spans);
-  double sum_s = 0;
-  Time covered = Time::min();
-  for (const auto& [from, until] : spans) {
-    if (until <= covered) continue;
-    sum_s += seconds_between(std::max(from, covered), until);
-    covered = until;
-  }
-  return sum_s;
-}
-
-}  // namespace
 
 bool is_settled(const Scoreboard& scoreboard) {
   if (!scoreboard.verdict() || !scoreboard.best()) return true;
@@ -79,11 +39,6 @@ RunAgainPolicy::RunAgainPolicy(Scoreboard& scoreboard, Options options)
   }
 }
 
-double RunAgainPolicy::duration_s(std::size_t member) const {
-  const Record& record = *scoreboard_.row(member).record;
-  return seconds_between(record.started_at, record.finished_at);
-}
-
 /// Every reported interval needs to know how much runs differ; and what races is compared with the
 /// best, for which a lucky run must not stand.
 std::optional<RunAgain> RunAgainPolicy::during_search(double time_left_s) {
@@ -106,26 +61,42 @@ std::optional<RunAgain> RunAgainPolicy::during_search(double time_left_s) {
 
 std::optional<RunAgain> RunAgainPolicy::after_search(double time_left_s) {
   if (!scoreboard_.best()) return std::nullopt;
-  if (options_.is_complete) {
-    if (!scoreboard_.verdict()) scoreboard_.judge();
-    scoreboard_.end_finals();
-    return std::nullopt;
-  }
+  if (end_if_complete()) return std::nullopt;
   if (auto rerun = next_rerun(time_left_s)) return rerun;
   return next_in_finals(time_left_s);
 }
 
+bool RunAgainPolicy::end_if_complete() {
+  if (!options_.is_complete) return false;
+  if (!scoreboard_.verdict()) scoreboard_.judge();
+  scoreboard_.end_finals();
+  return true;
+}
+
+/// What is found by looking at all members is looked for once.
+void RunAgainPolicy::forget_if_more_ended() {
+  if (known_first_runs_ == scoreboard_.num_first_runs()) return;
+  known_first_runs_ = scoreboard_.num_first_runs();
+  raced_out_.reset();
+  search_s_.reset();
+}
+
 std::optional<RunAgain> RunAgainPolicy::next_rerun(double time_left_s) {
+  forget_if_more_ended();
+  if (!raced_out_) {
+    raced_out_.emplace();
+    for (std::size_t member = 0; member < scoreboard_.rows().size(); ++member) {
+      const auto& record = scoreboard_.row(member).record;
+      if (!record || record->measurement.status != Status::raced_out || record->is_alone) continue;
+      const auto value = value_so_far(record->measurement, scoreboard_.metric(), record->experiment,
+                                      StepEstimate::mean, scoreboard_.policy().intervals);
+      if (value) raced_out_->emplace_back(member, *value);
+    }
+  }
   const double best = scoreboard_.ranked_value(*scoreboard_.best())->value;
-  for (std::size_t member = 0; member < scoreboard_.rows().size(); ++member) {
-    const auto& record = scoreboard_.row(member).record;
-    if (!record || record->measurement.status != Status::raced_out || record->is_alone ||
-        is_rerun(member))
-      continue;
-    const auto value = value_so_far(record->measurement, scoreboard_.metric(), record->experiment,
-                                    StepEstimate::mean, scoreboard_.policy().intervals);
-    if (!value || std::abs(scoreboard_.in_target(member, *value).value / best - 1) >
-                      scoreboard_.policy().repeating.rerun_within)
+  for (const auto& [member, value] : *raced_out_) {
+    if (is_rerun(member) || std::abs(scoreboard_.in_target(member, value).value / best - 1) >
+                                scoreboard_.policy().repeating.rerun_within)
       continue;
     if (time_left_s < 2 * duration_s(*scoreboard_.best())) continue;
     reruns_.insert(member);
@@ -142,105 +113,86 @@ std::string RunAgainPolicy::no_finals_reason(const std::vector<std::size_t>& fin
   return "";
 }
 
+int RunAgainPolicy::rounds_of(std::size_t member) const {
+  const auto asked = asked_rounds_.find(member);
+  return std::max(num_final_tries(scoreboard_.row(member)),
+                  asked == asked_rounds_.end() ? 0 : asked->second);
+}
+
+std::vector<std::size_t> RunAgainPolicy::under_way() const {
+  std::vector<std::size_t> members;
+  for (const auto& [member, round] : asked_rounds_)
+    if (round > num_final_tries(scoreboard_.row(member))) members.push_back(member);
+  return members;
+}
+
+void RunAgainPolicy::withdraw_rounds() {
+  asked_rounds_.clear();
+}
+
+bool RunAgainPolicy::have_finals_ended() const {
+  return scoreboard_.finals().is_done || !scoreboard_.finals().reason.empty();
+}
+
+bool RunAgainPolicy::has_begun() const {
+  return std::ranges::any_of(scoreboard_.repeated(), [&](std::size_t member) {
+    return num_final_tries(scoreboard_.row(member)) > 0;
+  });
+}
+
+/// A best member that was not measured again is not settled, whatever the model makes of its one
+/// run.
+bool RunAgainPolicy::is_settled_by_finals() const {
+  const auto best = scoreboard_.best();
+  return is_settled(scoreboard_) && (!best || num_final_tries(scoreboard_.row(*best)) > 0);
+}
+
 /// The order A B C C B A: slow changes of the machine are the same for all.
-std::vector<std::size_t> RunAgainPolicy::turns_of_next_round() const {
-  std::vector<std::size_t> turns = contenders(scoreboard_);
-  std::erase_if(turns, [&](std::size_t member) {
+std::vector<std::size_t> RunAgainPolicy::in_turn(std::vector<std::size_t> finalists) const {
+  int rounds = 0;
+  for (const std::size_t member : finalists) rounds = std::max(rounds, rounds_of(member));
+  std::ranges::sort(finalists);
+  if (rounds % 2 == 1) std::ranges::reverse(finalists);
+  return finalists;
+}
+
+std::vector<std::size_t> RunAgainPolicy::choose_finalists() {
+  std::vector<std::size_t> finalists = contenders(scoreboard_);
+  std::erase_if(finalists, [&](std::size_t member) {
     const auto died = options_.deaths.find(member);
     return died != options_.deaths.end() &&
            died->second >= scoreboard_.policy().repeating.deaths_until_left_out;
   });
-  int rounds = 0;
-  for (const std::size_t member : turns)
-    rounds = std::max(rounds, num_final_tries(scoreboard_.row(member)));
-  std::ranges::sort(turns);
-  // The next one stands last.
-  if (rounds % 2 == 0) std::ranges::reverse(turns);
-  return turns;
-}
-
-bool RunAgainPolicy::is_time_over() const {
-  int rounds = 0;
-  double spent_s = 0;
-  for (const Row& row : scoreboard_.rows()) {
-    rounds = std::max(rounds, num_final_tries(row));
-    for (const Repeat& repeat : row.repeats)
-      if (repeat.kind == RepeatKind::final_round)
-        spent_s += seconds_between(repeat.started_at, repeat.finished_at);
-  }
-  const Policy::Repeating& policy = scoreboard_.policy().repeating;
-  if (spent_s >= policy.longest_finals_s) return true;
-  return (rounds >= options_.rounds.count || spent_s >= options_.rounds.longest_s) &&
-         spent_s >= policy.share_of_search * search_s(scoreboard_.rows());
-}
-
-double RunAgainPolicy::usual_final_s() const {
-  constexpr std::size_t few = 3;
-  const std::vector<std::size_t> best = scoreboard_.best_members(few);
-  double sum_s = 0;
-  for (const std::size_t member : best) sum_s += duration_s(member);
-  return best.empty() ? 0 : sum_s / static_cast<double>(best.size());
-}
-
-/// Before finals have begun it is as many as finals of fifteen recorded jobs took, on a machine
-/// that others used. Afterwards it is a part of what is left where nothing is settled before its
-/// time.
-ExpectedRuns RunAgainPolicy::expected_finals(double search_s) const {
-  const Policy::Repeating& policy = scoreboard_.policy().repeating;
-  const Finals& finals = scoreboard_.finals();
-  if (finals.is_done || !finals.reason.empty() || options_.is_complete ||
-      options_.is_alone_in_space)
+  if (std::string reason = no_finals_reason(finalists); !reason.empty() && !has_begun()) {
+    scoreboard_.give_up_finals(std::move(reason));
     return {};
-  const double run_s = usual_final_s();
-  int rounds = 0, begun = 0;
-  for (const Row& row : scoreboard_.rows()) {
-    rounds = std::max(rounds, num_final_tries(row));
-    begun += num_final_tries(row);
   }
-  const auto at_most = [&](double longest_s, double count) {
-    return run_s > 0 ? std::min(count, std::max(1.0, longest_s / run_s)) : count;
-  };
-  if (begun == 0) {
-    // Few may be the best if few members ran to their end.
-    const double of_round =
-        std::clamp(static_cast<double>(scoreboard_.num_results()) / results_a_finalist,
-                   static_cast<double>(policy.min_finalists), usual_runs_of_round);
-    const double likely = at_most(options_.rounds.longest_s, of_round * options_.rounds.count);
-    return {likely, usual_low * likely, usual_high * likely};
-  }
-  const auto num_finalists = static_cast<double>(contenders(scoreboard_).size());
-  const double of_rounds = num_finalists * std::max(0, options_.rounds.count - rounds);
-  const double of_share =
-      run_s > 0 ? policy.share_of_search * search_s / run_s - static_cast<double>(begun) : 0;
-  const double longest =
-      at_most(policy.longest_finals_s, std::max({of_rounds, of_share, num_finalists / 2}));
-  return {usual_part * longest, usual_part_low * longest, usual_part_high * longest};
+  std::vector<std::size_t> joining = in_turn(finalists);
+  std::ranges::reverse(joining);
+  scoreboard_.join_finals(joining);
+  return finalists;
+}
+
+void RunAgainPolicy::end_without_time(double needed_s) {
+  if (has_begun())
+    scoreboard_.end_finals();
+  else
+    scoreboard_.give_up_finals("the time limit leaves less than the " + format_duration(needed_s) +
+                               " that a run takes");
 }
 
 std::optional<RunAgain> RunAgainPolicy::next_in_finals(double time_left_s) {
-  if (scoreboard_.finals().is_done || !scoreboard_.finals().reason.empty()) return std::nullopt;
+  if (have_finals_ended()) return std::nullopt;
   scoreboard_.judge();
-  const auto has_begun = [&] {
-    return std::ranges::any_of(scoreboard_.rows(),
-                               [](const Row& row) { return num_final_tries(row) > 0; });
-  };
   // A first round is gone through, so that at least two are compared.
   const bool is_first_round = !has_begun() || std::ranges::any_of(turns_, [&](std::size_t member) {
     return num_final_tries(scoreboard_.row(member)) == 0;
   });
-  // A best member that was not measured again is not settled, whatever the model makes of its one
-  // run.
-  const bool is_settled_here =
-      is_settled(scoreboard_) &&
-      (!scoreboard_.best() || num_final_tries(scoreboard_.row(*scoreboard_.best())) > 0);
-  const bool is_over = !is_first_round && (is_settled_here || is_time_over());
+  const bool is_over = !is_first_round && (is_settled_by_finals() || is_time_over());
   if (!is_over && turns_.empty()) {
-    turns_ = turns_of_next_round();
-    if (std::string reason = no_finals_reason(turns_); !reason.empty() && !has_begun()) {
-      scoreboard_.give_up_finals(std::move(reason));
-      return std::nullopt;
-    }
-    scoreboard_.join_finals(turns_);
+    turns_ = in_turn(choose_finalists());
+    std::ranges::reverse(turns_);
+    if (have_finals_ended()) return std::nullopt;
   }
   if (is_over || turns_.empty()) {
     scoreboard_.end_finals();
@@ -249,15 +201,62 @@ std::optional<RunAgain> RunAgainPolicy::next_in_finals(double time_left_s) {
   const std::size_t member = turns_.back();
   if (time_left_s < duration_s(member)) {
     turns_.clear();
-    if (has_begun())
-      scoreboard_.end_finals();
-    else
-      scoreboard_.give_up_finals("the time limit leaves less than the " +
-                                 format_duration(duration_s(member)) + " that a run takes");
+    end_without_time(duration_s(member));
     return std::nullopt;
   }
   turns_.pop_back();
-  return RunAgain{member, RepeatKind::final_round, num_final_tries(scoreboard_.row(member)) + 1};
+  return RunAgain{member, RepeatKind::final_round, rounds_of(member) + 1};
+}
+
+/// Before a round has ended nothing is known of what it will say.
+bool RunAgainPolicy::is_next_round_likely() const {
+  const auto& verdict = scoreboard_.verdict();
+  const auto place =
+      verdict && scoreboard_.best() ? verdict->place_of(*scoreboard_.best()) : std::nullopt;
+  return place && verdict->chance_near_best(*place) < scoreboard_.policy().repeating.chance_ahead;
+}
+
+std::vector<RunAgain> RunAgainPolicy::next_round(double time_left_s) {
+  if (!scoreboard_.best() || end_if_complete()) return {};
+  const std::vector<std::size_t> running = under_way();
+  const bool is_ahead = !running.empty();
+  if (!is_ahead)
+    if (auto rerun = next_rerun(time_left_s)) return {std::move(*rerun)};
+  if (have_finals_ended()) return {};
+  scoreboard_.judge();
+  if (is_ahead && (!is_next_round_likely() || is_time_over())) return {};
+  const bool is_over = !is_ahead && has_begun() && (is_settled_by_finals() || is_time_over());
+  const std::vector<std::size_t> finalists =
+      is_over ? std::vector<std::size_t>{} : choose_finalists();
+  if (have_finals_ended()) return {};
+  if (finalists.empty()) {
+    if (!is_ahead) scoreboard_.end_finals();
+    return {};
+  }
+  // The likeliest ones are compared where the time does for these alone.
+  const double slice_share = scoreboard_.policy().repeating.slice_of_turns;
+  std::vector<std::size_t> fitting;
+  double needed_s = 0;
+  for (const std::size_t member : running) needed_s += duration_s(member);
+  for (const std::size_t member : finalists) {
+    needed_s += duration_s(member);
+    if (needed_s > time_left_s) break;
+    fitting.push_back(member);
+  }
+  const std::size_t least = has_begun() ? std::min<std::size_t>(2, finalists.size()) : 1;
+  if (fitting.size() < least) {
+    if (!is_ahead) end_without_time(duration_s(finalists.front()));
+    return {};
+  }
+  std::vector<RunAgain> round;
+  for (const std::size_t member : in_turn(std::move(fitting))) {
+    asked_rounds_[member] = rounds_of(member) + 1;
+    round.push_back({.member = member,
+                     .kind = RepeatKind::final_round,
+                     .round = asked_rounds_[member],
+                     .slice_share = slice_share});
+  }
+  return round;
 }
 
 }  // namespace dstune

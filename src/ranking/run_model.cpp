@@ -4,30 +4,16 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <numbers>
 #include <random>
+#include <span>
 
-#include <Eigen/Cholesky>
-#include <Eigen/Core>
-
-#include "dstune/base/error.hpp"
+#include "deviations.hpp"
+#include "drift.hpp"
+#include "run_speeds.hpp"
 
 namespace dstune {
 namespace {
 
-using Eigen::Index;
-using Eigen::MatrixXd;
-using Eigen::VectorXd;
-
-/// The prior of a deviation: its logarithm is normal.
-struct Scale {
-  double usual, freedom;
-};
-/// Keeps runs apart that began at once.
-constexpr double nugget = 1e-3;
-
-/// Values that a deviation is drawn from.
-constexpr int num_levels = 32;
 double square(double number) {
   return number * number;
 }
@@ -37,8 +23,23 @@ double log_normal(double distance, double variance) {
   return -(std::log(variance) + square(distance) / variance) / 2;
 }
 
-double log_prior(double deviation, const Scale& scale) {
-  return log_normal(std::log(deviation / scale.usual), square(scale.freedom));
+/// Speeds are counted from the middle of all runs.
+double middle_of(const std::vector<ModelledRun>& runs) {
+  double sum = 0;
+  for (const ModelledRun& run : runs) sum += run.log_speed;
+  return sum / static_cast<double>(runs.size());
+}
+
+std::vector<double> times_of(const std::vector<ModelledRun>& runs) {
+  std::vector<double> at_s;
+  for (const ModelledRun& run : runs) at_s.push_back(run.at_s);
+  return at_s;
+}
+
+std::vector<std::size_t> places_of(const std::vector<ModelledRun>& runs) {
+  std::vector<std::size_t> places;
+  for (const ModelledRun& run : runs) places.push_back(run.place);
+  return places;
 }
 
 class Sampler {
@@ -47,33 +48,40 @@ class Sampler {
           const PredictionErrors& errors, const RunModelOptions& options)
       : policy_(*options.policy),
         runs_(runs),
-        predicted_(predicted),
         errors_(errors),
         random_(options.seed),
-        num_runs_(runs.size()),
-        prediction_scale_{policy_.prediction_deviation, policy_.prediction_freedom},
-        disturbed_(runs.size(), false),
+        middle_(middle_of(runs)),
+        place_of_(places_of(runs)),
+        drift_process_(times_of(runs), policy_.drift_lengths),
+        speeds_(drift_process_, place_of_, predicted.size()),
+        levels_(policy_.lowest_deviation, policy_.highest_deviation),
+        run_prior_(levels_.believed(policy_.run_deviation, policy_.run_freedom)),
+        drift_prior_(levels_.believed(policy_.drift_deviation, policy_.drift_freedom)),
+        is_disturbed_(runs.size(), false),
+        cleared_(runs.size()),
+        variances_(runs.size()),
+        priors_(predicted.size()),
+        predicted_(predicted),
         runs_of_(predicted.size()),
         tail_weights_(predicted.size(), 1),
-        is_wrong_(predicted.size(), false),
-        members_(VectorXd::Zero(predicted.size())),
-        drift_(VectorXd::Zero(num_runs_)) {
-    double sum = 0;
-    for (const ModelledRun& run : runs) {
-      sum += run.log_speed;
-      has_alone_ |= run.is_alone;
-      has_neighbours_ |= !run.is_alone;
+        is_wrong_(predicted.size(), false) {
+    for (std::size_t run = 0; run < runs.size(); ++run) {
+      runs_of_[place_of_[run]].push_back(run);
+      has_alone_ |= runs[run].is_alone;
+      has_neighbours_ |= !runs[run].is_alone;
+      square_errors_.push_back(square(runs[run].error));
+      centered_.push_back(runs[run].log_speed - middle_);
     }
-    middle_ = sum / static_cast<double>(runs.size());
-    for (Index index = 0; index < num_runs_; ++index) runs_of_[runs_[index].place].push_back(index);
+    for (std::optional<double>& each : predicted_)
+      if (each) *each -= middle_;
+    double freedom = policy_.prediction_freedom;
     if (errors.count >= policy_.enough_predictions) {
       // It was estimated from so many.
-      prediction_scale_ = {std::clamp(errors.deviation, level(0), level(num_levels - 1)),
-                           1 / std::sqrt(static_cast<double>(errors.count))};
+      prediction_deviation_ = std::clamp(errors.deviation, levels_.lowest(), levels_.highest());
+      freedom = 1 / std::sqrt(static_cast<double>(errors.count));
     }
-    prediction_deviation_ = prediction_scale_.usual;
-    shift_ = errors.center;
-    lay_out_drift();
+    usual_prediction_deviation_ = prediction_deviation_;
+    prediction_prior_ = levels_.believed(prediction_deviation_, freedom);
   }
 
   /// One sweep over all that is unknown.
@@ -87,186 +95,129 @@ class Sampler {
     draw_predictions();
   }
 
-  [[nodiscard]] const VectorXd& members() const { return members_; }
-  [[nodiscard]] const VectorXd& expected() const { return expected_; }
+  [[nodiscard]] RunSpeeds& speeds() { return speeds_; }
+  [[nodiscard]] std::mt19937_64& random() { return random_; }
+  [[nodiscard]] double middle() const { return middle_; }
   [[nodiscard]] double run_deviation() const { return run_deviation_; }
   [[nodiscard]] double drift_deviation() const { return drift_deviation_; }
   [[nodiscard]] double num_disturbed() const {
-    return static_cast<double>(std::ranges::count(disturbed_, true));
+    return static_cast<double>(std::ranges::count(is_disturbed_, true));
   }
 
  private:
-  /// The inverse of the correlations, and their determinant, for each length of the drift.
-  struct DriftShape {
-    MatrixXd inverse;
-    double log_determinant = 0;
-  };
-
-  void lay_out_drift() {
-    std::vector<double> times;
-    for (const ModelledRun& run : runs_) times.push_back(run.at_s);
-    std::ranges::sort(times);
-    const double between =
-        std::max((times.back() - times.front()) / static_cast<double>(times.size()), 1e-9);
-    for (const double length : policy_.drift_lengths) {
-      MatrixXd correlation(num_runs_, num_runs_);
-      for (Index one = 0; one < num_runs_; ++one)
-        for (Index other = 0; other < num_runs_; ++other)
-          correlation(one, other) =
-              std::exp(-std::abs(runs_[one].at_s - runs_[other].at_s) / (length * between));
-      correlation.diagonal().array() += nugget;
-      const Eigen::LLT<MatrixXd> factor(correlation);
-      DriftShape& shape = drift_shapes_.emplace_back();
-      shape.inverse = factor.solve(MatrixXd::Identity(num_runs_, num_runs_));
-      shape.log_determinant = 2 * factor.matrixLLT().diagonal().array().log().sum();
-    }
-  }
-
-  [[nodiscard]] double level(int index) const {
-    const double lowest = policy_.lowest_deviation;
-    return lowest * std::pow(policy_.highest_deviation / lowest, index / (num_levels - 1.0));
-  }
   [[nodiscard]] double normal() { return normal_(random_); }
   [[nodiscard]] double gamma(double shape) {
     return std::gamma_distribution<double>(shape)(random_);
   }
-  /// One of several, by the logarithms of their weights.
-  template <std::size_t size>
-  std::size_t choose(const std::array<double, size>& log_weights) {
-    const double most = *std::ranges::max_element(log_weights);
-    std::array<double, size> sums{};
-    double sum = 0;
-    for (std::size_t each = 0; each < size; ++each)
-      sums[each] = sum += std::exp(log_weights[each] - most);
-    const double drawn = sum * std::uniform_real_distribution<double>()(random_);
-    return static_cast<std::size_t>(std::ranges::lower_bound(sums, drawn) - sums.begin());
-  }
-  template <class LogWeight>
-  double choose_level(const LogWeight& log_weight) {
-    std::array<double, num_levels> log_weights{};
-    for (int each = 0; each < num_levels; ++each)
-      log_weights[static_cast<std::size_t>(each)] = log_weight(level(each));
-    return level(static_cast<int>(choose(log_weights)));
-  }
-
-  [[nodiscard]] double variance(Index index, bool is_disturbed, double run_deviation) const {
-    const double undisturbed = square(runs_[index].error) + square(run_deviation);
+  [[nodiscard]] double variance(std::size_t run, bool is_disturbed) const {
+    const double undisturbed = square_errors_[run] + square(run_deviation_);
     return is_disturbed ? undisturbed + square(slowdown_ / 2) : undisturbed;
   }
-  [[nodiscard]] double variance(Index index) const {
-    return variance(index, disturbed_[index], run_deviation_);
-  }
-  /// The prior of a member's speed, without its runs.
-  struct Prior {
-    double mean, variance;
-  };
-  [[nodiscard]] Prior prior_of(std::size_t place) const {
-    if (!predicted_[place]) return {middle_, square(policy_.unknown_deviation)};
+  /// The belief about a member's speed without its runs.
+  [[nodiscard]] NormalBelief prior_of(std::size_t place, bool is_wrong) const {
+    // The middle of all runs is 0.
+    if (!predicted_[place]) return {0, square(policy_.unknown_deviation)};
     return {*predicted_[place] + shift_,
-            is_wrong_[place] ? square(policy_.wrong_deviation)
-                             : square(prediction_deviation_) / tail_weights_[place]};
+            is_wrong ? square(policy_.wrong_deviation)
+                     : square(prediction_deviation_) / tail_weights_[place]};
   }
 
   /// A run's speed for its member and the drift, without the effects that are known to have slowed
   /// it.
-  [[nodiscard]] double cleared(Index index) const {
-    return runs_[index].log_speed + (disturbed_[index] ? slowdown_ : 0) -
-           (runs_[index].is_alone ? 0 : neighbour_);
+  [[nodiscard]] double cleared(std::size_t run, bool is_disturbed) const {
+    return centered_[run] + (is_disturbed ? slowdown_ : 0) - (runs_[run].is_alone ? 0 : neighbour_);
   }
-  [[nodiscard]] double residual(Index index) const {
-    return runs_[index].log_speed - members_[runs_[index].place] - drift_[index] -
-           (runs_[index].is_alone ? 0 : neighbour_);
+  [[nodiscard]] double residual(std::size_t run) const {
+    return centered_[run] - speeds_.members()[place_of_[run]] -
+           speeds_.drift()[drift_process_.moment_of(run)] - (runs_[run].is_alone ? 0 : neighbour_);
   }
 
-  /// How likely a member's runs are, whatever its speed is; a logarithm.
-  [[nodiscard]] double log_likelihood(std::size_t place) const {
-    const Prior prior = prior_of(place);
-    double weight = 1 / prior.variance, sum = prior.mean * weight, result = 0;
-    for (const Index index : runs_of_[place]) {
-      const double measured = cleared(index) - drift_[index];
-      result += log_normal(measured - sum / weight, 1 / weight + variance(index));
-      weight += 1 / variance(index);
-      sum += measured / variance(index);
+  /// The runs of a member, as they say of its speed: sums over them by their precision.
+  struct Evidence {
+    double weight = 0, sum = 0, squares = 0;
+    void add(double value, double variance, double sign = 1) {
+      weight += sign / variance;
+      sum += sign * value / variance;
+      squares += sign * value * value / variance;
     }
-    return result;
-  }
+  };
 
   /// A run that is far from its prediction was disturbed, or the prediction is wrong. Both are
   /// drawn together, and for any speed of the member: one after the other they would never change.
   void draw_what_is_wrong() {
-    const double log_odds_disturbed = std::log(disturbed_share_ / (1 - disturbed_share_));
-    const double log_odds_wrong = std::log(wrong_share_ / (1 - wrong_share_));
-    for (Index index = 0; index < num_runs_; ++index) {
-      const std::size_t place = runs_[index].place;
-      const std::size_t num_cases = predicted_[place] ? 4 : 2;
-      std::array<double, 4> log_weights{};
-      log_weights.fill(-std::numeric_limits<double>::infinity());
-      const auto take = [&](std::size_t which) {
-        disturbed_[index] = which % 2 == 1;
+    const double odds_disturbed = disturbed_share_ / (1 - disturbed_share_);
+    const double odds_wrong = wrong_share_ / (1 - wrong_share_);
+    for (std::size_t place = 0; place < runs_of_.size(); ++place) {
+      Evidence all;
+      for (const std::size_t run : runs_of_[place])
+        all.add(without_drift(run, is_disturbed_[run]), variance(run, is_disturbed_[run]));
+      const std::array priors = {prior_of(place, false), prior_of(place, true)};
+      for (const std::size_t run : runs_of_[place]) {
+        Evidence others = all;
+        others.add(without_drift(run, is_disturbed_[run]), variance(run, is_disturbed_[run]), -1);
+        const std::size_t which =
+            choose_case(run, others, priors, predicted_[place] ? 4 : 2, odds_disturbed, odds_wrong);
+        is_disturbed_[run] = which % 2 == 1;
         is_wrong_[place] = which / 2 == 1;
-      };
-      for (std::size_t which = 0; which < num_cases; ++which) {
-        take(which);
-        log_weights[which] = log_likelihood(place) + (disturbed_[index] ? log_odds_disturbed : 0) +
-                             (is_wrong_[place] ? log_odds_wrong : 0);
+        all = others;
+        all.add(without_drift(run, is_disturbed_[run]), variance(run, is_disturbed_[run]));
       }
-      take(choose(log_weights));
     }
   }
+  [[nodiscard]] double without_drift(std::size_t run, bool is_disturbed) const {
+    return cleared(run, is_disturbed) - drift_of(run);
+  }
+  /// 0 before the first draw.
+  [[nodiscard]] double drift_of(std::size_t run) const {
+    return speeds_.drift()[drift_process_.moment_of(run)];
+  }
 
-  /// Members and drift together: members are eliminated, so that a matrix of the runs is left.
+  /// Of the cases that this run was disturbed, that its member's prediction is wrong, and both.
+  std::size_t choose_case(std::size_t run, const Evidence& others,
+                          const std::array<NormalBelief, 2>& priors, std::size_t num_cases,
+                          double odds_disturbed, double odds_wrong) {
+    std::array<double, 4> squares{}, weights{};
+    for (std::size_t which = 0; which < num_cases; ++which) {
+      const bool is_disturbed = which % 2 == 1, is_wrong = which / 2 == 1;
+      const NormalBelief& prior = priors[is_wrong ? 1 : 0];
+      const double own = variance(run, is_disturbed);
+      Evidence all = others;
+      all.add(without_drift(run, is_disturbed), own);
+      all.add(prior.mean, prior.variance);
+      squares[which] = all.squares - square(all.sum) / all.weight;
+      weights[which] = (is_disturbed ? odds_disturbed : 1) * (is_wrong ? odds_wrong : 1) /
+                       std::sqrt(own * prior.variance * all.weight);
+    }
+    const double least = *std::min_element(
+        squares.begin(), squares.begin() + static_cast<std::ptrdiff_t>(num_cases));
+    double sum = 0;
+    for (std::size_t which = 0; which < num_cases; ++which)
+      weights[which] = sum += weights[which] * std::exp((least - squares[which]) / 2);
+    const double drawn = sum * std::uniform_real_distribution<double>()(random_);
+    std::size_t which = 0;
+    while (which + 1 < num_cases && weights[which] < drawn) ++which;
+    return which;
+  }
+
   void draw_speeds() {
-    const Index num_members = members_.size();
-    VectorXd weights(num_members), sums(num_members);
-    for (Index place = 0; place < num_members; ++place) {
-      const auto [mean, variance] = prior_of(place);
-      weights[place] = 1 / variance;
-      sums[place] = mean / variance;
+    for (std::size_t run = 0; run < runs_.size(); ++run) {
+      cleared_[run] = cleared(run, is_disturbed_[run]);
+      variances_[run] = variance(run, is_disturbed_[run]);
     }
-    VectorXd precisions(num_runs_);
-    for (Index index = 0; index < num_runs_; ++index) {
-      const std::size_t place = runs_[index].place;
-      precisions[index] = 1 / variance(index);
-      weights[place] += precisions[index];
-      sums[place] += precisions[index] * cleared(index);
-    }
-    MatrixXd matrix = drift_shapes_[drift_length_].inverse / square(drift_deviation_);
-    matrix.diagonal() += precisions;
-    VectorXd right(num_runs_);
-    for (Index one = 0; one < num_runs_; ++one) {
-      const std::size_t place = runs_[one].place;
-      right[one] = precisions[one] * (cleared(one) - sums[place] / weights[place]);
-      for (Index other = 0; other < num_runs_; ++other)
-        if (runs_[other].place == runs_[one].place)
-          matrix(one, other) -= precisions[one] * precisions[other] / weights[place];
-    }
-    const Eigen::LLT<MatrixXd> factor(matrix);
-    require(factor.info() == Eigen::Success, "the precision of all runs is positive definite");
-    const VectorXd expected_drift = factor.solve(right);
-    VectorXd noise(num_runs_);
-    for (double& each : noise) each = normal();
-    drift_ = expected_drift + factor.matrixU().solve(noise);
-    expected_ = sums;
-    members_ = sums;
-    for (Index index = 0; index < num_runs_; ++index) {
-      const std::size_t place = runs_[index].place;
-      expected_[place] -= precisions[index] * expected_drift[index];
-      members_[place] -= precisions[index] * drift_[index];
-    }
-    expected_.array() /= weights.array();
-    for (Index place = 0; place < num_members; ++place)
-      members_[place] = members_[place] / weights[place] + normal() / std::sqrt(weights[place]);
+    for (std::size_t place = 0; place < priors_.size(); ++place)
+      priors_[place] = prior_of(place, is_wrong_[place]);
+    speeds_.draw(drift_length_, square(drift_deviation_), cleared_, variances_, priors_, random_);
   }
 
   /// Only where some ran alone and some did not is it told from the speeds.
   void draw_neighbour() {
     if (!has_alone_ || !has_neighbours_) return;
     double weight = 1 / square(policy_.neighbour_deviation), sum = 0;
-    for (Index index = 0; index < num_runs_; ++index) {
-      if (runs_[index].is_alone) continue;
-      weight += 1 / variance(index);
-      const double slowed = disturbed_[index] ? slowdown_ : 0;
-      sum += (residual(index) + neighbour_ + slowed) / variance(index);
+    for (std::size_t run = 0; run < runs_.size(); ++run) {
+      if (runs_[run].is_alone) continue;
+      weight += 1 / variances_[run];
+      const double slowed = is_disturbed_[run] ? slowdown_ : 0;
+      sum += (residual(run) + neighbour_ + slowed) / variances_[run];
     }
     neighbour_ = sum / weight + normal() / std::sqrt(weight);
   }
@@ -281,64 +232,60 @@ class Sampler {
 
   void draw_slowdown() {
     disturbed_share_ =
-        draw_share(num_disturbed(), static_cast<double>(num_runs_), policy_.runs_seen_before);
+        draw_share(num_disturbed(), static_cast<double>(runs_.size()), policy_.runs_seen_before);
     const auto& slowdowns = policy_.slowdowns;
     std::array<double, decltype(Policy::Runs::slowdowns){}.size()> log_weights{};
     for (std::size_t each = 0; each < slowdowns.size(); ++each) {
       slowdown_ = slowdowns[each];
-      for (Index index = 0; index < num_runs_; ++index)
-        if (disturbed_[index])
-          log_weights[each] += log_normal(residual(index) + slowdown_, variance(index));
+      for (std::size_t run = 0; run < runs_.size(); ++run)
+        if (is_disturbed_[run])
+          log_weights[each] += log_normal(residual(run) + slowdown_, variance(run, true));
     }
-    slowdown_ = slowdowns[choose(log_weights)];
+    slowdown_ = slowdowns[draw_one_of(log_weights, random_)];
   }
 
   void draw_run_deviation() {
-    run_deviation_ = choose_level([&](double deviation) {
-      double sum = log_prior(deviation, {policy_.run_deviation, policy_.run_freedom});
-      for (Index index = 0; index < num_runs_; ++index) {
-        const bool is_disturbed = disturbed_[index];
-        sum += log_normal(residual(index) + (is_disturbed ? slowdown_ : 0),
-                          variance(index, is_disturbed, deviation));
-      }
-      return sum;
-    });
+    residuals_.clear();
+    known_.clear();
+    for (std::size_t run = 0; run < runs_.size(); ++run) {
+      residuals_.push_back(square(residual(run) + (is_disturbed_[run] ? slowdown_ : 0)));
+      known_.push_back(square_errors_[run] + (is_disturbed_[run] ? square(slowdown_ / 2) : 0));
+    }
+    run_deviation_ = levels_.draw(run_prior_, residuals_, known_, random_);
   }
 
   void draw_drift_scale() {
-    std::array<double, decltype(Policy::Runs::drift_lengths){}.size()> log_weights{};
-    for (std::size_t each = 0; each < log_weights.size(); ++each)
-      log_weights[each] =
-          -(drift_shapes_[each].log_determinant +
-            drift_.dot(drift_shapes_[each].inverse * drift_) / square(drift_deviation_)) /
-          2;
-    drift_length_ = choose(log_weights);
-    const double squares = drift_.dot(drift_shapes_[drift_length_].inverse * drift_);
-    drift_deviation_ = choose_level([&](double deviation) {
-      return log_prior(deviation, {policy_.drift_deviation, policy_.drift_freedom}) -
-             static_cast<double>(num_runs_) * std::log(deviation) - squares / square(deviation) / 2;
-    });
+    const std::span<const double> drift = speeds_.drift();
+    std::array<double, decltype(Policy::Runs::drift_lengths){}.size()> squares{}, weights{};
+    for (std::size_t each = 0; each < weights.size(); ++each) {
+      squares[each] = drift_process_.squares(each, drift);
+      weights[each] =
+          -(drift_process_.log_determinant(each) + squares[each] / square(drift_deviation_)) / 2;
+    }
+    drift_length_ = draw_one_of(weights, random_);
+    drift_deviation_ = levels_.draw(drift_prior_, static_cast<double>(drift.size()),
+                                    squares[drift_length_], random_);
   }
 
   /// How far predictions are off, in common, usually, and each.
   void draw_predictions() {
     double weight = 0, sum = 0;
     if (errors_.count > 0) {
-      weight = static_cast<double>(errors_.count) / square(prediction_scale_.usual);
+      weight = static_cast<double>(errors_.count) / square(usual_prediction_deviation_);
       sum = weight * errors_.center;
     }
     const double tails = policy_.tails;
-    std::vector<double> squares;
-    double num_predicted = 0, num_wrong = 0;
+    const std::span<const double> members = speeds_.members();
+    double squares = 0, num_right = 0, num_wrong = 0;
     for (std::size_t place = 0; place < predicted_.size(); ++place) {
       if (!predicted_[place]) continue;
-      ++num_predicted;
       if (is_wrong_[place]) {
         ++num_wrong;
         tail_weights_[place] = gamma(tails / 2) / (tails / 2);
         continue;
       }
-      const double off = members_[place] - *predicted_[place];
+      ++num_right;
+      const double off = members[place] - *predicted_[place];
       const double own = tail_weights_[place] / square(prediction_deviation_);
       // Those of the members are among the errors of all.
       if (errors_.count == 0) {
@@ -347,45 +294,45 @@ class Sampler {
       }
       const double apart = square((off - shift_) / prediction_deviation_);
       tail_weights_[place] = gamma((tails + 1) / 2) / ((tails + apart) / 2);
-      squares.push_back(tail_weights_[place] * square(off - shift_));
+      squares += tail_weights_[place] * square(off - shift_);
     }
-    wrong_share_ = draw_share(num_wrong, num_predicted, policy_.predictions_seen_before);
-    if (squares.empty()) return;
+    wrong_share_ = draw_share(num_wrong, num_right + num_wrong, policy_.predictions_seen_before);
+    if (num_right == 0) return;
     shift_ = sum / weight + normal() / std::sqrt(weight);
-    prediction_deviation_ = choose_level([&](double deviation) {
-      double log_weight = log_prior(deviation, prediction_scale_);
-      for (const double each : squares)
-        log_weight -= std::log(deviation) + each / square(deviation) / 2;
-      return log_weight;
-    });
+    prediction_deviation_ = levels_.draw(prediction_prior_, num_right, squares, random_);
   }
 
   const Policy::Runs& policy_;
   const std::vector<ModelledRun>& runs_;
-  const std::vector<std::optional<double>>& predicted_;
   PredictionErrors errors_;
   std::mt19937_64 random_;
   std::normal_distribution<double> normal_;
-  Index num_runs_;
-  double middle_ = 0;
+  double middle_;
+  std::vector<std::size_t> place_of_;
+  Drift drift_process_;
+  RunSpeeds speeds_;
   bool has_alone_ = false, has_neighbours_ = false;
-  std::vector<DriftShape> drift_shapes_;
-  Scale prediction_scale_;
+  DeviationLevels levels_;
+  DeviationLevels::Beliefs run_prior_, drift_prior_, prediction_prior_{};
 
   double run_deviation_ = policy_.run_deviation;
   double drift_deviation_ = policy_.drift_deviation;
   std::size_t drift_length_ = policy_.drift_lengths.size() / 2;
   double neighbour_ = 0;  ///< what one does to the logarithm of a speed
-  std::vector<bool> disturbed_;
+  std::vector<bool> is_disturbed_;
   double disturbed_share_ = 1 / policy_.runs_seen_before;
   double slowdown_ = policy_.slowdowns[policy_.slowdowns.size() / 2];
-  double shift_ = 0;  ///< of all predictions
+  double shift_ = errors_.center;  ///< of all predictions
   double prediction_deviation_ = policy_.prediction_deviation;
-  std::vector<std::vector<Index>> runs_of_;  ///< each member
-  std::vector<double> tail_weights_;         ///< of each member's prediction, as of Student's t
-  std::vector<bool> is_wrong_;               ///< each member's prediction
+  double usual_prediction_deviation_ = 0;
+  std::vector<double> square_errors_, centered_, cleared_, variances_;  ///< of each run
+  std::vector<double> residuals_, known_;                               ///< likewise: squares
+  std::vector<NormalBelief> priors_;                                    ///< of each member
+  std::vector<std::optional<double>> predicted_;
+  std::vector<std::vector<std::size_t>> runs_of_;  ///< each member
+  std::vector<double> tail_weights_;  ///< of each member's prediction, as of Student's t
+  std::vector<bool> is_wrong_;        ///< each member's prediction
   double wrong_share_ = 1 / policy_.predictions_seen_before;
-  VectorXd members_, drift_, expected_;
 };
 
 }  // namespace
@@ -397,19 +344,33 @@ RunBeliefs believe_runs(const std::vector<ModelledRun>& runs,
   if (runs.empty()) return beliefs;
   Sampler sampler(runs, predicted, errors, options);
   for (int each = 0; each < options.policy->num_forgotten; ++each) sampler.sweep();
-  beliefs.draws.resize(predicted.size());
-  VectorXd sum = VectorXd::Zero(predicted.size());
-  for (int each = 0; each < options.num_draws; ++each) {
+  const std::size_t num_members = predicted.size();
+  const int draws_a_sweep = std::max(1, options.policy->draws_a_sweep);
+  const int num_sweeps = (options.num_draws + draws_a_sweep - 1) / draws_a_sweep;
+  beliefs.draws.assign(num_members, {});
+  for (std::vector<double>& of_member : beliefs.draws)
+    of_member.reserve(static_cast<std::size_t>(options.num_draws));
+  beliefs.log_speeds.assign(num_members, 0);
+  std::vector<double> again(num_members);
+  const auto add = [&](std::span<const double> draw) {
+    for (std::size_t place = 0; place < num_members; ++place)
+      beliefs.draws[place].push_back(draw[place] + sampler.middle());
+  };
+  for (int sweep = 0; sweep < num_sweeps; ++sweep) {
     sampler.sweep();
-    sum += sampler.expected();
-    for (std::size_t place = 0; place < predicted.size(); ++place)
-      beliefs.draws[place].push_back(sampler.members()[place]);
-    beliefs.run_deviation += sampler.run_deviation() / options.num_draws;
-    beliefs.drift_deviation += sampler.drift_deviation() / options.num_draws;
-    beliefs.disturbed_runs += sampler.num_disturbed() / options.num_draws;
+    for (std::size_t place = 0; place < num_members; ++place)
+      beliefs.log_speeds[place] += sampler.speeds().expected()[place] / num_sweeps;
+    add(sampler.speeds().members());
+    for (int each = 1; each < draws_a_sweep; ++each) {
+      if (static_cast<int>(beliefs.draws[0].size()) == options.num_draws) break;
+      sampler.speeds().draw_members_again(again, sampler.random());
+      add(again);
+    }
+    beliefs.run_deviation += sampler.run_deviation() / num_sweeps;
+    beliefs.drift_deviation += sampler.drift_deviation() / num_sweeps;
+    beliefs.disturbed_runs += sampler.num_disturbed() / num_sweeps;
   }
-  sum /= options.num_draws;
-  beliefs.log_speeds.assign(sum.begin(), sum.end());
+  for (double& each : beliefs.log_speeds) each += sampler.middle();
   return beliefs;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dstune/core/policy.hpp"
+#include "dstune/ranking/verdict.hpp"
 
 namespace dstune {
 
@@ -18,13 +19,6 @@ struct ModelledRun {
   double log_speed = 0;   ///< of its mean step: a logarithm, larger is faster
   double error = 0;       ///< standard error that its own steps give it
   bool is_alone = true;   ///< nothing else of the job ran meanwhile
-};
-
-/// How far predictions were off, over all that was measured: logarithms, measured − predicted.
-struct PredictionErrors {
-  double center = 0;
-  double deviation = 0;
-  std::size_t count = 0;
 };
 
 struct RunModelOptions {
@@ -44,7 +38,7 @@ struct RunBeliefs {
 
 /// `predicted`: of each member, the logarithm of its speed. Every member has a run. Draws joint
 /// samples by Gibbs' method (Gelman et al., Bayesian Data Analysis, 2013, chapter 11); the same for
-/// the same seed. O(draws · runs³).
+/// the same seed. A sweep takes time in proportion to the runs times the members with several.
 RunBeliefs believe_runs(const std::vector<ModelledRun>& runs,
                         const std::vector<std::optional<double>>& predicted,
                         const PredictionErrors& errors, const RunModelOptions& options);

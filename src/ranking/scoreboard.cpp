@@ -19,7 +19,8 @@ Scoreboard::Scoreboard(ScoreboardSetup setup, std::vector<Row> rows)
     : setup_(std::move(setup)),
       rows_(std::move(rows)),
       first_values_(rows_.size()),
-      is_interrupted_(rows_.size()) {
+      is_interrupted_(rows_.size()),
+      facts_(rows_.size()) {
   if (setup_.target) calibration_ = setup_.target->time;
   for (std::size_t member = 0; member < rows_.size(); ++member) {
     if (rows_[member].record) note_first_run(member);
@@ -59,8 +60,12 @@ bool Scoreboard::record(std::size_t member, Record record, const Overheads& over
 }
 
 void Scoreboard::repeat(std::size_t member, Repeat repeat) {
+  const Policy::Answering& policy = setup_.policy->answering;
+  const bool has_failed = fails_again(rows_[member], policy);
   rows_[member].repeats.push_back(std::move(repeat));
   repeated_.insert(member);
+  note_repeat(member);
+  if (fails_again(rows_[member], policy) != has_failed) first_runs_.reset();
   note_spread();
 }
 
@@ -71,9 +76,12 @@ void Scoreboard::verify(std::size_t member, Measurement measurement) {
     planned.reason = measurement.reason;
   }
   rows_[member].verified = std::move(measurement);
+  is_verdict_new_ = false;
 }
 
 void Scoreboard::calibrate(const TimeCalibration& calibration) {
+  first_runs_.reset();
+  is_verdict_new_ = false;
   calibration_ = calibration;
   is_calibrated_ = true;
   ++value_revision_;
@@ -98,9 +106,12 @@ void Scoreboard::prune(std::size_t member, std::string reason, PruneKind kind) {
 }
 
 void Scoreboard::judge() {
+  if (is_verdict_new_) return;
+  if (!first_runs_) first_runs_ = first_runs();
   // The verdict is on first runs, whatever an earlier verdict made of them.
   judged_.clear();
-  verdict_.emplace(*this, Care::full);
+  verdict_.emplace(*this, Care::full, *first_runs_);
+  is_verdict_new_ = true;
   for (std::size_t place = 0; place < verdict_->members().size(); ++place)
     judged_.emplace(verdict_->members()[place], place);
   rank_anew();
@@ -131,8 +142,10 @@ void Scoreboard::conclude(double elapsed_s, std::optional<double> chance_of_bett
 
 void Scoreboard::note_first_run(std::size_t member) {
   first_values_[member] = value_of_first_run(member, setup_.metric);
+  ++num_first_runs_;
   num_results_ += rows_[member].record->measurement.status == Status::ok ? 1 : 0;
   note_interruptions(member);
+  note_facts(member);
 }
 
 /// Follows docs/measuring.md.
@@ -154,8 +167,10 @@ void Scoreboard::note_interruptions(std::size_t member) {
   const StepEstimate estimate = is_usual ? StepEstimate::first_quartile : StepEstimate::mean;
   if (estimate == step_estimate_) return;
   step_estimate_ = estimate;
-  for (std::size_t each = 0; each < rows_.size(); ++each)
+  for (std::size_t each = 0; each < rows_.size(); ++each) {
     first_values_[each] = value_of_first_run(each, setup_.metric);
+    note_facts(each);
+  }
 }
 
 void Scoreboard::note_spread() {
@@ -257,22 +272,6 @@ std::vector<std::size_t> Scoreboard::best_members(std::size_t max_members) const
   keep_best(members, max_members, [&](std::size_t one, std::size_t other) {
     if (one == best_ || other == best_) return one == best_ && other != best_;
     return is_better(one, other) || (one < other && !is_better(other, one));
-  });
-  return members;
-}
-
-std::vector<std::size_t> Scoreboard::best_first_runs(std::size_t max_runs) const {
-  std::vector<std::size_t> members;
-  std::unordered_map<std::size_t, double> scores;
-  for (std::size_t member = 0; member < rows_.size(); ++member) {
-    if (!first_values_[member] || fails_again(rows_[member], setup_.policy->answering)) continue;
-    if (!(mean_step_s(rows_[member].record->measurement) > 0)) continue;
-    members.push_back(member);
-    scores[member] = score_at(member, 0);
-  }
-  keep_best(members, max_runs, [&](std::size_t one, std::size_t other) {
-    const double mine = scores[one], theirs = scores[other];
-    return mine != theirs ? mine > theirs : one < other;
   });
   return members;
 }

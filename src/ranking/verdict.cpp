@@ -1,115 +1,77 @@
 #include "dstune/ranking/verdict.hpp"
 
 #include <algorithm>
-#include <chrono>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "dstune/ranking/scoreboard.hpp"
+#include "run_facts.hpp"
 #include "run_model.hpp"
 
 namespace dstune {
 namespace {
 
-/// In whole milliseconds, so that what the journal keeps of a time says the same: it cuts off what
-/// is below a microsecond, and cutting off again gives the same, as rounding does not.
-double seconds_of(std::chrono::system_clock::time_point time) {
-  constexpr double ms_per_s = 1000;
-  return static_cast<double>(
-             std::chrono::floor<std::chrono::milliseconds>(time.time_since_epoch()).count()) /
-         ms_per_s;
+/// A few steps say little of how far their mean may be off. A run whose steps are alike by luck
+/// would count for far more than others. So each run gets as many more degrees of freedom that say
+/// the usual error.
+void pool_errors(std::vector<RunFacts>& runs, double usual_degrees) {
+  std::vector<double> errors;
+  for (const RunFacts& run : runs) errors.push_back(run.error);
+  const double usual = median(std::move(errors));
+  for (RunFacts& run : runs)
+    run.error =
+        std::sqrt((run.degrees * std::pow(run.error, 2) + usual_degrees * std::pow(usual, 2)) /
+                  (run.degrees + usual_degrees));
 }
 
-/// Logarithm of the speed of a run's steps; nothing if none was timed.
-std::optional<double> log_speed(const Scoreboard& scoreboard, const Measurement& measurement) {
-  const std::vector<double> timed_s = timed_steps_s(measurement);
-  if (measurement.status != Status::ok || timed_s.empty()) return std::nullopt;
-  return -std::log(
-      step_interval(timed_s, scoreboard.step_estimate(), scoreboard.policy().intervals).mean);
-}
-
-/// Runs that ended ok, and what is known of their errors.
-class Runs {
- public:
-  explicit Runs(const Scoreboard& scoreboard) : scoreboard_(scoreboard) {}
-
-  [[nodiscard]] std::size_t size() const { return runs_.size(); }
-
-  /// The first run and the repeats of a member.
-  void add(std::size_t member, std::size_t place) {
-    add_run(place, *scoreboard_.row(member).record);
-    for (const Repeat& repeat : scoreboard_.row(member).repeats)
-      if (log_speed(scoreboard_, repeat.measurement)) add_run(place, repeat);
+/// The middle of each run. Runs that were alone at the same time took turns step by step: whatever
+/// the machine did, it did to all of them, so they have one middle.
+std::vector<double> middles_of(const std::vector<RunFacts>& facts) {
+  std::vector<std::size_t> order(facts.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t run) { return facts[run].begin_s; });
+  std::vector<double> middles(facts.size());
+  for (std::size_t first = 0; first < order.size();) {
+    double until_s = facts[order[first]].end_s, sum_s = 0;
+    std::size_t end = first;
+    do {
+      const RunFacts& run = facts[order[end]];
+      until_s = std::min(until_s, run.end_s);
+      sum_s += (run.begin_s + run.end_s) / 2;
+      ++end;
+    } while (end < order.size() && facts[order[first]].is_alone && facts[order[end]].is_alone &&
+             facts[order[end]].begin_s < until_s);
+    for (std::size_t each = first; each < end; ++each)
+      middles[order[each]] = sum_s / static_cast<double>(end - first);
+    first = end;
   }
+  return middles;
+}
 
-  /// A few steps say little of how far their mean may be off. A run whose steps are alike by luck
-  /// would count for far more than others. So each run gets as many more degrees of freedom that
-  /// say the usual error.
-  [[nodiscard]] std::vector<ModelledRun> with_pooled_errors() const {
-    const double usual_degrees = scoreboard_.policy().runs.usual_error_degrees;
-    std::vector<double> errors;
-    for (const ModelledRun& run : runs_) errors.push_back(run.error);
-    const double usual = runs_.empty() ? 0 : median(std::move(errors));
-    std::vector<ModelledRun> pooled = runs_;
-    for (std::size_t run = 0; run < pooled.size(); ++run) {
-      const double squares = degrees_[run] * std::pow(pooled[run].error, 2);
-      pooled[run].error = std::sqrt((squares + usual_degrees * std::pow(usual, 2)) /
-                                    (degrees_[run] + usual_degrees));
-    }
-    return pooled;
+/// A member's score by its speed, between the ends of what is asked for. A score takes a model of
+/// the target, and is asked for a thousand times: so it is read from straight lines.
+class ScoreCurve {
+ public:
+  ScoreCurve(const Scoreboard& scoreboard, std::size_t member, double low, double high)
+      : low_(low), step_((high - low) / num_lines) {
+    for (int end = 0; end <= num_lines; ++end)
+      ends_[static_cast<std::size_t>(end)] = scoreboard.score_at(member, low + end * step_);
+  }
+  [[nodiscard]] double at(double faster_by) const {
+    if (!(step_ > 0)) return ends_.front();
+    const double place = std::clamp((faster_by - low_) / step_, 0.0, num_lines - 1e-9);
+    const auto line = static_cast<std::size_t>(place);
+    return ends_[line] + (place - static_cast<double>(line)) * (ends_[line + 1] - ends_[line]);
   }
 
  private:
-  void add_run(std::size_t place, const auto& run) {
-    const std::vector<double> timed_s = timed_steps_s(run.measurement);
-    const Policy& policy = scoreboard_.policy();
-    double error = policy.runs.unknown_error, degrees = 0;
-    if (timed_s.size() > 1) {
-      if (scoreboard_.step_estimate() == StepEstimate::mean) {
-        const MeanEstimate estimate = estimate_mean(timed_s, 0, policy.intervals);
-        error = estimate.standard_error / estimate.mean;
-        degrees = static_cast<double>(timed_s.size() - 1);
-      } else {
-        // Two of the steps make the interval.
-        const Interval step = step_interval(timed_s, scoreboard_.step_estimate(), policy.intervals);
-        error = (step.high - step.low) / (2 * 1.96 * step.mean);
-        degrees = 1;
-      }
-    }
-    const double at_s = (seconds_of(run.started_at) + seconds_of(run.finished_at)) / 2;
-    runs_.push_back({place, at_s, log_speed(scoreboard_, run.measurement).value(),
-                     std::min(policy.runs.largest_error, error), run.is_alone});
-    degrees_.push_back(degrees);
-  }
-
-  const Scoreboard& scoreboard_;
-  std::vector<ModelledRun> runs_;
-  std::vector<double> degrees_;  ///< of freedom, of each one's error
+  static constexpr int num_lines = 64;
+  double low_, step_;
+  std::array<double, num_lines + 1> ends_{};
 };
-
-std::optional<double> predicted_log_speed(const Row& row) {
-  const auto& throughput = row.record->predicted.throughput;
-  if (!throughput || !(*throughput > 0)) return std::nullopt;
-  return std::log(*throughput / static_cast<double>(batch_of(row.record->experiment)));
-}
-
-/// Robust: by the median, and the median distance from it.
-PredictionErrors prediction_errors(const Scoreboard& scoreboard) {
-  std::vector<double> errors;
-  for (const Row& row : scoreboard.rows()) {
-    const auto measured =
-        row.record ? log_speed(scoreboard, row.record->measurement) : std::nullopt;
-    if (!measured) continue;
-    if (const auto predicted = predicted_log_speed(row)) errors.push_back(*measured - *predicted);
-  }
-  if (errors.empty()) return {};
-  const double center = median(errors);
-  std::vector<double> distances;
-  for (const double error : errors) distances.push_back(std::abs(error - center));
-  constexpr double deviations_of_median = 1.4826;
-  return {center, deviations_of_median * median(distances), errors.size()};
-}
 
 double share_of(const std::vector<double>& scores, const auto& condition) {
   double count = 0;
@@ -126,35 +88,46 @@ double quantile(std::vector<double> values, double probability) {
 }  // namespace
 
 Verdict::Verdict(const Scoreboard& scoreboard, Care care)
+    : Verdict(scoreboard, care, scoreboard.first_runs()) {}
+
+Verdict::Verdict(const Scoreboard& scoreboard, Care care, const FirstRuns& first_runs)
     : relevant_gain_(scoreboard.policy().answering.relevant_gain) {
   const Policy::Runs& policy = scoreboard.policy().runs;
   const bool is_quick = care == Care::quick;
   const std::size_t max_runs = is_quick ? policy.max_runs_quick : policy.max_runs;
-  const int draws_of_each = is_quick ? policy.num_draws_quick : policy.num_draws;
-  Runs all(scoreboard);
+  const int num_draws = is_quick ? policy.num_draws_quick : policy.num_draws;
+  std::vector<RunFacts> facts;
+  std::vector<std::size_t> place_of;
   std::vector<std::optional<double>> predicted;
   std::vector<std::size_t> members;
-  for (const std::size_t member : scoreboard.best_first_runs(max_runs)) {
-    if (members.size() >= 2 && all.size() >= max_runs) break;
-    all.add(member, members.size());
-    predicted.push_back(predicted_log_speed(scoreboard.row(member)));
+  for (const std::size_t member : first_runs.best) {
+    if (members.size() == max_runs || (members.size() >= 2 && facts.size() >= max_runs)) break;
+    const std::vector<RunFacts>& of_member = scoreboard.facts_of_runs(member);
+    facts.insert(facts.end(), of_member.begin(), of_member.end());
+    place_of.resize(facts.size(), members.size());
+    predicted.push_back(predicted_log_speed(*scoreboard.row(member).record));
     members.push_back(member);
   }
-  num_runs_ = all.size();
+  num_runs_ = facts.size();
   if (members.empty()) return;
-  const std::vector<ModelledRun> runs = all.with_pooled_errors();
-  const RunBeliefs beliefs = believe_runs(runs, predicted, prediction_errors(scoreboard),
-                                          {.num_draws = draws_of_each, .policy = &policy});
+  pool_errors(facts, policy.usual_error_degrees);
+  const std::vector<double> at_s = middles_of(facts);
+  std::vector<ModelledRun> runs;
+  for (std::size_t run = 0; run < facts.size(); ++run)
+    runs.push_back(
+        {place_of[run], at_s[run], facts[run].log_speed, facts[run].error, facts[run].is_alone});
+  RunBeliefs beliefs =
+      believe_runs(runs, predicted, first_runs.errors, {.num_draws = num_draws, .policy = &policy});
   run_deviation_ = beliefs.run_deviation;
   drift_deviation_ = beliefs.drift_deviation;
   disturbed_runs_ = beliefs.disturbed_runs;
 
   std::vector<std::pair<std::size_t, Judged>> judged;
-  best_scores_.assign(static_cast<std::size_t>(draws_of_each),
+  best_scores_.assign(static_cast<std::size_t>(num_draws),
                       -std::numeric_limits<double>::infinity());
   for (std::size_t place = 0; place < members.size(); ++place) {
     judged.emplace_back(members[place], judge(scoreboard, members[place], beliefs.log_speeds[place],
-                                              beliefs.draws[place]));
+                                              std::move(beliefs.draws[place])));
     for (std::size_t draw = 0; draw < best_scores_.size(); ++draw)
       best_scores_[draw] = std::max(best_scores_[draw], judged.back().second.scores[draw]);
   }
@@ -172,13 +145,21 @@ Verdict::Verdict(const Scoreboard& scoreboard, Care care)
 }
 
 Verdict::Judged Verdict::judge(const Scoreboard& scoreboard, std::size_t member, double expected,
-                               const std::vector<double>& draws) {
-  const double first = log_speed(scoreboard, scoreboard.row(member).record->measurement).value();
+                               std::vector<double> draws) {
+  const double first = scoreboard.facts_of_runs(member).front().log_speed;
+  const auto [low, high] = std::ranges::minmax(draws);
+  const ScoreCurve curve(scoreboard, member, low - first, high - first);
   Judged judged;
-  judged.speed = {expected - first, quantile(draws, 0.025) - first, quantile(draws, 0.975) - first};
-  judged.expected_score = scoreboard.score_at(member, judged.speed.expected);
-  for (const double draw : draws)
-    judged.scores.push_back(scoreboard.score_at(member, draw - first));
+  judged.expected_score = scoreboard.score_at(member, expected - first);
+  for (const double draw : draws) judged.scores.push_back(curve.at(draw - first));
+  // The upper end is among those above the lower one.
+  const auto at = [&](double probability) {
+    return draws.begin() +
+           static_cast<std::ptrdiff_t>(probability * static_cast<double>(draws.size() - 1));
+  };
+  std::ranges::nth_element(draws, at(0.025));
+  std::nth_element(at(0.025), at(0.975), draws.end());
+  judged.speed = {expected - first, *at(0.025) - first, *at(0.975) - first};
   return judged;
 }
 

@@ -54,7 +54,7 @@ struct Policy {
   /// The model of all runs.
   struct Runs {
     std::size_t max_runs = 64, max_runs_quick = 24;
-    int num_draws = 1000, num_draws_quick = 250, num_forgotten = 150;
+    int num_draws = 1000, num_draws_quick = 250, draws_a_sweep = 5, num_forgotten = 30;
     double unknown_error = 0.05, largest_error = 0.2, usual_error_degrees = 4;
     double run_deviation = 0.01, run_freedom = 1, drift_deviation = 0.005, drift_freedom = 1.3;
     double prediction_deviation = 0.1, prediction_freedom = 0.7;
@@ -76,6 +76,7 @@ struct Policy {
     std::size_t min_finalists = 2, max_finalists = 6;
     int rounds = 6, rounds_of_engine = 12;
     double rounds_s = 300, longest_finals_s = 1800, share_of_search = 0.5;
+    double chance_ahead = 0.8, slice_of_turns = 0.5;
   } repeating;
 
   /// Signs that a measurement is strange.

@@ -5,10 +5,12 @@
 /// asks says how much time is left. Local.
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dstune/core/expected_runs.hpp"
@@ -35,6 +37,7 @@ struct RunAgain {
   std::optional<RepeatKind> kind{};
   int round = 0;                     ///< of its kind
   std::vector<int> avoided_ranks{};  ///< another placement tells more
+  double slice_share = 1;            ///< it is timed for this share of what a first run is
 };
 
 /// Tells whether all runs so far leave no doubt: the answer is within 1 % of the best with a chance
@@ -44,7 +47,9 @@ struct RunAgain {
 /// the answer; the likeliest first.
 [[nodiscard]] std::vector<std::size_t> contenders(const Scoreboard& scoreboard);
 
-/// Decides what is run again, and keeps the finals on the scoreboard.
+/// Decides what is run again, and keeps the finals on the scoreboard. Finals are asked for run by
+/// run, where each finalist is built for its run, or round by round, where finalists stay built and
+/// take turns step by step. Both may be mixed.
 class RunAgainPolicy {
  public:
   struct Options {
@@ -64,6 +69,18 @@ class RunAgainPolicy {
   /// When all that the tuner wanted has ended and nothing runs, so that it is alone; nothing where
   /// nothing is left.
   std::optional<RunAgain> after_search(double time_left_s);
+  /// … a whole round at a time: all runs of it, in the order in which they first take turns. Rounds
+  /// go back and forth, A B C and C B A. A member that was raced out beside a neighbour comes alone
+  /// first, without a kind. Empty: no round is wanted by what is known.
+  ///
+  /// It may be asked for the next round before the last one has ended: then a round comes only
+  /// where that one will hardly settle it, and finals do not end yet. Who got nothing asks again
+  /// when all has ended.
+  std::vector<RunAgain> next_round(double time_left_s);
+  /// The runs of next_round() that have no repeat on the scoreboard will not come any more.
+  void withdraw_rounds();
+  /// Finalists whose runs next_round() has asked for and that have no repeat on the scoreboard yet.
+  [[nodiscard]] std::vector<std::size_t> under_way() const;
   /// How many runs of finals after_search() will still ask for, beside those that were begun.
   /// `search_s`: how long the search takes without them.
   [[nodiscard]] ExpectedRuns expected_finals(double search_s) const;
@@ -74,11 +91,23 @@ class RunAgainPolicy {
   [[nodiscard]] bool is_rerun(std::size_t member) const { return reruns_.contains(member); }
 
  private:
+  bool end_if_complete();
+  void forget_if_more_ended();
   std::optional<RunAgain> next_rerun(double time_left_s);
   std::optional<RunAgain> next_in_finals(double time_left_s);
-  [[nodiscard]] std::vector<std::size_t> turns_of_next_round() const;
+  [[nodiscard]] bool have_finals_ended() const;
+  [[nodiscard]] bool has_begun() const;
+  [[nodiscard]] bool is_settled_by_finals() const;
+  [[nodiscard]] bool is_next_round_likely() const;
+  /// Rounds that a member was run in or is under way in.
+  [[nodiscard]] int rounds_of(std::size_t member) const;
+  /// Finalists of the next round, the likeliest first, on the scoreboard now; empty where none is
+  /// left, or finals are given up.
+  std::vector<std::size_t> choose_finalists();
+  void end_without_time(double needed_s);
+  [[nodiscard]] std::vector<std::size_t> in_turn(std::vector<std::size_t> finalists) const;
   [[nodiscard]] std::string no_finals_reason(const std::vector<std::size_t>& finalists) const;
-  [[nodiscard]] bool is_time_over() const;
+  [[nodiscard]] bool is_time_over();
   [[nodiscard]] double duration_s(std::size_t member) const;
 
   Scoreboard& scoreboard_;
@@ -86,6 +115,12 @@ class RunAgainPolicy {
   std::map<std::size_t, int> spread_runs_;  ///< by member, those that wait too
   std::set<std::size_t> reruns_;            ///< were raced out beside a neighbour
   std::vector<std::size_t> turns_;          ///< of this round, the next one last
+  std::uint64_t known_first_runs_ = 0;      ///< that ended before the next two were found
+  /// Members that were raced out beside others, with their values here.
+  std::optional<std::vector<std::pair<std::size_t, MetricValue>>> raced_out_;
+  std::optional<double> search_s_;  ///< how long first runs went on
+  std::map<std::size_t, int>
+      asked_rounds_;  ///< by member, the last one that next_round() asked for
 };
 
 }  // namespace dstune

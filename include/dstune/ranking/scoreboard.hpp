@@ -131,15 +131,19 @@ class Scoreboard {
   void predict(std::size_t member, const Prediction& predicted);
   /// Members are compared with another one from now on.
   void set_baseline(std::size_t member) {
-    if (setup_.baseline != member) ++answer_revision_;
+    if (setup_.baseline != member) {
+      ++answer_revision_;
+      is_verdict_new_ = false;
+    }
     setup_.baseline = member;
   }
   /// Notes why a member was not run, and whether it was to be.
   void leave_out(std::size_t member, std::string reason, PlanStatus status = PlanStatus::planned);
   /// Notes that the tuner did not want it.
   void prune(std::size_t member, std::string reason, PruneKind kind);
-  /// Compares all runs so far: values and the best are what they say together. Takes a tenth of a
-  /// second; what is recorded later counts at the next time.
+  /// Compares all runs so far: values and the best are what they say together. Takes some
+  /// milliseconds, however many members are far from the best, and nothing where no run has ended
+  /// since. What is recorded later counts at the next time.
   void judge();
   /// From now on these members are measured again, too …
   void join_finals(const std::vector<std::size_t>& members);
@@ -176,6 +180,8 @@ class Scoreboard {
   [[nodiscard]] const std::optional<HostLoad>& host_load() const { return load_; }
   /// Nothing before judge().
   [[nodiscard]] const std::optional<Verdict>& verdict() const { return verdict_; }
+  /// First runs that ended, however; those that took the place of others count, too.
+  [[nodiscard]] std::uint64_t num_first_runs() const { return num_first_runs_; }
   /// First runs that ended ok.
   [[nodiscard]] std::size_t num_results() const { return num_results_; }
 
@@ -191,8 +197,14 @@ class Scoreboard {
   [[nodiscard]] std::uint64_t answer_revision() const { return answer_revision_; }
   /// The best member, then others by their values, best first, at most `most`.
   [[nodiscard]] std::vector<std::size_t> best_members(std::size_t max_members) const;
-  /// Members by the values of their first runs, best first, at most `most`.
-  [[nodiscard]] std::vector<std::size_t> best_first_runs(std::size_t max_runs) const;
+  /// What a verdict takes of all first runs. Looks at all members.
+  [[nodiscard]] FirstRuns first_runs() const;
+  /// … and of each run of a member that ended ok, the first one first; empty unless that is ok.
+  [[nodiscard]] const std::vector<RunFacts>& facts_of_runs(std::size_t member) const {
+    return facts_[member];
+  }
+  /// Members that ran once more.
+  [[nodiscard]] const std::set<std::size_t>& repeated() const { return repeated_; }
   /// Tells whether a member has a value and it is better than the other's: larger (smaller, where
   /// the metric is minimised), at equal values with less memory. Anything is better than a member
   /// without.
@@ -249,6 +261,8 @@ class Scoreboard {
                                                               Metric metric) const;
   void note_first_run(std::size_t member);
   void note_interruptions(std::size_t member);
+  void note_facts(std::size_t member);
+  void note_repeat(std::size_t member);
   void note_spread();
   void rank_anew();
   void fit_calibration();
@@ -267,9 +281,13 @@ class Scoreboard {
   Finals finals_;
   std::optional<std::size_t> best_, answer_;
   std::uint64_t answer_revision_ = 0;
+  std::uint64_t num_first_runs_ = 0;
   std::size_t num_results_ = 0;
   double half_width_of_run_ = 0;
   std::optional<Verdict> verdict_;
+  bool is_verdict_new_ = false;                          ///< nothing has changed since it was made
+  std::vector<std::vector<RunFacts>> facts_;             ///< of each member, its runs
+  std::optional<FirstRuns> first_runs_;                  ///< where none has ended since a verdict
   std::unordered_map<std::size_t, std::size_t> judged_;  ///< member → its place in the verdict
   double elapsed_s_ = 0;
   std::optional<double> chance_of_better_;

@@ -13,15 +13,39 @@ class Scoreboard;
 
 /// How much is spent on a verdict.
 enum class Care {
-  quick,  ///< some milliseconds: for a best-so-far answer
-  full,   ///< a tenth of a second: for what is decided
+  quick,  ///< a millisecond: for a best-so-far answer
+  full,   ///< some milliseconds: for what is decided
+};
+
+/// What a verdict takes of a run that ended ok.
+struct RunFacts {
+  double begin_s = 0, end_s = 0;
+  double log_speed = 0;  ///< of its steps: a logarithm, larger is faster
+  double error = 0;  ///< standard error that its own steps give it, with these degrees of freedom
+  double degrees = 0;
+  bool is_alone = false;
+};
+
+/// How far predictions were off, over all that was measured: logarithms, measured - predicted.
+struct PredictionErrors {
+  double center = 0;
+  double deviation = 0;
+  std::size_t count = 0;
+};
+
+/// What a verdict takes of all first runs. Runs once more change none of it.
+struct FirstRuns {
+  std::vector<std::size_t> best;  ///< the members whose first runs were the best, the best first
+  PredictionErrors errors{};
 };
 
 /// The verdict on the best members. All functions name a member by its place among `members()`.
 class Verdict {
  public:
-  /// Compares the members with the best values and their runs, at most some dozens. Deterministic.
+  /// Compares the members with the best values and their runs, at most some dozens. The same runs
+  /// in the same order give the same verdict, whatever was judged before.
   Verdict(const Scoreboard& scoreboard, Care care);
+  Verdict(const Scoreboard& scoreboard, Care care, const FirstRuns& first_runs);
 
   /// The members that were compared, the largest chance of being the best first.
   [[nodiscard]] const std::vector<std::size_t>& members() const { return members_; }
@@ -59,7 +83,7 @@ class Verdict {
   };
   /// `expected`: the logarithm of its speed, as `draws`. The chance is left open.
   static Judged judge(const Scoreboard& scoreboard, std::size_t member, double expected,
-                      const std::vector<double>& draws);
+                      std::vector<double> draws);
 
   double relevant_gain_;
   std::vector<std::size_t> members_;

@@ -1,0 +1,118 @@
+// What a verdict takes of runs. It is found when a run has ended, and not for each verdict.
+#include "run_facts.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "dstune/ranking/scoreboard.hpp"
+
+namespace dstune {
+namespace {
+
+/// In whole milliseconds, so that what the journal keeps of a time says the same: it cuts off what
+/// is below a microsecond, and cutting off again gives the same, as rounding does not.
+double seconds_of(std::chrono::system_clock::time_point time) {
+  constexpr double ms_per_s = 1000;
+  return static_cast<double>(
+             std::chrono::floor<std::chrono::milliseconds>(time.time_since_epoch()).count()) /
+         ms_per_s;
+}
+
+/// Nothing if no step was timed.
+template <class EndedRun>
+std::optional<RunFacts> facts_of(const EndedRun& run, StepEstimate step, const Policy& policy) {
+  const std::vector<double> timed_s = timed_steps_s(run.measurement);
+  if (run.measurement.status != Status::ok || timed_s.empty()) return std::nullopt;
+  RunFacts facts;
+  facts.begin_s = seconds_of(run.started_at);
+  facts.end_s = seconds_of(run.finished_at);
+  facts.is_alone = run.is_alone;
+  facts.error = policy.runs.unknown_error;
+  const Interval interval = step_interval(timed_s, step, policy.intervals);
+  facts.log_speed = -std::log(interval.mean);
+  if (timed_s.size() > 1) {
+    if (step == StepEstimate::mean) {
+      const MeanEstimate estimate = estimate_mean(timed_s, 0, policy.intervals);
+      facts.error = estimate.standard_error / estimate.mean;
+      facts.degrees = static_cast<double>(timed_s.size() - 1);
+    } else {
+      // Two of the steps make the interval.
+      facts.error = (interval.high - interval.low) / (2 * 1.96 * interval.mean);
+      facts.degrees = 1;
+    }
+  }
+  facts.error = std::min(policy.runs.largest_error, facts.error);
+  return facts;
+}
+
+/// Robust: by the median, and the median distance from it.
+PredictionErrors spread_of_errors(const std::vector<double>& errors) {
+  if (errors.empty()) return {};
+  const double center = median(errors);
+  std::vector<double> distances;
+  for (const double error : errors) distances.push_back(std::abs(error - center));
+  constexpr double deviations_of_median = 1.4826;
+  return {center, deviations_of_median * median(distances), errors.size()};
+}
+
+}  // namespace
+
+std::optional<double> predicted_log_speed(const Record& record) {
+  const auto& throughput = record.predicted.throughput;
+  if (!throughput || !(*throughput > 0)) return std::nullopt;
+  return std::log(*throughput / static_cast<double>(batch_of(record.experiment)));
+}
+
+void Scoreboard::note_facts(std::size_t member) {
+  const Row& row = rows_[member];
+  std::vector<RunFacts>& facts = facts_[member];
+  facts.clear();
+  first_runs_.reset();
+  is_verdict_new_ = false;
+  if (!row.record) return;
+  const auto first = facts_of(*row.record, step_estimate_, *setup_.policy);
+  if (!first) return;
+  facts.push_back(*first);
+  for (const Repeat& repeat : row.repeats)
+    if (const auto again = facts_of(repeat, step_estimate_, *setup_.policy))
+      facts.push_back(*again);
+}
+
+/// It is the last one.
+void Scoreboard::note_repeat(std::size_t member) {
+  is_verdict_new_ = false;
+  // Runs once more stand beside the first one.
+  if (facts_[member].empty()) return;
+  const Repeat& repeat = rows_[member].repeats.back();
+  if (const auto again = facts_of(repeat, step_estimate_, *setup_.policy))
+    facts_[member].push_back(*again);
+}
+
+FirstRuns Scoreboard::first_runs() const {
+  FirstRuns first_runs;
+  std::vector<double> errors;
+  std::vector<std::pair<double, std::size_t>> scores;
+  for (std::size_t member = 0; member < rows_.size(); ++member) {
+    if (facts_[member].empty()) continue;
+    if (const auto predicted = predicted_log_speed(*rows_[member].record))
+      errors.push_back(facts_[member].front().log_speed - *predicted);
+    if (!first_values_[member] || fails_again(rows_[member], setup_.policy->answering)) continue;
+    if (mean_step_s(rows_[member].record->measurement) > 0)
+      scores.emplace_back(score_at(member, 0), member);
+  }
+  const std::size_t most = std::min(
+      scores.size(), std::max(setup_.policy->runs.max_runs, setup_.policy->runs.max_runs_quick));
+  std::partial_sort(scores.begin(), scores.begin() + static_cast<std::ptrdiff_t>(most),
+                    scores.end(), [](const auto& one, const auto& other) {
+                      return one.first != other.first ? one.first > other.first
+                                                      : one.second < other.second;
+                    });
+  for (std::size_t place = 0; place < most; ++place)
+    first_runs.best.push_back(scores[place].second);
+  first_runs.errors = spread_of_errors(errors);
+  return first_runs;
+}
+
+}  // namespace dstune
