@@ -137,7 +137,11 @@ TEST_F(SearchTest, NamesTheBest) {
   double most = 0;
   for (const Json& finalist : validation["finalists"]) {
     EXPECT_GE(finalist["runs"].size(), 1U);
-    for (const Json& run : finalist["runs"]) EXPECT_EQ(run["alone"], true);
+    for (const Json& run : finalist["runs"]) {
+      EXPECT_EQ(run["alone"], true);
+      // Every rank has run its operations before.
+      if (finalist["num_gpus"] == 4) EXPECT_LE(run["warmup_steps"], 1);
+    }
     most = std::max(most, finalist.value("probability_best", 0.0));
     if (finalist["name"] != optimal["name"]) continue;
     is_finalist = true;
@@ -169,7 +173,7 @@ TEST_F(SearchTest, WritesDeepSpeedsMetricsAndItsOwn) {
     EXPECT_EQ(metrics["attempt"], 1);
     const auto step_times_s = metrics["step_times_s"].get<std::vector<double>>();
     const std::size_t warmup_steps = metrics["warmup_steps"];
-    EXPECT_GE(warmup_steps, 3);
+    EXPECT_GE(warmup_steps, 1);
     ASSERT_GE(step_times_s.size(), warmup_steps + 5);
     double timed_s = 0;
     for (std::size_t i = warmup_steps; i < step_times_s.size(); ++i) timed_s += step_times_s[i];

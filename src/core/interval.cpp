@@ -174,28 +174,50 @@ bool is_race_look(std::size_t timed_steps, const Policy::Racing& policy) {
   return std::ranges::find(policy.looks, timed_steps) != policy.looks.end();
 }
 
-bool has_lost_race(const std::vector<double>& timed_s, const IncumbentEstimate& incumbent,
-                   const Policy& policy) {
-  const Policy::Racing& racing = policy.racing;
-  if (incumbent.step_s <= 0 || !is_race_look(timed_s.size(), racing)) return false;
-  const MeanEstimate mine = estimate_mean(
-      timed_s,
-      timed_s.size() < policy.intervals.few_samples ? policy.intervals.correlation_feared : 0,
-      policy.intervals);
-  const double worse_by = mine.mean > 0 ? std::log(mine.mean / incumbent.step_s) : 0;
+namespace {
+
+/// The joint interval of a challenger, whose mean has this relative error, and of the incumbent.
+bool is_clearly_worse(double step_s, double own_error, double own_degrees,
+                      const IncumbentEstimate& incumbent, const Policy::Racing& racing) {
+  const double worse_by = step_s > 0 ? std::log(step_s / incumbent.step_s) : 0;
   if (worse_by <= std::log1p(racing.tolerated)) return false;
-  const double own = square(mine.standard_error / mine.mean);
+  const double own = square(own_error);
   const double other = square(incumbent.standard_error) + square(incumbent.spread);
   const double variance = own + other;
   // Welch and Satterthwaite.
   const double degrees = variance == 0
                              ? 1
-                             : square(variance) / (square(own) / mine.degrees_of_freedom +
+                             : square(variance) / (square(own) / own_degrees +
                                                    square(other) / incumbent.degrees_of_freedom);
+  // The look at the first step of all is one more.
   const double probability =
-      1 - racing.error_of_all_looks / static_cast<double>(racing.looks.size());
+      1 - racing.error_of_all_looks / static_cast<double>(racing.looks.size() + 1);
   return worse_by >
          std::log1p(racing.tolerated) + student_t(probability, degrees) * std::sqrt(variance);
+}
+
+}  // namespace
+
+bool has_lost_race(const std::vector<double>& timed_s, const IncumbentEstimate& incumbent,
+                   const Policy& policy) {
+  if (incumbent.step_s <= 0 || !is_race_look(timed_s.size(), policy.racing)) return false;
+  // One step says nothing of how they vary.
+  if (timed_s.size() == 1)
+    return is_clearly_worse(timed_s[0] / policy.racing.hopeless_ratio, 0, 1, incumbent,
+                            policy.racing);
+  const MeanEstimate mine = estimate_mean(
+      timed_s,
+      timed_s.size() < policy.intervals.few_samples ? policy.intervals.correlation_feared : 0,
+      policy.intervals);
+  return is_clearly_worse(mine.mean, mine.standard_error / mine.mean, mine.degrees_of_freedom,
+                          incumbent, policy.racing);
+}
+
+bool has_lost_race_cold(double first_step_s, const IncumbentEstimate& incumbent,
+                        const Policy& policy) {
+  if (incumbent.step_s <= 0) return false;
+  const double at_least_s = (first_step_s - policy.racing.cold_s) / policy.racing.cold_ratio;
+  return is_clearly_worse(at_least_s, 0, 1, incumbent, policy.racing);
 }
 
 }  // namespace dstune

@@ -53,6 +53,12 @@ void visit(Policy::Racing& all, auto& row) {
   row("tolerated", all.tolerated, unit::share, "being worse by less is no reason to stop");
   row("error_of_all_looks", all.error_of_all_looks, unit::chance,
       "a challenger that is as good is stopped so often, all looks together (Bonferroni)");
+  row("hopeless_ratio", all.hopeless_ratio, unit::ratio,
+      "one timed step in 800 is longer than so many of its run's mean steps");
+  row("cold_ratio", all.cold_ratio, unit::ratio,
+      "the longest first step in 936 runs was 7.7 times its run's mean step");
+  row("cold_s", all.cold_s, unit::seconds,
+      "by hand: beside that, code is compiled and algorithms are chosen in a first step");
   row("prior_spread", all.prior_spread, unit::share, "runs of one configuration differ by so much");
   row("prior_spread_degrees", all.prior_spread_degrees, unit::degrees,
       "as if five runs had said it");
@@ -65,12 +71,10 @@ void visit(Policy::Measuring& all, auto& row) {
   row("min_timed_steps", all.min_timed_steps, unit::steps, "fewer give no interval");
   row("max_timed_steps", all.max_timed_steps, unit::steps,
       "short steps would take millions for the budget");
-  row("steady_window", all.steady_window, unit::steps,
-      "by hand: steps that are compared with as many before");
   row("steady_change", all.steady_change, unit::share,
-      "by hand: steps that differ by less are steady");
+      "by hand: a step that is shorter than the one before by more shows that they still fall");
   row("max_extra_warmup_steps", all.max_extra_warmup_steps, unit::steps,
-      "by hand: warm-up ends whatever steps do");
+      "by hand: warm-up ends whatever steps do, so many after start_profile_step");
   row("warmup_share_of_slice", all.warmup_share_of_slice, unit::share,
       "by hand: likewise, of a slice's time");
   row("half_width", all.half_width, unit::share, "what is told apart is a gain of 1 %");
@@ -428,7 +432,7 @@ void visit(Policy::Profiling& all, auto& row) {
 void visit(Policy::Timeouts& all, auto& row) {
   row.begin("timeouts", "docs/reliability.md");
   row("extra_warmup_steps", all.extra_warmup_steps, unit::steps,
-      "beside the least number, until steps are steady: see measuring.max_extra_warmup_steps");
+      "beside those that were asked for, until steps settle: see measuring.max_extra_warmup_steps");
   row("trial_timeout_factor", all.trial_timeout_factor, unit::ratio,
       "predictions are off by a tenth, machines that others use by a factor");
   row("min_trial_timeout_s", all.min_trial_timeout_s, unit::seconds,

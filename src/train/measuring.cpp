@@ -1,80 +1,30 @@
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <limits>
-#include <span>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "dstune/train/agreement.hpp"
 #include "dstune/train/workload.hpp"
+#include "group_totals.hpp"
 #include "stopping.hpp"
 
 namespace dstune {
 namespace {
 
+using train::exchange;
 using train::Failure;
+using train::GpuSamples;
+using train::StoppingDecision;
 
 constexpr std::chrono::seconds joules_interval{1};
 constexpr std::chrono::seconds gpu_interval{1};
-
-/// A struct of doubles from every rank of the group. Collective over the group.
-template <class Numbers>
-std::vector<Numbers> exchange(ProcessGroup& group, const Numbers& mine) {
-  const auto plain = std::bit_cast<std::array<double, sizeof(Numbers) / sizeof(double)>>(mine);
-  const std::vector<double> all = group.exchange(plain);
-  std::vector<Numbers> result(static_cast<std::size_t>(group.size()));
-  std::memcpy(static_cast<void*>(result.data()), all.data(), all.size() * sizeof(double));
-  return result;
-}
-
-/// States of this rank's GPU while steps are timed. 0: nobody told.
-struct GpuSamples {
-  double num_samples = 0;
-  double sm_clock_mhz = 0;  ///< the lowest, of the others the highest
-  double max_sm_clock_mhz = 0;
-  double temperature_c = 0;
-  double power_w = 0;
-  double reasons = 0;  ///< few bits, which a double has all of
-
-  void add(const GpuState& state) {
-    const double clock_mhz = state.sm_clock_mhz.value_or(0);
-    if (clock_mhz > 0 && (sm_clock_mhz == 0 || clock_mhz < sm_clock_mhz)) sm_clock_mhz = clock_mhz;
-    max_sm_clock_mhz = std::max<double>(max_sm_clock_mhz, state.max_sm_clock_mhz.value_or(0));
-    temperature_c = std::max<double>(temperature_c, state.temperature_c.value_or(0));
-    power_w = std::max<double>(power_w, state.power_w.value_or(0));
-    reasons = static_cast<double>(static_cast<std::uint64_t>(reasons) | state.throttle_reasons);
-    ++num_samples;
-  }
-};
-
-/// The worst condition of the GPUs of all ranks; nothing if no rank saw any.
-std::optional<GpuCondition> condition_of(const std::vector<GpuSamples>& all) {
-  GpuCondition worst;
-  std::uint64_t reasons = 0;
-  bool has_seen = false;
-  for (const GpuSamples& one : all) {
-    if (one.num_samples == 0) continue;
-    has_seen = true;
-    if (one.sm_clock_mhz > 0 &&
-        (worst.sm_clock_mhz == 0 || one.sm_clock_mhz < worst.sm_clock_mhz)) {
-      worst.sm_clock_mhz = one.sm_clock_mhz;
-      worst.max_sm_clock_mhz = one.max_sm_clock_mhz;
-    }
-    worst.temperature_c = std::max(worst.temperature_c, one.temperature_c);
-    worst.power_w = std::max(worst.power_w, one.power_w);
-    reasons |= static_cast<std::uint64_t>(one.reasons);
-  }
-  if (!has_seen) return std::nullopt;
-  worst.throttled_by = throttle_text(reasons);
-  return worst;
-}
 
 /// The numbers that a step's agreement carries from each rank.
 struct StepNumbers {
@@ -83,67 +33,128 @@ struct StepNumbers {
   double step_s, forward_s, backward_s, update_s;
 };
 
-/// One measurement on its way, the same on every rank but for overhead_s.
-class Run {
+std::string stopped_after(std::size_t steps) {
+  return fmt::format("stopped after {} step{}", steps, steps == 1 ? "" : "s");
+}
+std::string lost_after(std::size_t steps) {
+  return stopped_after(steps) + ": clearly slower than the best so far";
+}
+
+}  // namespace
+
+/// Everything in it is the same on every rank but overhead_s.
+class MeasuredRun::State {
  public:
-  Run(Workload& workload, ProcessGroup& group, const MeasureOptions& options,
-      const MeasureHooks& hooks)
+  State(Workload& workload, ProcessGroup& group, const MeasureOptions& options,
+        const MeasureHooks& hooks, const KeptRun& kept)
       : workload_(workload),
         group_(group),
+        options_(options),
         hooks_(hooks),
+        kept_(kept),
         traits_(workload.traits()),
-        warmup_rule_(options, traits_.has_simulated_times, traits_.min_warmup_steps),
         timing_rule_(options) {
     result_.world_ranks = group.world_ranks();
+    result_.status = Status::ok;
   }
 
-  Measurement measure() {
-    result_.status = Status::ok;
-    if (!build()) return std::move(result_);
+  bool build() {
+    if (is_kept()) return true;
+    const Failure mine = timed("build", [&] { workload_.build(); });
+    leave_if_device_lost(mine);
+    return passed(train::agree(group_, mine));
+  }
+
+  void begin() {
     if (hooks_.ready) hooks_.ready();
-    if (!take_steps()) return std::move(result_);
-    finish();
+    if (!is_kept()) {
+      failure_ = timed("initialize", [&] { together([&] { workload_.initialize(); }); });
+      leave_if_device_lost(failure_);
+    }
+    warmup_rule_ =
+        is_kept() ? train::WarmupRule(kept_) : train::WarmupRule(options_, traits_, agreed_need());
+    begin_timing_where(warmup_rule_->is_over({}));
+  }
+
+  bool go_on(std::int64_t most_steps) {
+    for (std::int64_t step = 0; step < most_steps; ++step)
+      if (!take_step()) return false;
+    return true;
+  }
+
+  [[nodiscard]] std::int64_t steps_made() const {
+    return kept_.steps + std::ssize(result_.step_times_s);
+  }
+
+  Measurement end() {
+    if (has_taken_all_) finish();
     return std::move(result_);
   }
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  bool build() {
-    const Failure mine = timed("build", [&] { workload_.build(); });
-    leave_if_device_lost(mine);
-    return passed(train::agree(group_, mine));
+  [[nodiscard]] bool is_kept() const { return kept_.steps > 0; }
+
+  /// The needs of the rank that needs most.
+  WarmupNeed agreed_need() {
+    if (traits_.has_simulated_times) return {};
+    const WarmupNeed mine = failure_ ? WarmupNeed{} : workload_.warmup_need();
+    const std::vector<double> all =
+        group_.exchange(std::array{static_cast<double>(mine.least), mine.is_watched ? 1.0 : 0.0});
+    WarmupNeed need{.least = 0, .is_watched = false};
+    for (std::size_t rank = 0; rank < all.size(); rank += 2) {
+      need.least = std::max(need.least, static_cast<int>(all[rank]));
+      need.is_watched = need.is_watched || all[rank + 1] != 0;
+    }
+    return need;
   }
 
-  bool take_steps() {
-    Failure mine = timed("initialize", [&] { together([&] { workload_.initialize(); }); });
-    begin_timing_where(warmup_rule_.is_over({}));
-    std::vector<double> warmup_s;
-    std::vector<double> timed_s;
-    bool is_over = false;
-    for (std::int64_t step = 0;; ++step) {
-      StepSample sample;
-      if (!mine) {
-        mine = train::attempt([&] { together([&] { sample = workload_.step(step); }); });
-        if (!mine) mine = failure_of(sample);
-      }
-      leave_if_device_lost(mine);
-      if (!agree_on_step(mine, sample)) return false;
-      if (!is_warm_) {
-        ++result_.warmup_steps;
-        if (skipped_in_a_row_ == 0) warmup_s.push_back(result_.step_times_s.back());
-        begin_timing_where(warmup_rule_.is_over(warmup_s));
-      } else if (skipped_in_a_row_ == 0) {
-        timed_s.push_back(result_.step_times_s.back());
-        if (!is_over) is_over = decide(timed_s) != train::StoppingDecision::go_on;
-      }
-      if (stopped_ && !is_over) {
-        result_.status = Status::raced_out;
-        result_.reason = "stopped after " + std::to_string(step + 1) + " steps";
-        is_over = true;
-      }
-      if (is_over && workload_.steps_at_hand() == 0) return true;
+  /// False: it is over.
+  bool take_step() {
+    const std::int64_t step = steps_made();
+    StepSample sample;
+    if (!failure_) {
+      failure_ = train::attempt([&] { together([&] { sample = workload_.step(step); }); });
+      if (!failure_) failure_ = failure_of(sample);
     }
+    leave_if_device_lost(failure_);
+    if (!agree_on_step(failure_, sample)) return false;
+    if (!is_warm_) {
+      warm_up();
+    } else if (skipped_in_a_row_ == 0) {
+      timed_s_.push_back(result_.step_times_s.back());
+      if (!is_over_) is_over_ = decide() != StoppingDecision::go_on;
+    }
+    if (stopped_ && !is_over_) race_out(stopped_after(result_.step_times_s.size()));
+    has_taken_all_ = is_over_ && workload_.steps_at_hand() == 0;
+    return !has_taken_all_;
+  }
+
+  void warm_up() {
+    ++result_.warmup_steps;
+    if (skipped_in_a_row_ == 0) warmup_s_.push_back(result_.step_times_s.back());
+    if (has_lost_cold()) {
+      // It is all that is known of the run's speed.
+      result_.warmup_steps = 0;
+      race_out(lost_after(1));
+      return;
+    }
+    begin_timing_where(warmup_rule_->is_over(warmup_s_));
+  }
+
+  /// The group's verdict on a first step.
+  bool has_lost_cold() {
+    if (is_kept() || !traits_.has_short_cold_step || result_.step_times_s.size() != 1) return false;
+    if (warmup_s_.empty() || warmup_s_[0] <= default_policy().racing.cold_s) return false;
+    const bool mine = has_lost_race_cold(warmup_s_[0], incumbent());
+    return group_.exchange(std::array{mine ? 1.0 : 0.0})[0] != 0;
+  }
+
+  void race_out(std::string reason) {
+    result_.status = Status::raced_out;
+    result_.reason = std::move(reason);
+    is_over_ = true;
   }
 
   void begin_timing_where(bool is_warm) {
@@ -166,21 +177,19 @@ class Run {
     return hooks_.joules().value_or(std::numeric_limits<double>::quiet_NaN());
   }
 
+  /// The leader's, the best so far; of others nothing.
+  IncumbentEstimate incumbent() {
+    return hooks_.incumbent && group_.group_rank() == 0 ? hooks_.incumbent() : IncumbentEstimate{};
+  }
+
   /// The group's verdict after a timed step.
-  train::StoppingDecision decide(const std::vector<double>& timed_s) {
-    IncumbentEstimate incumbent;
-    if (hooks_.incumbent && group_.group_rank() == 0 && is_race_look(timed_s.size()))
-      incumbent = hooks_.incumbent();
-    const train::StoppingDecision mine = timing_rule_.decide(timed_s, incumbent);
+  StoppingDecision decide() {
+    const StoppingDecision mine = timing_rule_.decide(
+        timed_s_, is_race_look(timed_s_.size()) ? incumbent() : IncumbentEstimate{});
     if (!timing_rule_.has_looked()) return mine;
-    const std::array<double, 1> numbers{static_cast<double>(mine)};
-    const std::vector<double> all = group_.exchange(numbers);
-    const auto verdict = static_cast<train::StoppingDecision>(static_cast<int>(all[0]));
-    if (verdict == train::StoppingDecision::lost) {
-      result_.status = Status::raced_out;
-      result_.reason = fmt::format("stopped after {} steps: clearly slower than the best so far",
-                                   timed_s.size());
-    }
+    const std::vector<double> all = group_.exchange(std::array{static_cast<double>(mine)});
+    const auto verdict = static_cast<StoppingDecision>(static_cast<int>(all[0]));
+    if (verdict == StoppingDecision::lost) race_out(lost_after(timed_s_.size()));
     return verdict;
   }
 
@@ -244,34 +253,21 @@ class Run {
   }
 
   void finish() {
-    sample_gpu();
-    const double joules_used = joules() - joules_at_begin_;
+    double joules_used = std::numeric_limits<double>::quiet_NaN();
+    if (is_warm_) {
+      sample_gpu();
+      joules_used = joules() - joules_at_begin_;
+    }
+    if (!is_kept() && !timed_s_.empty() && !traits_.has_simulated_times)
+      workload_.note_warm_after(train::steps_until_settled(warmup_s_, timed_s_));
     const Clock::time_point began = Clock::now();
     report_last_step();
     average_phases();
     result_.flops_per_step = workload_.flops_per_step();
-    exchange_totals(workload_.peak_memory(), joules_used);
-    if (hooks_.sample_gpu) result_.gpu = condition_of(exchange(group_, gpu_samples_));
-    share_fallbacks();
+    train::add_totals(group_, workload_.peak_memory(), joules_used, result_);
+    if (hooks_.sample_gpu) result_.gpu = train::condition_of(exchange(group_, gpu_samples_));
+    train::add_fallbacks(group_, workload_.fallbacks(), result_);
     add_overhead("teardown", began);
-  }
-
-  /// A fallback on one rank holds up all of them.
-  void share_fallbacks() {
-    constexpr char comparable = '=', other = '!';
-    std::vector<std::string> mine;
-    for (const Fallback& fallback : workload_.fallbacks())
-      mine.push_back((fallback.is_comparable ? comparable : other) + fallback.text);
-    std::vector<std::string> reasons;
-    for (const std::string& line : train::share_lines(group_, mine)) {
-      result_.fallbacks.push_back(line.substr(1));
-      if (line.front() == other) reasons.push_back(result_.fallbacks.back());
-    }
-    constexpr std::size_t most = 2;
-    const std::size_t more = reasons.size() > most ? reasons.size() - most : 0;
-    reasons.resize(reasons.size() - more);
-    result_.not_comparable = fmt::format("{}", fmt::join(reasons, "; "));
-    if (more > 0) result_.not_comparable += fmt::format("; and {} more", more);
   }
 
   /// Averages the phases of one micro-step and one update over the timed steps.
@@ -292,38 +288,6 @@ class Run {
     result_.forward_s = sum[0] / micro_steps;
     result_.backward_s = sum[1] / micro_steps;
     result_.update_s = sum[2] / steps;
-  }
-
-  /// The memory is that of the rank that holds most in its arena; processes are looked at on their
-  /// own. The energy is that of all nodes.
-  void exchange_totals(PeakMemory mine, double joules_used) {
-    std::vector<double> numbers{
-        static_cast<double>(mine.process_bytes), static_cast<double>(mine.total_bytes),
-        static_cast<double>(mine.host_bytes),    joules_used,
-        static_cast<double>(mine.gpu_bytes),     static_cast<double>(mine.graph_bytes)};
-    // Every rank has the same categories: they are the workload's.
-    for (const auto& [name, bytes] : mine.category_bytes)
-      numbers.push_back(static_cast<double>(bytes));
-    const std::vector<double> all = group_.exchange(numbers);
-    const auto of = [&](int rank) {
-      return std::span(all).subspan(static_cast<std::size_t>(rank) * numbers.size());
-    };
-    int fullest_rank = 0;
-    double joules_of_all = 0;
-    for (int rank = 0; rank < group_.size(); ++rank) {
-      joules_of_all += of(rank)[3];
-      mine.process_bytes = std::max(mine.process_bytes, static_cast<std::int64_t>(of(rank)[0]));
-      mine.gpu_bytes = std::max(mine.gpu_bytes, static_cast<std::int64_t>(of(rank)[4]));
-      mine.graph_bytes = std::max(mine.graph_bytes, static_cast<std::int64_t>(of(rank)[5]));
-      if (of(rank)[1] > of(fullest_rank)[1]) fullest_rank = rank;
-    }
-    mine.total_bytes = static_cast<std::int64_t>(of(fullest_rank)[1]);
-    mine.host_bytes = static_cast<std::int64_t>(of(fullest_rank)[2]);
-    std::size_t at = 6;
-    for (auto& [name, bytes] : mine.category_bytes)
-      bytes = static_cast<std::int64_t>(of(fullest_rank)[at++]);
-    result_.peak_memory = std::move(mine);
-    if (joules_of_all > 0) result_.energy_j = joules_of_all;
   }
 
   /// Work that peers take part in: what it throws here leaves them inside a collective, so there
@@ -360,11 +324,17 @@ class Run {
 
   Workload& workload_;
   ProcessGroup& group_;
+  const MeasureOptions& options_;
   const MeasureHooks& hooks_;
+  KeptRun kept_;
   WorkloadTraits traits_;
-  train::WarmupRule warmup_rule_;
+  std::optional<train::WarmupRule> warmup_rule_;  ///< from begin() on
   train::TimingRule timing_rule_;
   Measurement result_;
+  Failure failure_;                            ///< this rank's
+  std::vector<double> warmup_s_, timed_s_;     ///< without steps that were skipped
+  bool is_over_ = false;                       ///< but for steps that have run already
+  bool has_taken_all_ = false;                 ///< nothing failed
   std::vector<std::array<double, 3>> phases_;  ///< forward, backward, update of every step
   bool is_warm_ = false;
   double joules_at_begin_ = 0;  ///< of the timed steps
@@ -376,11 +346,41 @@ class Run {
   bool stopped_ = false;      ///< the group: what the last agreement said
 };
 
-}  // namespace
+MeasuredRun::MeasuredRun(Workload& workload, ProcessGroup& group, const MeasureOptions& options,
+                         const MeasureHooks& hooks, const KeptRun& kept)
+    : state_(std::make_unique<State>(workload, group, options, hooks, kept)) {}
+
+MeasuredRun::~MeasuredRun() = default;
+
+bool MeasuredRun::build() {
+  return state_->build();
+}
+
+void MeasuredRun::begin() {
+  state_->begin();
+}
+
+bool MeasuredRun::go_on(std::int64_t most_steps) {
+  return state_->go_on(most_steps);
+}
+
+std::int64_t MeasuredRun::steps_made() const {
+  return state_->steps_made();
+}
+
+Measurement MeasuredRun::end() {
+  return state_->end();
+}
 
 Measurement measure(Workload& workload, ProcessGroup& group, const MeasureOptions& options,
-                    const MeasureHooks& hooks) {
-  return Run(workload, group, options, hooks).measure();
+                    const MeasureHooks& hooks, const KeptRun& kept) {
+  MeasuredRun run(workload, group, options, hooks, kept);
+  if (run.build()) {
+    run.begin();
+    while (run.go_on(std::numeric_limits<std::int64_t>::max())) {
+    }
+  }
+  return run.end();
 }
 
 }  // namespace dstune

@@ -1,30 +1,63 @@
 #include "stopping.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
 namespace dstune::train {
 namespace {
 
-bool is_steady(const std::vector<double>& times_s, const Policy::Measuring& policy) {
-  const auto window = static_cast<std::ptrdiff_t>(policy.steady_window);
-  if (std::ssize(times_s) < 2 * window) return false;
-  const auto middle = times_s.end() - window;
-  const double last = std::accumulate(middle, times_s.end(), 0.0);
-  const double before = std::accumulate(middle - window, middle, 0.0);
-  return std::abs(last - before) <= policy.steady_change * before;
+std::size_t count_of(int steps) {
+  return static_cast<std::size_t>(std::max(steps, 0));
+}
+
+double median_of(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
 }
 
 }  // namespace
 
+WarmupRule::WarmupRule(const MeasureOptions& options, const WorkloadTraits& traits,
+                       const WarmupNeed& need, const Policy::Measuring& policy)
+    : least_(count_of(need.least)),
+      is_watched_(need.is_watched),
+      usual_(count_of(options.start_profile_step)),
+      longest_s_(policy.warmup_share_of_slice * options.slice_s(policy)),
+      policy_(&policy) {
+  if (traits.has_simulated_times) {
+    least_ = usual_;
+    is_watched_ = false;
+  } else if (options.asks_for_warmup) {
+    least_ = std::max(least_, usual_);
+    is_watched_ = true;
+  }
+}
+
+WarmupRule::WarmupRule(const KeptRun& kept, const Policy::Measuring& policy)
+    : least_(count_of(kept.warmup_steps)), is_watched_(false), policy_(&policy) {}
+
 bool WarmupRule::is_over(const std::vector<double>& step_times_s) const {
-  const auto least = static_cast<std::size_t>(std::max({options.start_profile_step, min_steps, 0}));
   const std::size_t steps = step_times_s.size();
-  if (steps < least) return false;
-  if (has_simulated_times || steps >= least + policy->max_extra_warmup_steps) return true;
-  const double spent_s = std::accumulate(step_times_s.begin(), step_times_s.end(), 0.0);
-  return spent_s >= policy->warmup_share_of_slice * options.slice_s(*policy) ||
-         is_steady(step_times_s, *policy);
+  if (steps < least_) return false;
+  if (!is_watched_) return true;
+  // One step alone does not tell whether they still fall.
+  const bool has_settled = steps >= 2 && step_times_s[steps - 1] >=
+                                             (1 - policy_->steady_change) * step_times_s[steps - 2];
+  if (has_settled || steps >= std::max(least_, usual_) + policy_->max_extra_warmup_steps)
+    return true;
+  return steps >= usual_ &&
+         std::accumulate(step_times_s.begin(), step_times_s.end(), 0.0) >= longest_s_;
+}
+
+int steps_until_settled(const std::vector<double>& warmup_s, const std::vector<double>& timed_s,
+                        const Policy::Measuring& policy) {
+  if (timed_s.empty()) return static_cast<int>(std::max<std::size_t>(warmup_s.size(), 1));
+  const double bound_s = (1 + policy.steady_change) * median_of(timed_s);
+  const auto settled =
+      std::ranges::find_if(warmup_s, [&](double step_s) { return step_s <= bound_s; });
+  return static_cast<int>(std::max<std::ptrdiff_t>(settled - warmup_s.begin(), 1));
 }
 
 TimingRule::TimingRule(const MeasureOptions& options, const Policy& policy)

@@ -7,18 +7,34 @@
 
 #include "dstune/core/interval.hpp"
 #include "dstune/core/job.hpp"
+#include "dstune/train/workload.hpp"
 
 namespace dstune::train {
 
-struct WarmupRule {
-  MeasureOptions options;
-  bool has_simulated_times;  ///< exactly the least number of steps
-  int min_steps = 0;  ///< what the workload needs before its steps are alike, whatever options say
-  const Policy::Measuring* policy = &default_policy().measuring;
+class WarmupRule {
+ public:
+  WarmupRule(const MeasureOptions& options, const WorkloadTraits& traits, const WarmupNeed& need,
+             const Policy::Measuring& policy = default_policy().measuring);
+  /// The rule of a workload that has run before and stayed built.
+  explicit WarmupRule(const KeptRun& kept,
+                      const Policy::Measuring& policy = default_policy().measuring);
 
   /// Tells whether the steps so far, all that made their update, are warm-up enough.
   [[nodiscard]] bool is_over(const std::vector<double>& step_times_s) const;
+
+ private:
+  std::size_t least_;
+  bool is_watched_;
+  std::size_t usual_ = 0;  ///< steps after which a slice's time matters
+  double longest_s_ = 0;
+  const Policy::Measuring* policy_;
 };
+
+/// The first of a run's steps that were longer than those that were timed, without a gap: what this
+/// process needs the next time. At least 1.
+[[nodiscard]] int steps_until_settled(const std::vector<double>& warmup_s,
+                                      const std::vector<double>& timed_s,
+                                      const Policy::Measuring& policy = default_policy().measuring);
 
 /// The decision about a measurement after a timed step.
 enum class StoppingDecision { go_on, enough, lost };

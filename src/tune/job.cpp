@@ -289,7 +289,8 @@ void say_conditions(const JobInput& input, const JobRanks& ranks, const GroupTab
   if (groups.devices() != nullptr)
     log::info(fmt::format(log_text::collectives, transports_of(*groups.devices(), input.groups)));
   const int warm_up = steps_until_alike(*ranks.found.device);
-  if (instruments.back()->traits().runs_plan && input.measure.start_profile_step < warm_up)
+  if (instruments.back()->traits().runs_plan && input.measure.asks_for_warmup &&
+      input.measure.start_profile_step < warm_up)
     log::warning(fmt::format(log_text::longer_warm_up, warm_up, input.measure.start_profile_step));
 }
 

@@ -86,10 +86,16 @@ struct IncumbentEstimate {
                                 const Policy::Racing& policy = default_policy().racing);
 
 /// Tells whether these timed steps are slower than the incumbent by more than 1 % and the joint
-/// 95 % interval, which holds for all looks together (Bonferroni). False where their number is no
+/// 95 % interval, which holds for all looks together (Bonferroni). A single step has lost where it
+/// is so many times as long as steps of one run hardly ever are. False where their number is no
 /// look's.
 [[nodiscard]] bool has_lost_race(const std::vector<double>& timed_s,
                                  const IncumbentEstimate& incumbent,
                                  const Policy& policy = default_policy());
+
+/// Tells the same of the first step of a run of our own, which may be cold: it is longer than
+/// anything that a cold step is longer by.
+[[nodiscard]] bool has_lost_race_cold(double first_step_s, const IncumbentEstimate& incumbent,
+                                      const Policy& policy = default_policy());
 
 }  // namespace dstune

@@ -24,6 +24,8 @@ struct MeasureOptions {
   int start_profile_step = 3;
   int end_profile_step = 5;
   double trial_budget_s = 10;  ///< of timed steps
+  /// Somebody wrote start_profile_step: at least so many steps are warm-up, whatever is warm.
+  bool asks_for_warmup = false;
 
   /// A run is a slice of a member's budget; what may be the answer gets more of them.
   [[nodiscard]] double slice_s(const Policy::Measuring& policy = default_policy().measuring) const {

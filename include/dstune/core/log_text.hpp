@@ -33,8 +33,8 @@ inline constexpr const char* energy_measured = "energy is measured: {}";
 inline constexpr const char* energy_not_measured = "energy is {}";
 inline constexpr const char* collectives = "collectives: {}";
 inline constexpr const char* longer_warm_up =
-    "the first {} steps of each experiment are warm-up, not {} (autotuning.start_profile_step). "
-    "Libraries choose their algorithms in them, code is loaded, and graphs are recorded";
+    "the least number of warm-up steps is {}, not {} (autotuning.start_profile_step). In the first "
+    "steps code is loaded; on GPUs libraries choose their algorithms, and graphs are recorded";
 
 // Places of ranks: findings, and the hints that end them.
 

@@ -25,8 +25,9 @@ struct Policy {
 
   /// The race of a run against the best, and how much runs differ.
   struct Racing {
-    std::array<std::size_t, 6> looks = {5, 10, 20, 40, 80, 160};
+    std::array<std::size_t, 7> looks = {1, 5, 10, 20, 40, 80, 160};
     double tolerated = 0.01, error_of_all_looks = 0.05;
+    double hopeless_ratio = 5, cold_ratio = 20, cold_s = 10;
     double prior_spread = 0.01, prior_spread_degrees = 4;
   } racing;
 
@@ -34,7 +35,7 @@ struct Policy {
   struct Measuring {
     int slices_of_budget = 5;
     std::size_t min_timed_steps = 5, max_timed_steps = 10'000;
-    std::size_t steady_window = 3, max_extra_warmup_steps = 10;
+    std::size_t max_extra_warmup_steps = 10;
     double steady_change = 0.05, warmup_share_of_slice = 0.5;
     double half_width = 0.01, half_width_of_few = 0.0025, look_growth = 1.25;
     int max_skipped_in_a_row = 100;

@@ -45,7 +45,7 @@ class TargetMeasuring {
     double last_s = 90;           ///< … but those that are needed are, on a busy machine
     double timeout_s = 60;        ///< of one run
     double drain_timeout_s = 20;  ///< as of RunLimits
-    MeasureOptions measure{3, 8, 2.5};
+    MeasureOptions measure{3, 8, 2.5, true};
     std::uint64_t own_step = 0;  ///< the instruments' places among the job's
     std::uint64_t engine = 1;
   };

@@ -37,9 +37,9 @@ enum class Guard { none, red_zones };
 /// How a configuration's disk is read and written. Local.
 [[nodiscard]] DiskAccess disk_access(const DiskUse& use);
 
-/// The first steps of an executor on a device that are not like those that follow: on a GPU
-/// libraries choose their algorithms and load code in two of them, and micro-steps are recorded
-/// in a third. Local.
+/// The first steps of an executor on a device that are not like those that follow. In the first one
+/// memory is touched, and code is compiled. On a GPU libraries choose their algorithms and load
+/// code in two of them, and micro-steps are recorded in a third. Local.
 [[nodiscard]] int steps_until_alike(const Device& device);
 
 class Executor {
@@ -54,6 +54,11 @@ class Executor {
 
   /// Initial weights and optimizer state. Collective over the group.
   void initialize();
+  /// Says, before the first step, that this process has run all operations of the plan: libraries
+  /// have chosen, and code is loaded. The same on every rank of the group. Local.
+  void expect_warm();
+  /// As the function of this name, of this executor. Local.
+  [[nodiscard]] int steps_until_alike() const;
   /// Optimizer step number `step`, from 0. Collective over the group. If a trace is given, the time
   /// of each operation by that clock is added to it.
   StepOutcome step(std::int64_t step, StepTrace* trace = nullptr,

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,13 +42,35 @@ struct StepSample {
 /// The facts on a workload that hold from its beginning.
 struct WorkloadTraits {
   std::int64_t micro_steps = 1;  ///< of a step, over which forward_s and backward_s are sums
-  int min_warmup_steps = 0;      ///< steps before all are alike, which are never timed
-  /// Step times are given and not measured: then exactly the least number of steps is warm-up,
+  /// Step times are given and not measured: then exactly start_profile_step steps are warm-up,
   /// since nothing has to become steady.
   bool has_simulated_times = false;
+  /// A first step is longer than others only by what code of ours takes to become warm. So one that
+  /// nothing of that explains ends a challenger.
+  bool has_short_cold_step = false;
   /// The calls initialize() and step() talk to peers without meeting them first. Their errors can
   /// not be agreed on, because the peers are inside a collective; they end as CollectiveError.
   bool talks_to_peers = false;
+};
+
+/// The steps by which a run warms up where nobody says how many, as far as they are known before.
+struct WarmupNeed {
+  int least = 1;  ///< steps that are never timed
+  /// The run has something that this process has not run yet: more steps follow until they settle.
+  bool is_watched = true;
+  bool operator==(const WarmupNeed&) const = default;
+};
+
+/// How configurations of foreign code warmed up in this process. Local.
+class SettledSteps {
+ public:
+  /// As many steps as one took that has run.
+  [[nodiscard]] WarmupNeed need_of(const std::string& configuration) const;
+  /// The first word on a configuration holds: later runs warm up by it, and can not tell.
+  void note(const std::string& configuration, int steps) { steps_.emplace(configuration, steps); }
+
+ private:
+  std::map<std::string, int> steps_;
 };
 
 /// Something that was done by a slower way than is usual.
@@ -71,6 +94,11 @@ class Workload {
   virtual void initialize() = 0;
   /// Optimizer step number `step` (from 0). Collective over the group.
   virtual StepSample step(std::int64_t step) = 0;
+  /// The knowledge of this process on the warm-up, from initialize() on. Local.
+  [[nodiscard]] virtual WarmupNeed warmup_need() const { return {}; }
+  /// Tells at the end of a run whose steps were timed that this process has run it: `steps` of the
+  /// first were longer than those that followed. The same on every rank of the group. Local.
+  virtual void note_warm_after(int /*steps*/) {}
   /// Steps that have run already, whose samples step() returns next: they are part of what is
   /// measured, whether or not it needs them. The same on every rank of the group.
   [[nodiscard]] virtual std::int64_t steps_at_hand() const { return 0; }
@@ -91,7 +119,11 @@ struct WorkloadContext {
   const std::string* ds_config = nullptr;  ///< plugin, deepspeed: the experiment's, as JSON
   /// plugin: it may be called on a thread of its own, which MPI has to allow.
   bool may_use_threads = false;
+  SettledSteps* settled = nullptr;  ///< plugin, deepspeed: of the instrument
 };
+
+/// The configuration by which SettledSteps knows a run of foreign code. Local.
+std::string settled_key(const WorkloadContext& context);
 
 /// Tokens of a step of the whole group. Local.
 double tokens_per_step(const WorkloadContext& context);
@@ -134,6 +166,43 @@ struct MeasureHooks {
   std::function<IncumbentEstimate()> incumbent;
 };
 
+/// The state in which a run finds its workload, the same on every rank.
+struct KeptRun {
+  /// The steps that it has made in this process, on this group; then it is neither built nor
+  /// initialised again. 0: it is new.
+  std::int64_t steps = 0;
+  int warmup_steps = 1;  ///< of one that is not new: others have used the caches in between
+};
+
+/// A measurement on its way, for runs that take turns: build(), begin(), go_on() until it is over,
+/// end(). All of these are collective over the group, with the same arguments on every rank, and
+/// throw as measure() does.
+class MeasuredRun {
+ public:
+  /// All outlive it but `kept`.
+  MeasuredRun(Workload& workload, ProcessGroup& group, const MeasureOptions& options,
+              const MeasureHooks& hooks, const KeptRun& kept = {});
+  ~MeasuredRun();
+  MeasuredRun(const MeasuredRun&) = delete;
+  MeasuredRun& operator=(const MeasuredRun&) = delete;
+
+  /// Builds, unless it was kept, and agrees. False: it is over.
+  bool build();
+  /// Calls hooks.ready, and initialises unless it was kept. A failure there shows in the first
+  /// step.
+  void begin();
+  /// Takes so many steps, or as many as it still needs. False: it is over.
+  bool go_on(std::int64_t most_steps);
+  /// All steps of the workload by now, those before this run included: what KeptRun asks for.
+  [[nodiscard]] std::int64_t steps_made() const;
+  /// The measurement, after build() or go_on() said that it is over. Once.
+  Measurement end();
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
 /// Build, agree, initialise, warm up, time: at least 5 steps are timed, until the 95 % interval of
 /// their mean is within 1 % or the budget of timed steps is used up, or until the race is
 /// lost (docs/measuring.md). An out-of-memory or a failure on any rank is every rank's
@@ -143,6 +212,6 @@ struct MeasureHooks {
 /// CollectiveError only: a StepFailure for what this rank throws inside a step that talks to peers,
 /// or without its device; peers are then ended by an abort or their deadline.
 Measurement measure(Workload& workload, ProcessGroup& group, const MeasureOptions& options,
-                    const MeasureHooks& hooks);
+                    const MeasureHooks& hooks, const KeptRun& kept = {});
 
 }  // namespace dstune

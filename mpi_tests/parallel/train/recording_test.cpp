@@ -19,7 +19,7 @@ class ShuffledRecordingTest : public test::ShuffledTraining {
     }
   };
   /// Expects the processor's losses of so many steps.
-  Counts run_on_both(const TrainingConfig& config, int num_steps) {
+  Counts run_on_both(const TrainingConfig& config, int num_steps, bool is_warm = false) {
     const StepPlan plan = plan_of(golden_.model, config);
     const std::unique_ptr<ProcessGroup> group = job().join();
     CpuDevice cpu(256 << 20, 1);
@@ -28,6 +28,8 @@ class ShuffledRecordingTest : public test::ShuffledTraining {
     test::ShuffledQueues& queues = device_.shuffled_queues();
     test::ShuffledGroup shuffled(*group, queues);
     Executor executor(plan, device_, shuffled, golden_.seed);
+    if (is_warm) executor.expect_warm();
+    steps_until_alike_ = executor.steps_until_alike();
     EXPECT_EQ(run(executor, num_steps), expected);
     // Profilers show what is asked for.
     EXPECT_EQ(queues.open_ranges(), 0);
@@ -40,6 +42,7 @@ class ShuffledRecordingTest : public test::ShuffledTraining {
 
   Golden golden_{"gpt2"};
   test::ShuffledDevice device_{256 << 20, 5};
+  int steps_until_alike_ = 0;
 };
 
 TEST_F(ShuffledRecordingTest, IsMadeOnceASegment) {
@@ -48,6 +51,19 @@ TEST_F(ShuffledRecordingTest, IsMadeOnceASegment) {
   // The first micro-step, those that add to its gradients, and where these are reduced the last.
   const std::int64_t recorded = job().size() == 1 ? 2 : 3;
   EXPECT_EQ(run_on_both(config, 5), (Counts{recorded, 3 * config.accumulation_steps, recorded}));
+}
+
+// Where this process has run all operations, one step comes before it; at stage 3 the two that
+// differ.
+TEST_F(ShuffledRecordingTest, IsMadeSoonerWhereAllIsWarm) {
+  for (const int stage : {1, 3}) {
+    const TrainingConfig config = golden_.on(job().size(), stage, 3);
+    const bool has_tracing = !plan_of(golden_.model, config).tracing.empty();
+    const int before = has_tracing ? 2 : 1;
+    const Counts counts = run_on_both(config, 5, true);
+    EXPECT_EQ(counts.replayed, (5 - before) * config.accumulation_steps);
+    EXPECT_EQ(steps_until_alike_, before + 1);
+  }
 }
 
 TEST_F(ShuffledRecordingTest, IsMadeAnewForAnotherLossScale) {

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "dstune/instrument/instrument.hpp"
 #include "dstune/instrument/workloads.hpp"
 #include "dstune/model/parameter_table.hpp"
 #include "training.hpp"
@@ -49,7 +50,7 @@ class TransformerTest : public test::TrainingTest {
   ModelSpec model_;
   TrainingConfig config_;
   std::string name_ = "z2_gas2_tmbspg2";
-  MeasureOptions options_{3, 5, 0.2};
+  MeasureOptions options_{3, 5, 0.2, true};
 };
 
 TEST_F(TransformerTest, MeasuresAStep) {
@@ -74,6 +75,31 @@ TEST_F(TransformerTest, MeasuresAStep) {
   EXPECT_GT(result.peak_memory.process_bytes, result.peak_memory.total_bytes);
   const double tokens = 2.0 * 2 * job().size() * 16;
   EXPECT_DOUBLE_EQ(result.flops_per_step, flops_per_token(model_, 16) * tokens);
+}
+
+// The code of a plan's operations is compiled once, whatever else a plan does with them.
+TEST_F(TransformerTest, WhatIsWarmIsNotWarmedAgain) {
+  CpuDevice device(64 << 20, 1);
+  const std::unique_ptr<Instrument> instrument = make_instrument({});
+  const auto warmup_steps = [&](std::int64_t micro_batch) {
+    const std::unique_ptr<ProcessGroup> group = job().join();
+    const Waiter waiter;
+    config_.micro_batch = micro_batch;
+    RunContext context;
+    context.model = &model_;
+    context.config = &config_;
+    context.experiment_name = &name_;
+    context.seed = 0;
+    context.device = &device;
+    context.group = group.get();
+    context.waiter = &waiter;
+    const auto workload = instrument->make(context);
+    return measure(*workload, *group, {.trial_budget_s = 0.2}, {}).warmup_steps;
+  };
+  EXPECT_GE(warmup_steps(2), 2);
+  EXPECT_EQ(warmup_steps(2), 1);
+  EXPECT_GE(warmup_steps(1), 2) << "other shapes";
+  EXPECT_EQ(warmup_steps(2), 1);
 }
 
 TEST_F(TransformerTest, EveryRankGetsTheSameMeasurement) {

@@ -41,6 +41,24 @@ TEST(RaceTest, OnePercentIsAlwaysAllowed) {
   EXPECT_TRUE(has_lost_race(std::vector<double>(5, 1.0101), exact));
 }
 
+// Steps of one run differ by a factor where something interrupts them; one alone tells little.
+TEST(RaceTest, OneStepDecidesWhereItIsHopeless) {
+  const IncumbentEstimate estimate{0.1, 0.001, 0.01, 4};
+  EXPECT_FALSE(has_lost_race({0.5}, estimate));
+  EXPECT_TRUE(has_lost_race({0.6}, estimate));
+  EXPECT_FALSE(has_lost_race({0.6}, {0.1, 0.1, 0.1, 4})) << "the best is hardly known";
+  EXPECT_FALSE(has_lost_race({0.6}, {})) << "no bar";
+}
+
+TEST(RaceTest, AColdStepDecidesWhereNothingColdExplainsIt) {
+  const IncumbentEstimate estimate{0.1, 0.001, 0.01, 4};
+  EXPECT_FALSE(has_lost_race_cold(11, estimate)) << "code may be compiled for so long";
+  EXPECT_FALSE(has_lost_race_cold(1.9, estimate)) << "nor is 19 times as long enough";
+  EXPECT_TRUE(has_lost_race_cold(34, estimate));
+  EXPECT_FALSE(has_lost_race_cold(34, {1.5, 0.001, 0.01, 4}));
+  EXPECT_FALSE(has_lost_race_cold(34, {})) << "no bar";
+}
+
 /// A race as it is run: an incumbent that was measured once, or also repeated, and a challenger of
 /// another true speed. Every run has a mean of its own.
 class SimulatedRaces {

@@ -45,7 +45,8 @@ class EngineTest : public testing::Test {
                                  .device = &device,
                                  .group = &group,
                                  .waiter = &waiter,
-                                 .ds_config = &ds_config},
+                                 .ds_config = &ds_config,
+                                 .settled = &settled},
                                 {.attempt = 5,
                                  .arguments = {"--epochs", "3"},
                                  .leader_host = "127.0.0.1",
@@ -59,6 +60,7 @@ class EngineTest : public testing::Test {
   WorkloadSpec spec;
   ModelSpec model;
   TrainingConfig config;
+  SettledSteps settled;
   std::string name = "z0", ds_config = R"({"train_batch_size": 6})";
   CpuDevice device{std::int64_t{1} << 30, 1};
   SelfGroup group{0};
@@ -104,6 +106,14 @@ TEST_F(EngineTest, AnExperimentIsBuiltSteppedAndEnded) {
   EXPECT_EQ(build.at("arguments"), json::Value({"--epochs", "3"}));
   EXPECT_EQ(build.at("backend"), "gloo");
   EXPECT_EQ(python.commands().size(), 4U);
+}
+
+TEST_F(EngineTest, AConfigurationThatIsBuiltAgainWarmsUpByWhatItTook) {
+  EXPECT_EQ(workload()->warmup_need(), WarmupNeed{});
+  workload()->note_warm_after(2);
+  EXPECT_EQ(workload()->warmup_need(), (WarmupNeed{.least = 2, .is_watched = false}));
+  ds_config = R"({"train_batch_size": 12})";
+  EXPECT_EQ(workload()->warmup_need(), WarmupNeed{}) << "another one";
 }
 
 TEST_F(EngineTest, ShortStepsAreTakenSeveralAtOnce) {

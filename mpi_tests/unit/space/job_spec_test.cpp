@@ -110,6 +110,7 @@ TEST_F(ReadJobTest, ReadsTheWholeOfBothSections) {
   EXPECT_EQ(read.target.checkpointing, TargetCheckpointing::deepspeed);
   EXPECT_EQ(read.tuning.measure.trial_budget_s, 2.5);
   EXPECT_EQ(read.tuning.measure.start_profile_step, 2);
+  EXPECT_TRUE(read.tuning.measure.asks_for_warmup);
   EXPECT_EQ(read.tuning.measure.end_profile_step, 7);
   EXPECT_EQ(read.training_command->text, "train.py $CONFIG");
   EXPECT_EQ(read.instruments.back().kind, WorkloadKind::synthetic);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <string>
@@ -29,8 +30,9 @@ class ScriptedWorkload : public Workload {
   PeakMemory peak;
   std::vector<Fallback> fell_back;
   bool simulated_times = true;
-  bool talks = false;
-  int min_warmup = 0;
+  bool talks = false, cold_is_short = false;
+  WarmupNeed need{};
+  std::vector<int>* told = nullptr;  ///< after how many steps it was warm
 
   void build() override { on_build(); }
   void initialize() override { on_initialize(); }
@@ -38,10 +40,14 @@ class ScriptedWorkload : public Workload {
   [[nodiscard]] PeakMemory peak_memory() const override { return peak; }
   [[nodiscard]] std::vector<Fallback> fallbacks() const override { return fell_back; }
   [[nodiscard]] double flops_per_step() const override { return 1e9; }
+  [[nodiscard]] WarmupNeed warmup_need() const override { return need; }
+  void note_warm_after(int steps) override {
+    if (told != nullptr) told->push_back(steps);
+  }
   [[nodiscard]] WorkloadTraits traits() const override {
     return {.micro_steps = 4,
-            .min_warmup_steps = min_warmup,
             .has_simulated_times = simulated_times,
+            .has_short_cold_step = cold_is_short,
             .talks_to_peers = talks};
   }
 };
@@ -177,20 +183,94 @@ TEST(MeasureTest, StepsWithoutALossLeaveNone) {
   EXPECT_EQ(results[0].step_times_s.size(), 8U);
 }
 
-TEST(MeasureTest, WarmsUpUntilSteadyWhereTimesAreMeasured) {
-  const auto results = measure_on(2, [](int, ScriptedWorkload& workload, MeasureHooks&) {
+TEST(MeasureTest, WarmsUpUntilStepsSettleWhereTimesAreMeasured) {
+  std::vector<int> told;
+  const auto results = measure_on(2, [&](int rank, ScriptedWorkload& workload, MeasureHooks&) {
     workload.simulated_times = false;
-    workload.on_step = [](std::int64_t step) { return StepSample{1, step < 4 ? 0.1 : 0.01}; };
+    workload.on_step = [](std::int64_t step) {
+      return StepSample{1, step < 4 ? 0.1 / static_cast<double>(step + 1) : 0.01};
+    };
+    if (rank == 0) workload.told = &told;
   });
-  EXPECT_EQ(results[1].warmup_steps, 10);
-  EXPECT_EQ(results[1].step_times_s.size(), 15U);
+  EXPECT_EQ(results[1].warmup_steps, 6);
+  EXPECT_EQ(results[1].step_times_s.size(), 11U);
+  EXPECT_THAT(told, testing::ElementsAre(4));
 }
 
-TEST(MeasureTest, WarmsUpAsLongAsTheWorkloadNeeds) {
-  const auto results = measure_on(
-      2, [](int, ScriptedWorkload& workload, MeasureHooks&) { workload.min_warmup = 7; });
-  EXPECT_EQ(results[0].warmup_steps, 7);
-  EXPECT_EQ(results[1].warmup_steps, 7);
+TEST(MeasureTest, WarmsUpAsTheRankNeedsThatNeedsMost) {
+  const auto warmup_steps = [](WarmupNeed first, WarmupNeed second) {
+    return measure_on(2,
+                      [&](int rank, ScriptedWorkload& workload, MeasureHooks&) {
+                        workload.simulated_times = false;
+                        workload.need = rank == 0 ? first : second;
+                      })[1]
+        .warmup_steps;
+  };
+  EXPECT_EQ(warmup_steps({7, false}, {1, false}), 7);
+  EXPECT_EQ(warmup_steps({1, false}, {7, false}), 7);
+  EXPECT_EQ(warmup_steps({1, false}, {1, false}), 1);
+  EXPECT_EQ(warmup_steps({1, false}, {1, true}), 2) << "a rank has not run it yet";
+}
+
+TEST(MeasureTest, WhatStayedBuiltGoesOn) {
+  std::vector<std::int64_t> steps;
+  ScriptedWorkload workload;
+  workload.simulated_times = false;
+  workload.on_build = workload.on_initialize = [] { throw Error("it is built"); };
+  workload.on_step = [&](std::int64_t step) {
+    steps.push_back(step);
+    return StepSample{1, 0.25};
+  };
+  SelfGroup group(0);
+  int readies = 0;
+  MeasureHooks hooks;
+  hooks.ready = [&] { ++readies; };
+  const MeasureOptions options;
+  MeasuredRun run(workload, group, options, hooks, {.steps = 8, .warmup_steps = 1});
+  ASSERT_TRUE(run.build());
+  run.begin();
+  EXPECT_TRUE(run.go_on(4));
+  EXPECT_EQ(run.steps_made(), 12);
+  EXPECT_FALSE(run.go_on(100)) << "five timed steps are enough";
+  EXPECT_EQ(run.steps_made(), 14);
+  const Measurement result = run.end();
+  EXPECT_EQ(result.status, Status::ok) << result.reason;
+  EXPECT_EQ(result.warmup_steps, 1);
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{8, 9, 10, 11, 12, 13}));
+  EXPECT_EQ(readies, 1);
+}
+
+/// A challenger of the best, which takes so long a step, and whose own steps take these times.
+Measurement raced(double best_s, bool cold_is_short, const std::vector<double>& times_s) {
+  return measure_on(2, [&](int rank, ScriptedWorkload& workload, MeasureHooks& hooks) {
+    workload.simulated_times = false;
+    workload.cold_is_short = cold_is_short;
+    workload.on_step = [&](std::int64_t step) {
+      return StepSample{1, times_s[std::min(times_s.size() - 1, static_cast<std::size_t>(step))]};
+    };
+    if (rank == 0) hooks.incumbent = [best_s] { return IncumbentEstimate{best_s, 0, 0.01, 4}; };
+  })[1];
+}
+
+TEST(MeasureTest, AHopelessChallengerEndsAtItsFirstTimedStep) {
+  const Measurement lost = raced(0.1, true, {1, 0.9});
+  EXPECT_EQ(lost.status, Status::raced_out);
+  EXPECT_EQ(lost.reason, "stopped after 1 step: clearly slower than the best so far");
+  EXPECT_EQ(lost.warmup_steps, 3);
+  EXPECT_EQ(lost.step_times_s.size(), 4U);
+  EXPECT_EQ(raced(0.1, true, {0.4, 0.3}).step_times_s.size(), 3U + 5U) << "the next look";
+}
+
+TEST(MeasureTest, AFirstStepEndsAChallengerWhereBeingColdDoesNotExplainIt) {
+  const Measurement lost = raced(0.1, true, {34, 30});
+  EXPECT_EQ(lost.status, Status::raced_out);
+  EXPECT_EQ(lost.step_times_s, std::vector<double>{34});
+  EXPECT_EQ(lost.warmup_steps, 0) << "its only step stands for its speed";
+  EXPECT_EQ(timed_steps_s(lost), std::vector<double>{34});
+  EXPECT_FALSE(lost.energy_j);
+  // Foreign code may compile for minutes.
+  EXPECT_GT(raced(0.1, false, {34, 0.1}).step_times_s.size(), 5U);
+  EXPECT_EQ(raced(0.1, true, {9, 0.1}).status, Status::ok);
 }
 
 TEST(MeasureTest, OutOfMemoryOnOneRankIsEveryRanksResult) {

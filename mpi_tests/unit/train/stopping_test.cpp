@@ -1,6 +1,7 @@
 #include "stopping.hpp"
 
 #include <cmath>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -9,39 +10,86 @@
 namespace dstune::train {
 namespace {
 
+constexpr MeasureOptions unasked{.start_profile_step = 3, .trial_budget_s = 1000};
+constexpr MeasureOptions asked{
+    .start_profile_step = 3, .trial_budget_s = 1000, .asks_for_warmup = true};
+constexpr WarmupNeed unknown{.least = 1, .is_watched = true};
+constexpr WarmupNeed warm{.least = 1, .is_watched = false};
+
+/// How many of these steps are warm-up; all of them where it is not over.
+std::size_t warmup_of(const WarmupRule& rule, const std::vector<double>& series) {
+  std::vector<double> so_far;
+  for (const double step_s : series) {
+    if (rule.is_over(so_far)) break;
+    so_far.push_back(step_s);
+  }
+  return so_far.size();
+}
+
 TEST(WarmupRuleTest, GivenTimesNeedExactlyTheLeastNumberOfSteps) {
-  const WarmupRule rule({.start_profile_step = 3}, true);
-  EXPECT_FALSE(rule.is_over({5, 1}));
-  EXPECT_TRUE(rule.is_over({5, 1, 9}));
+  const WarmupRule rule(unasked, {.has_simulated_times = true}, unknown);
+  EXPECT_EQ(warmup_of(rule, {5, 1, 9, 1, 1}), 3U);
+}
+
+TEST(WarmupRuleTest, WarmCodeWarmsUpByOneStep) {
+  const WarmupRule rule(unasked, {}, warm);
+  EXPECT_EQ(warmup_of(rule, {9, 1, 1, 1}), 1U);
+  EXPECT_EQ(warmup_of(rule, {1, 9, 1, 1}), 1U);
+}
+
+TEST(WarmupRuleTest, NewCodeWarmsUpUntilAStepIsNoShorterThanTheOneBefore) {
+  const WarmupRule rule(unasked, {}, unknown);
+  EXPECT_EQ(warmup_of(rule, {1, 1, 1, 1}), 2U);
+  EXPECT_EQ(warmup_of(rule, {1.04, 1, 1, 1}), 2U) << "noise";
+  EXPECT_EQ(warmup_of(rule, {9, 1, 1, 1}), 3U);
+  EXPECT_EQ(warmup_of(rule, {9, 3, 1, 1, 1}), 4U) << "they clearly still fall";
+}
+
+TEST(WarmupRuleTest, StepsThatDoNotSettleEndIt) {
+  std::vector<double> falling;
+  for (int step = 0; step < 20; ++step) falling.push_back(std::pow(0.5, step));
+  EXPECT_EQ(warmup_of(WarmupRule(unasked, {}, unknown), falling), 13U);
+  // Half of a slice is over, but not before as many steps as there were at least.
+  const MeasureOptions short_slice{.start_profile_step = 3, .trial_budget_s = 5};
+  EXPECT_EQ(warmup_of(WarmupRule(short_slice, {}, unknown), falling), 3U);
+}
+
+TEST(WarmupRuleTest, AUsersNumberHoldsWhateverIsWarm) {
+  EXPECT_EQ(warmup_of(WarmupRule(asked, {}, warm), {1, 1, 1, 1, 1}), 3U);
+  EXPECT_EQ(warmup_of(WarmupRule(asked, {}, warm), {9, 9, 9, 1, 1, 1}), 3U);
+  EXPECT_EQ(warmup_of(WarmupRule(asked, {}, unknown), {9, 8, 4, 1, 1, 1}), 5U);
+  MeasureOptions none = asked;
+  none.start_profile_step = 0;
+  EXPECT_EQ(warmup_of(WarmupRule(none, {}, warm), {9, 1}), 1U);
 }
 
 // Libraries that choose their algorithms may take half of the budget in the very first step.
 TEST(WarmupRuleTest, WhatTheWorkloadNeedsIsNeverTimed) {
-  const WarmupRule rule({.start_profile_step = 0, .trial_budget_s = 10}, false, 3);
-  EXPECT_FALSE(rule.is_over({}));
-  EXPECT_FALSE(rule.is_over({6}));
-  EXPECT_FALSE(rule.is_over({6, 1}));
-  EXPECT_TRUE(rule.is_over({6, 1, 2}));
-  EXPECT_FALSE(WarmupRule({.start_profile_step = 4}, true, 3).is_over({1, 1, 1}));
+  const MeasureOptions short_slice{.start_profile_step = 0, .trial_budget_s = 10};
+  const WarmupRule rule(short_slice, {}, {.least = 3});
+  EXPECT_EQ(warmup_of(rule, {6, 1, 2, 1}), 3U);
 }
 
-TEST(WarmupRuleTest, EndsWhenThreeStepsAreWithinFivePercentOfTheThreeBefore) {
-  const WarmupRule rule({.start_profile_step = 3, .trial_budget_s = 1000}, false);
-  EXPECT_FALSE(rule.is_over({3, 2, 1}));
-  EXPECT_FALSE(rule.is_over({3, 2, 1, 1, 1, 1}));
-  EXPECT_FALSE(rule.is_over({1.06, 1.06, 1.06, 1, 1, 1}));
-  EXPECT_TRUE(rule.is_over({9, 1.04, 1.04, 1.04, 1, 1, 1}));
+TEST(WarmupRuleTest, WhatStayedBuiltWarmsUpByWhatItsTurnSays) {
+  EXPECT_EQ(warmup_of(WarmupRule(KeptRun{.steps = 8}), {9, 1}), 1U);
+  EXPECT_EQ(warmup_of(WarmupRule(KeptRun{.steps = 8, .warmup_steps = 0}), {9, 1}), 0U);
 }
 
-TEST(WarmupRuleTest, EndsAfterTenMoreStepsOrHalfOfTheBudget) {
-  std::vector<double> falling;
-  for (int step = 0; step < 12; ++step) falling.push_back(std::pow(0.5, step));
-  const WarmupRule rule({.start_profile_step = 3, .trial_budget_s = 1000}, false);
-  EXPECT_FALSE(rule.is_over(falling));
-  falling.push_back(1e-4);
-  EXPECT_TRUE(rule.is_over(falling));
-  EXPECT_TRUE(
-      WarmupRule({.start_profile_step = 3, .trial_budget_s = 12}, false).is_over({3, 2, 1}));
+TEST(SettledTest, LongStepsBeforeTheOthersAreCounted) {
+  EXPECT_EQ(steps_until_settled({9, 3, 1}, {1, 1, 1}), 2);
+  EXPECT_EQ(steps_until_settled({9, 1, 3}, {1, 1, 1}), 1) << "an interruption";
+  EXPECT_EQ(steps_until_settled({9, 3}, {1, 1, 1}), 2);
+  EXPECT_EQ(steps_until_settled({1, 1}, {1, 1, 1}), 1) << "a first step may always be cold";
+  EXPECT_EQ(steps_until_settled({}, {1, 1, 1}), 1);
+}
+
+TEST(SettledTest, TheNextRunWarmsUpByWhatTheFirstOneTook) {
+  SettledSteps settled;
+  EXPECT_EQ(settled.need_of("z1"), WarmupNeed{});
+  settled.note("z1", 2);
+  settled.note("z1", 1);
+  EXPECT_EQ(settled.need_of("z1"), (WarmupNeed{.least = 2, .is_watched = false}));
+  EXPECT_EQ(settled.need_of("z2"), WarmupNeed{});
 }
 
 std::size_t steps_taken(TimingRule rule, double (*time_of)(std::size_t)) {
@@ -97,6 +145,18 @@ TEST(TimingRuleTest, TheIntervalAtItsEndCoversTheMean) {
   }
 }
 
+TEST(TimingRuleTest, AHopelessChallengerEndsAtItsFirstStep) {
+  const IncumbentEstimate incumbent{1, 0.001, 0.01, 4};
+  TimingRule hopeless({3, 5, 1e6});
+  EXPECT_EQ(hopeless.decide({5.5}, incumbent), StoppingDecision::lost);
+  EXPECT_TRUE(hopeless.has_looked());
+  TimingRule slow({3, 5, 1e6});
+  EXPECT_EQ(slow.decide({4.5}, incumbent), StoppingDecision::go_on);
+  EXPECT_TRUE(slow.has_looked()) << "the leader alone knows the incumbent";
+  EXPECT_EQ(slow.decide({4.5, 4.5}, incumbent), StoppingDecision::go_on);
+  EXPECT_FALSE(slow.has_looked());
+}
+
 TEST(TimingRuleTest, ALostRaceEndsAtALook) {
   const IncumbentEstimate incumbent{1, 0.001, 0.01, 4};
   TimingRule rule({3, 5, 1e6});
@@ -105,7 +165,7 @@ TEST(TimingRuleTest, ALostRaceEndsAtALook) {
   while (verdict == StoppingDecision::go_on) {
     times.push_back(times.size() % 2 == 0 ? 1.5 : 1.52);
     verdict = rule.decide(times, incumbent);
-    EXPECT_EQ(rule.has_looked(), times.size() == 5 || verdict != StoppingDecision::go_on);
+    EXPECT_EQ(rule.has_looked(), times.size() == 1 || times.size() == 5);
   }
   EXPECT_EQ(verdict, StoppingDecision::lost);
   EXPECT_EQ(times.size(), 5U);

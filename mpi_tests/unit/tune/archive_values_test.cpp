@@ -94,7 +94,7 @@ DSTUNE_FIELDS(ModelSpec, name, family, hidden_size, num_layers, num_heads, num_k
               full_layers, unrotated_layers, labels, architecture)
 DSTUNE_FIELDS(WorkloadSpec, kind, step_time, table_path, table, time_scale, options, library_path,
               library_hash, model_config)
-DSTUNE_FIELDS(MeasureOptions, start, end, budget)
+DSTUNE_FIELDS(MeasureOptions, start, end, budget, asks)
 /// Where nothing runs the code is all that is said.
 inline auto fields(JobInput& value) {
   auto& [exit_code, run, model, instruments, measure, device_memory, host_memory, groups] = value;

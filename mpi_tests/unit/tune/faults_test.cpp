@@ -21,11 +21,14 @@ class Unusual : public Workload {
   }
   [[nodiscard]] double flops_per_step() const override { return 12; }
   [[nodiscard]] WorkloadTraits traits() const override {
-    return {.micro_steps = 5, .min_warmup_steps = 3, .has_simulated_times = true};
+    return {.micro_steps = 5, .has_simulated_times = true};
   }
+  [[nodiscard]] WarmupNeed warmup_need() const override { return {.least = warm_after_ + 2}; }
+  void note_warm_after(int steps) override { warm_after_ = steps; }
 
  private:
   std::int64_t built_ = 0;
+  int warm_after_ = 0;
 };
 
 Injection throwing(FaultMoment moment) {
@@ -33,7 +36,7 @@ Injection throwing(FaultMoment moment) {
 }
 
 // A GPU's first steps, in which code is loaded, are never timed: not of an experiment that fails
-// in its third step either.
+// either.
 TEST(FaultsTest, AWorkloadThatFailsInAStepIsTheOtherInAllElse) {
   const Waiter waiter;
   const auto failing =
@@ -43,11 +46,13 @@ TEST(FaultsTest, AWorkloadThatFailsInAStepIsTheOtherInAllElse) {
   EXPECT_EQ(failing->peak_memory().total_bytes, 2);
   EXPECT_EQ(failing->flops_per_step(), 12);
   EXPECT_EQ(failing->traits().micro_steps, 5);
-  EXPECT_EQ(failing->traits().min_warmup_steps, 3);
+  EXPECT_EQ(failing->warmup_need().least, 2);
+  failing->note_warm_after(3);
+  EXPECT_EQ(failing->warmup_need().least, 5);
   EXPECT_TRUE(failing->traits().has_simulated_times);
   EXPECT_FALSE(failing->traits().talks_to_peers);
   EXPECT_EQ(failing->step(1).loss, 8);
-  EXPECT_THROW(failing->step(2), Error);
+  EXPECT_THROW(failing->step(0), Error);
   EXPECT_EQ(failing->step(3).loss, 10);
 }
 

@@ -213,6 +213,14 @@ class EngineWorkload : public Workload {
     return sample;
   }
 
+  [[nodiscard]] WarmupNeed warmup_need() const override {
+    return context_.settled == nullptr ? WarmupNeed{}
+                                       : context_.settled->need_of(settled_key(context_));
+  }
+  void note_warm_after(int steps) override {
+    if (context_.settled != nullptr) context_.settled->note(settled_key(context_), steps);
+  }
+
   [[nodiscard]] std::int64_t steps_at_hand() const override {
     return static_cast<std::int64_t>(taken_.size());
   }

@@ -231,6 +231,7 @@ class EngineInstrument : public Instrument {
     if (!is_alone_) make_room(*context.device, context.has_own_model);
     WorkloadContext own = context;
     own.ds_config = &context.input->ds_config;
+    own.settled = &settled_;
     return engine_->make_workload(own, assignment_of(context));
   }
   std::vector<std::string> end(bool failed, const Waiter& waiter) override {
@@ -286,6 +287,7 @@ class EngineInstrument : public Instrument {
   std::unique_ptr<engine::Engine> engine_;  ///< null before start(), and where that failed
   bool is_alone_ = true;
   bool has_run_ = false;
+  SettledSteps settled_;
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <mutex>
 #include <set>
@@ -12,6 +13,7 @@
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/train/executor.hpp"
 #include "instruments.hpp"
+#include "own_step/warm_work.hpp"
 
 namespace dstune {
 namespace {
@@ -26,11 +28,13 @@ std::string scale_exhausted(double loss_scale) {
 /// The training step of a transformer, as planned.
 class TransformerWorkload : public Workload {
  public:
-  explicit TransformerWorkload(const WorkloadContext& context) : context_(context) {}
+  /// `warm`: of the process; null: it has run nothing. It outlives the workload.
+  TransformerWorkload(const WorkloadContext& context, WarmWork* warm)
+      : context_(context), warm_(warm) {}
 
   [[nodiscard]] WorkloadTraits traits() const override {
     return {.micro_steps = context_.config->accumulation_steps,
-            .min_warmup_steps = steps_until_alike(*context_.device),
+            .has_short_cold_step = true,
             .talks_to_peers = true};
   }
 
@@ -52,7 +56,23 @@ class TransformerWorkload : public Workload {
     }
   }
 
-  void initialize() override { executor_->initialize(); }
+  void initialize() override {
+    is_warm_ = warm_ != nullptr && warm_->holds(plan_);
+    if (context_.device->is_asynchronous()) {
+      // All ranks record in the same step.
+      const std::vector<double> all = context_.group->exchange(std::array{is_warm_ ? 1.0 : 0.0});
+      is_warm_ = std::ranges::find(all, 0.0) == all.end();
+    }
+    if (is_warm_) executor_->expect_warm();
+    executor_->initialize();
+  }
+
+  [[nodiscard]] WarmupNeed warmup_need() const override {
+    return {.least = executor_->steps_until_alike(), .is_watched = !is_warm_};
+  }
+  void note_warm_after(int /*steps*/) override {
+    if (warm_ != nullptr) warm_->add(plan_);
+  }
 
   StepSample step(std::int64_t step) override {
     const auto began = std::chrono::steady_clock::now();
@@ -120,6 +140,8 @@ class TransformerWorkload : public Workload {
   }
 
   WorkloadContext context_;
+  WarmWork* warm_;
+  bool is_warm_ = false;
   std::vector<Fallback> fallbacks_;
   StepPlan plan_;
   std::unique_ptr<Executor> executor_;
@@ -135,14 +157,17 @@ class OwnStep : public Instrument {
   }
   [[nodiscard]] Forecasts forecasts(const JobSpec& /*job*/) const override { return {}; }
   [[nodiscard]] std::unique_ptr<Workload> make(const RunContext& context) override {
-    return make_own_step(context);
+    return std::make_unique<TransformerWorkload>(context, &warm_);
   }
+
+ private:
+  WarmWork warm_;
 };
 
 }  // namespace
 
 std::unique_ptr<Workload> make_own_step(const WorkloadContext& context) {
-  return std::make_unique<TransformerWorkload>(context);
+  return std::make_unique<TransformerWorkload>(context, nullptr);
 }
 
 namespace instrument {

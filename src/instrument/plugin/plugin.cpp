@@ -69,8 +69,12 @@ class Plugin : public Instrument {
   [[nodiscard]] std::unique_ptr<Workload> make(const RunContext& context) override {
     WorkloadContext own = context;
     own.ds_config = &context.input->ds_config;
+    own.settled = &settled_;
     return make_plugin_workload(spec_, own);
   }
+
+ private:
+  SettledSteps settled_;
 };
 
 }  // namespace

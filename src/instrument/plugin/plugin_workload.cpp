@@ -191,6 +191,14 @@ class PluginWorkload : public Workload {
             .update_s = result.update_s};
   }
 
+  [[nodiscard]] WarmupNeed warmup_need() const override {
+    return context_.settled == nullptr ? WarmupNeed{}
+                                       : context_.settled->need_of(settled_key(context_));
+  }
+  void note_warm_after(int steps) override {
+    if (context_.settled != nullptr) context_.settled->note(settled_key(context_), steps);
+  }
+
   [[nodiscard]] PeakMemory peak_memory() const override {
     return {.total_bytes = usage_.device_bytes + usage_.host_bytes,
             .category_bytes = {{"device", usage_.device_bytes}, {"host", usage_.host_bytes}},

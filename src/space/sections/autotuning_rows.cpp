@@ -47,6 +47,12 @@ void add_mapping(SectionTarget& target, const Readings& readings) {
   }
 }
 
+void set_start(SectionTarget& target, const std::vector<Reading>& readings) {
+  MeasureOptions& measure = target.job->tuning.measure;
+  assign(measure.start_profile_step, readings.front().value);
+  measure.asks_for_warmup = true;
+}
+
 }  // namespace
 
 std::span<const SectionRow> autotuning_rows() {
@@ -59,8 +65,7 @@ std::span<const SectionRow> autotuning_rows() {
        {"/autotuning/exps_dir", set_folder<&Tuning::exps_dir>},
        {"/autotuning/overwrite", set<tuning, &Tuning::overwrite>},
        {"/autotuning/metric", set_metric},
-       {"/autotuning/start_profile_step",
-        set<tuning, &Tuning::measure, &MeasureOptions::start_profile_step>},
+       {"/autotuning/start_profile_step", set_start},
        {"/autotuning/end_profile_step",
         set<tuning, &Tuning::measure, &MeasureOptions::end_profile_step>},
        {"/autotuning/tuner_type", set_tuner},

@@ -14,6 +14,7 @@ using train::Dispatch;
 
 /// Before micro-steps are recorded: libraries choose algorithms, and code is loaded.
 constexpr int eager_steps = 2;
+constexpr int recording_steps = 1;
 
 std::size_t disk_operations(const StepPlan& plan) {
   const auto num_in = [](const std::vector<Step>& steps) {
@@ -170,8 +171,7 @@ DiskAccess disk_access(const DiskUse& use) {
 }
 
 int steps_until_alike(const Device& device) {
-  constexpr int recording_steps = 1;
-  return device.is_asynchronous() ? eager_steps + recording_steps : 0;
+  return device.is_asynchronous() ? eager_steps + recording_steps : 1;
 }
 
 struct Executor::State {
@@ -194,6 +194,7 @@ struct Executor::State {
   Dispatch dispatch;
   MicroSteps micro_steps;
   std::int64_t steps = 0;  // that have been run
+  int eager_steps = dstune::eager_steps;
 };
 
 Executor::Executor(const StepPlan& plan, Device& device, ProcessGroup& group, std::int64_t seed,
@@ -209,12 +210,23 @@ void Executor::initialize() {
   state_->device.queues().finish_all();
 }
 
+void Executor::expect_warm() {
+  // The memory's account wants a step that runs the plan as a whole.
+  state_->eager_steps = state_->plan.tracing.empty() ? 1 : eager_steps;
+}
+
+int Executor::steps_until_alike() const {
+  const Device& device = state_->device;
+  return device.is_asynchronous() ? state_->eager_steps + recording_steps
+                                  : dstune::steps_until_alike(device);
+}
+
 StepOutcome Executor::step(std::int64_t step, StepTrace* trace, TraceClock clock) {
   Dispatch& dispatch = state_->dispatch;
   dispatch.begin_step(step, trace, clock);
   const StepPlan& plan = state_->plan;
-  const bool is_warm =
-      trace == nullptr && state_->steps >= eager_steps && state_->memory.is_account_closed();
+  const bool is_warm = trace == nullptr && state_->steps >= state_->eager_steps &&
+                       state_->memory.is_account_closed();
   std::int64_t micro_step = 0;
   std::size_t next_tracing = state_->steps == 0 ? 0 : plan.tracing.size();
   for (std::size_t index = 0; index < plan.cycle.size(); ++index) {

@@ -226,8 +226,8 @@ std::optional<double> JobPredictor::experiment_s(const Experiment& experiment) {
   const double timed_s =
       std::max(measure_.slice_s(),
                static_cast<double>(default_policy().measuring.min_timed_steps) * *step_s);
-  return (measure_.start_profile_step + default_policy().timeouts.extra_warmup_steps) * *step_s +
-         timed_s;
+  const int asked_for = measure_.asks_for_warmup ? measure_.start_profile_step : 0;
+  return (asked_for + default_policy().timeouts.extra_warmup_steps) * *step_s + timed_s;
 }
 
 void JobPredictor::predict(const Experiment& experiment, Prediction& predicted) {

@@ -92,6 +92,7 @@ void members(Archive& archive, Of<Archive, MeasureOptions>& measure) {
   archive("start_profile_step", measure.start_profile_step);
   archive("end_profile_step", measure.end_profile_step);
   archive("trial_budget_s", measure.trial_budget_s);
+  archive("asks_for_warmup", measure.asks_for_warmup);
 }
 
 template <class Archive>

@@ -34,8 +34,8 @@ constexpr std::array<std::pair<std::string_view, FaultMoment>, 6> moments{
      {"timing", FaultMoment::timing},
      {"reporting", FaultMoment::reporting}}};
 
-/// Steps from 0: the first three are never timed.
-constexpr std::int64_t warm_up_step = 2, timed_step = 5;
+/// Steps from 0: the first one is never timed.
+constexpr std::int64_t warm_up_step = 0, timed_step = 5;
 
 template <class Value, std::size_t size>
 Value value_of(std::string_view word,
@@ -73,6 +73,8 @@ class FaultyWorkload : public Workload {
     if (step == timed_step) injection_.commit(FaultMoment::timing, waiter_);
     return workload_->step(step);
   }
+  [[nodiscard]] WarmupNeed warmup_need() const override { return workload_->warmup_need(); }
+  void note_warm_after(int steps) override { workload_->note_warm_after(steps); }
   [[nodiscard]] PeakMemory peak_memory() const override {
     injection_.commit(FaultMoment::reporting, waiter_);
     return workload_->peak_memory();

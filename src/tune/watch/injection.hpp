@@ -11,7 +11,7 @@
 ///
 /// Moments: `assigned` (the rank takes the experiment; an exception there is no failure of the
 /// experiment but the program's), `building`, `ready` (before the first step; the default),
-/// `warm_up` (in the third step, which its peers take part in; the default of `lose_device`),
+/// `warm_up` (in the first step, which its peers take part in; the default of `lose_device`),
 /// `timing` (in the sixth), `reporting` (after the last).
 ///
 /// And hosts on request, for tests of several on one: DSTUNE_PRETEND_HOSTS, a list of `name:ranks`
