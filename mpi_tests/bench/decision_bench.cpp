@@ -2,14 +2,22 @@
 //   decision_bench [experiments, 40 unless given]
 // What is predicted of a member, and what is measured, follow from formulas that differ by up to a
 // fifth. Prints processor time: the mean and the most of a decision (observe() and next()), and
-// what the tuner takes before the first.
+// what the tuner takes before the first. Then how long finals take to decide after a slice: with
+// ten members that are nearly alike, and others that are slower.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <optional>
 #include <random>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "dstune/ranking/run_again.hpp"
+#include "dstune/ranking/scoreboard.hpp"
 #include "dstune/search/tuner.hpp"
 
 namespace dstune::bench {
@@ -57,6 +65,98 @@ PlannedSpace space_of_many() {
   return space;
 }
 
+/// Runs of members that differ in their steps' time and their noise.
+class FinalsOfTen {
+ public:
+  explicit FinalsOfTen(std::size_t num_members, unsigned seed) : random_(seed) {
+    std::vector<Row> rows(num_members);
+    for (std::size_t member = 0; member < num_members; ++member) {
+      Experiment& experiment = rows[member].planned.experiment;
+      experiment.name = std::to_string(member);
+      experiment.shape = {4, 1};
+      experiment.config.micro_batch = 4;
+      Record record;
+      record.experiment = experiment;
+      record.predicted.throughput = 16 / step_s(member) * std::exp(0.05 * normal_(random_));
+      fill(member, record);
+      rows[member].record = record;
+    }
+    scoreboard_.emplace(ScoreboardSetup{}, std::move(rows));
+  }
+
+  /// Finalists run in turns until so many runs are judged.
+  void go_on_until(std::size_t num_runs) {
+    for (scoreboard_->judge(); judged_runs() < num_runs; scoreboard_->judge()) {
+      Repeat repeat;
+      repeat.round = static_cast<int>(next_ / num_finalists) + 1;
+      fill(next_ % num_finalists, repeat);
+      scoreboard_->repeat(next_++ % num_finalists, repeat);
+    }
+  }
+
+  /// Another slice has ended, and the next one is asked for.
+  double decision_ms() {
+    Repeat repeat;
+    repeat.round = static_cast<int>(next_ / num_finalists) + 1;
+    fill(next_ % num_finalists, repeat);
+    scoreboard_->repeat(next_++ % num_finalists, repeat);
+    RunAgainPolicy policy(*scoreboard_, {});
+    const double begun_ms = processor_ms();
+    (void)policy.next_round(1e6);
+    return processor_ms() - begun_ms;
+  }
+
+ private:
+  static constexpr std::size_t num_finalists = 10;
+
+  /// Runs of finalists and the first runs of others.
+  [[nodiscard]] std::size_t judged_runs() const { return num_finalists + next_ + 4; }
+
+  [[nodiscard]] static double step_s(std::size_t member) {
+    return member < num_finalists ? 0.02 * (1 + 0.001 * static_cast<double>(member))
+                                  : 0.025 + 1e-5 * static_cast<double>(member);
+  }
+  template <class Ended>
+  void fill(std::size_t member, Ended& run) {
+    constexpr double run_to_run = 0.01, step_to_step = 0.02;
+    constexpr int warmup_steps = 3, timed_steps = 20;
+    const double slower = run_to_run * normal_(random_);
+    run.measurement.status = Status::ok;
+    run.measurement.warmup_steps = warmup_steps;
+    for (int step = 0; step < warmup_steps + timed_steps; ++step)
+      run.measurement.step_times_s.push_back(step_s(member) *
+                                             std::exp(slower + step_to_step * normal_(random_)));
+    run.is_alone = true;
+    run.started_at = now_;
+    run.finished_at = now_ += std::chrono::milliseconds(500);
+  }
+
+  std::mt19937_64 random_;
+  std::normal_distribution<double> normal_;
+  std::chrono::system_clock::time_point now_{std::chrono::seconds(1'700'000'000)};
+  std::size_t next_ = 0;
+  std::optional<Scoreboard> scoreboard_;
+};
+
+void print_finals() {
+  constexpr int num_decisions = 20;
+  for (const std::size_t num_members : {14U, 200U, 2000U})
+    for (const std::size_t num_runs : {24U, 64U}) {
+      FinalsOfTen finals(num_members, 1);
+      finals.go_on_until(num_runs);
+      double sum_ms = 0, most_ms = 0;
+      for (int each = 0; each < num_decisions; ++each) {
+        const double taken_ms = finals.decision_ms();
+        sum_ms += taken_ms;
+        most_ms = std::max(most_ms, taken_ms);
+      }
+      std::printf(
+          "finals of ten among %zu members, from %zu runs on: %.2f ms on average, %.2f ms "
+          "at most\n",
+          num_members, num_runs, sum_ms / num_decisions, most_ms);
+    }
+}
+
 }  // namespace
 }  // namespace dstune::bench
 
@@ -88,5 +188,6 @@ int main(int argc, char** argv) {
   }
   std::printf("%d decisions: %.1f ms on average, %.1f ms at most\n", count, sum_ms / count,
               most_ms);
+  print_finals();
   return 0;
 }

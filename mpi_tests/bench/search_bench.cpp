@@ -1,7 +1,8 @@
 // Searches recorded spaces again, without training, in simulated time:
 //   search_bench [--tuners gridsearch,random,model_based,race] [--seeds 50] [--slots 1]
-//                [--share 15] [--race] [--finals] [--means] [--predict] [--num-trials N]
-//                [--slices 1] [--policy GROUP.NAME=FACTOR] mpi_tests/bench/tables/NAME.json ...
+//                [--share 15] [--race] [--finals] [--turns] [--means] [--predict]
+//                [--num-trials N] [--slices 1] [--build-ms 2.8] [--policy GROUP.NAME=FACTOR]
+//                mpi_tests/bench/tables/NAME.json ...
 // A tuner asks and is told through the interface that a job uses. Every trial that is run draws its
 // timed steps from those that were recorded, in blocks that keep neighbours together, so that no
 // two searches see the same figures; what a choice is worth is its recorded mean. Where runs were
@@ -9,7 +10,10 @@
 // worth is what it took where nothing disturbed it. --share: the percent of the members that random
 // may run, which has no rule by which it stops. --race: trials are stopped where they have lost to
 // the best so far, by a job's rule (metric: throughput). --finals: the finalists are measured again
-// and the answer is chosen as a job does; the rounds count as steps. --means: the mean of the steps
+// and the answer is chosen as a job does; the rounds count as steps. --turns: the finalists stay
+// built and warm meanwhile and take turns step by step; else each is built and warmed for each run.
+// Time is the steps', warm-up included, and --build-ms for whatever is built: that of a quiet job
+// (docs/performance.md, One experiment). --means: the mean of the steps
 // stands for a run, also where steps are interrupted. --predict: predictions are made anew from the
 // profile of the recording. --num-trials: how many experiments a search may run. --slices: a trial,
 // or a round of finals, is this part of a recorded run (0.4 s); 1 is a job's slice with a
@@ -42,16 +46,18 @@ struct Options {
   double share = 15;
   bool predict_anew = false;
   bool races = false;
-  bool has_finals = false;
+  bool has_finals = false, keeps_finalists = false;
   bool has_means = false;
   std::optional<int> num_trials;
   int slices = 1;  ///< that a recorded run is divided into
+  double build_s = 2.8e-3;
   std::vector<std::string> paths;
 };
 
 /// One search, as shares of what the grid takes and of the best.
 struct Search {
   double experiments = 0, steps = 0, time = 0;
+  double seconds = 0, finals_s = 0;
   double regret = 0;
   double tuner_s = 0;  ///< the tuner's own time, real
   /// At the end: that something that was not run is better, that the answer is the best of the
@@ -128,18 +134,19 @@ Measurement drawn(const SearchTable& table, std::size_t member, int slices,
   return trial;
 }
 
-Grid grid_of(const SearchTable& table, int slices) {
+Grid grid_of(const SearchTable& table, const Options& options) {
   Grid grid;
   for (std::size_t member = 0; member < table.measurements.size(); ++member) {
     if (table.space.members[member].planned.status != PlanStatus::planned) continue;
     const Measurement& measured = table.measurements[member];
     ++grid.experiments;
-    grid.steps += static_cast<double>(measured.warmup_steps) +
-                  static_cast<double>(steps_of_slice(table, member, slices));
+    const auto steps = static_cast<double>(steps_of_slice(table, member, options.slices));
+    grid.steps += static_cast<double>(measured.warmup_steps) + steps;
+    grid.seconds += options.build_s;
     const std::vector<double> timed_s = timed_steps_s(measured);
     if (!timed_s.empty())
-      grid.seconds += sum(timed_s) / static_cast<double>(timed_s.size()) *
-                      static_cast<double>(steps_of_slice(table, member, slices));
+      grid.seconds += sum(measured.step_times_s) - sum(timed_s) +
+                      sum(timed_s) / static_cast<double>(timed_s.size()) * steps;
     grid.best = std::max(grid.best, worth_of(table, member));
   }
   return grid;
@@ -183,12 +190,16 @@ Search search(const SearchTable& table, const Grid& grid, const std::string& typ
                                          .num_slots = options.num_slots,
                                          .races = options.races,
                                          .has_finals = options.has_finals,
+                                         .keeps_finalists = options.keeps_finalists,
+                                         .build_s = options.build_s,
                                          .has_means = options.has_means},
                                         seed);
   Search result;
   result.experiments = static_cast<double>(done.experiments) / grid.experiments;
   result.steps = static_cast<double>(done.steps) / grid.steps;
   result.time = done.seconds / grid.seconds;
+  result.seconds = done.seconds;
+  result.finals_s = done.finals_s;
   result.regret = 1 - simulated.truth[done.answer] / grid.best;
   result.tuner_s = done.tuner_s;
   if (!done.better_elsewhere.empty()) result.better_elsewhere = done.better_elsewhere.back();
@@ -226,9 +237,10 @@ void print_row(const std::string& space, const std::string& tuner,
   }
   std::sort(regrets.begin(), regrets.end());
   const double late = regrets[(regrets.size() * 95 + 99) / 100 - 1];
-  std::printf("| %s | %s | %.1f | %.1f | %.1f | %.2f | %.2f | %.0f | %s | %s | %.1f |\n",
+  std::printf("| %s | %s | %.1f | %.1f | %.1f | %.0f | %.2f | %.2f | %.0f | %s | %s | %.1f |\n",
               space.c_str(), tuner.c_str(), 100 * mean(searches, &Search::experiments),
               100 * mean(searches, &Search::steps), 100 * mean(searches, &Search::time),
+              100 * mean(searches, &Search::finals_s) / mean(searches, &Search::seconds),
               100 * mean(searches, &Search::regret), 100 * late,
               100.0 * close / static_cast<double>(searches.size()),
               stated_and_true(searches, &Search::better_elsewhere).c_str(),
@@ -260,12 +272,16 @@ Options read_options(int argc, char** argv) {
       change_policy_by(value());
     } else if (word == "--finals") {
       options.has_finals = true;
+    } else if (word == "--turns") {
+      options.has_finals = options.keeps_finalists = true;
     } else if (word == "--means") {
       options.has_means = true;
     } else if (word == "--num-trials") {
       options.num_trials = std::max(1, std::stoi(value()));
     } else if (word == "--slices") {
       options.slices = std::max(1, std::stoi(value()));
+    } else if (word == "--build-ms") {
+      options.build_s = std::stod(value()) * 1e-3;
     } else if (word == "--predict") {
       options.predict_anew = true;
     } else {
@@ -278,14 +294,15 @@ Options read_options(int argc, char** argv) {
 
 void run(const Options& options) {
   std::printf(
-      "| space (members) | tuner | experiments %% | steps %% | time %% | mean regret %% | 95th %% "
-      "| within 1 %% | better elsewhere: stated, true %% | the best: stated, true %% | tuner ms |\n"
-      "|---|---|---|---|---|---|---|---|---|---|---|\n");
+      "| space (members) | tuner | experiments %% | steps %% | time %% | finals: share of time %% "
+      "| mean regret %% | 95th %% | within 1 %% | better elsewhere: stated, true %% "
+      "| the best: stated, true %% | tuner ms |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|---|\n");
   std::map<std::string, std::vector<Search>> of_tuner;
   for (const std::string& path : options.paths) {
     if (path.ends_with(".made.json")) continue;  // beside a table
     const SearchTable table = read_table(path, options.predict_anew);
-    const Grid grid = grid_of(table, options.slices);
+    const Grid grid = grid_of(table, options);
     for (const std::string& tuner : options.tuners) {
       std::vector<Search> searches;
       for (int seed = 0; seed < options.num_seeds; ++seed)

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
+#include <set>
 #include <stdexcept>
 
 #include "dstune/core/interval.hpp"
@@ -21,6 +23,21 @@ double sum(const std::vector<double>& values) {
   double total = 0;
   for (const double value : values) total += value;
   return total;
+}
+
+/// Only timed steps, and of these a share: those of a member that was built and warm.
+void keep_share(double share, Measurement& run) {
+  std::vector<double> timed_s = timed_steps_s(run);
+  const auto steps = static_cast<std::size_t>(share * static_cast<double>(timed_s.size()));
+  timed_s.resize(
+      std::min(timed_s.size(), std::max(default_policy().measuring.min_timed_steps, steps)));
+  run.step_times_s = std::move(timed_s);
+  run.warmup_steps = 0;
+}
+
+double warmup_s(const Measurement& run) {
+  const auto end = run.step_times_s.begin() + run.warmup_steps;
+  return std::accumulate(run.step_times_s.begin(), end, 0.0);
 }
 
 /// Ends a trial at the look at which it has lost.
@@ -121,11 +138,11 @@ class Simulation {
   bool begin_next() {
     const auto member = timed([&] { return tuner_->next(); });
     if (!member) return false;
-    Running next{now_s_, *member, simulated_.run(*member, now_s_, random_)};
+    Running next{now_s_, *member, simulated_.run(*member, slower_by(now_s_), random_)};
     if (options_.races && scoreboard_.best())
       race(incumbent_estimate(scoreboard_, scoreboard_.row(*member).planned.experiment, {}),
            next.trial);
-    next.ends_at_s = now_s_ + sum(next.trial.step_times_s);
+    next.ends_at_s = now_s_ + options_.build_s + sum(next.trial.step_times_s);
     has_run_[*member] = true;
     ++result_.experiments;
     result_.steps += next.trial.step_times_s.size();
@@ -168,20 +185,51 @@ class Simulation {
     return {scoreboard_.row(member).record->measurement.status, scoreboard_.observed_value(member)};
   }
 
+  [[nodiscard]] double slower_by(double now_s) {
+    return simulated_.disturbance ? simulated_.disturbance(now_s, random_) : 0;
+  }
+
   void run_finals() {
     RunAgainPolicy policy(scoreboard_, {.races = options_.races, .rounds = options_.final_rounds});
-    while (const auto next = policy.after_search(HUGE_VAL)) {
-      Repeat repeat;
-      repeat.kind = next->kind.value_or(RepeatKind::final_round);
-      repeat.round = next->round;
-      repeat.measurement = simulated_.run(next->member, now_s_, random_);
+    const double began_s = now_s_;
+    for (;;) {
+      std::vector<RunAgain> round;
+      if (options_.keeps_finalists)
+        round = policy.next_round(HUGE_VAL);
+      else if (auto next = policy.after_search(HUGE_VAL))
+        round.push_back(std::move(*next));
+      if (round.empty()) break;
+      run_round(round);
+    }
+    result_.finals_s = now_s_ - began_s;
+  }
+
+  /// All of it in turns, or the only one.
+  void run_round(const std::vector<RunAgain>& round) {
+    const bool is_in_turns = options_.keeps_finalists && round.front().kind;
+    const double slower = slower_by(now_s_);
+    const double began_s = now_s_;
+    std::vector<Repeat> repeats;
+    for (const RunAgain& next : round) {
+      Repeat& repeat = repeats.emplace_back();
+      repeat.kind = next.kind.value_or(RepeatKind::final_round);
+      repeat.round = next.round;
+      repeat.measurement = simulated_.run(next.member, slower, random_);
       repeat.is_alone = true;
-      result_.steps += repeat.measurement.step_times_s.size();
+      if (!is_in_turns || is_built_.insert(next.member).second) {
+        now_s_ += options_.build_s + warmup_s(repeat.measurement);
+        result_.steps += static_cast<std::size_t>(repeat.measurement.warmup_steps);
+      }
+      if (is_in_turns) keep_share(next.slice_share, repeat.measurement);
+      const std::vector<double> timed_s = timed_steps_s(repeat.measurement);
+      now_s_ += sum(timed_s);
+      result_.steps += timed_s.size();
       ++result_.runs_again;
-      repeat.started_at = at(now_s_);
-      now_s_ += sum(repeat.measurement.step_times_s);
-      repeat.finished_at = at(now_s_);
-      scoreboard_.repeat(next->member, std::move(repeat));
+    }
+    for (std::size_t run = 0; run < round.size(); ++run) {
+      repeats[run].started_at = at(began_s);
+      repeats[run].finished_at = at(now_s_);
+      scoreboard_.repeat(round[run].member, std::move(repeats[run]));
     }
   }
 
@@ -190,6 +238,7 @@ class Simulation {
   std::mt19937_64 random_;
   Scoreboard scoreboard_;
   std::vector<bool> has_run_;
+  std::set<std::size_t> is_built_;  ///< finalists
   Clock::duration spent_{};
   std::unique_ptr<Tuner> tuner_;
   std::vector<Running> running_;

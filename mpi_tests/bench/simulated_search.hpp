@@ -29,8 +29,10 @@ struct SimulatedSpace {
   TuningOptions tuning;
   /// Of each member, without noise; 0: it does not run.
   std::vector<double> truth;
-  /// One run of a member that begins now.
-  std::function<Measurement(std::size_t member, double now_s, std::mt19937_64& random)> run;
+  /// By how much the machine is slower than usual at a moment: a logarithm. Empty: it never is.
+  std::function<double(double now_s, std::mt19937_64& random)> disturbance{};
+  /// One run of a member while the machine is slower by so much.
+  std::function<Measurement(std::size_t member, double slower_by, std::mt19937_64& random)> run{};
 
   [[nodiscard]] double best_truth() const;
 };
@@ -42,6 +44,9 @@ struct SimulationOptions {
   bool races = false;
   /// The finalists are measured again and the answer is chosen as a job does.
   bool has_finals = true;
+  /// Finalists stay built and take turns step by step; else each is built and warmed for each run.
+  bool keeps_finalists = false;
+  double build_s = 0;          ///< an experiment takes so long beside its steps
   bool has_means = false;      ///< the mean of its steps stands for a run, whatever interrupts them
   FinalRounds final_rounds{};  ///< that are run in any case
   /// A tuner of one's own instead; it may look at the scoreboard.
@@ -61,6 +66,7 @@ struct SimulatedSearch {
   std::size_t runs_again = 0;  ///< of finalists
   std::size_t steps = 0;       ///< of these, too
   double seconds = 0;          ///< simulated
+  double finals_s = 0;         ///< of these
   double tuner_s = 0;          ///< the tuner's own time, real
   double regret = 0;           ///< how far the answer's truth is below the best one's, relative
   /// After every experiment: that something that was not run is more than 1 % better than the best.

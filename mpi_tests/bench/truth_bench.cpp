@@ -1,9 +1,10 @@
 // Searches spaces whose truth is made by a formula (truths.hpp), in simulated time:
 //   truth_bench [--kinds stages,jumps] [--tuner race] [--seeds 50] [--first-seed 1000] [--race]
-//               [--policy GROUP.NAME=FACTOR]
+//               [--turns] [--policy GROUP.NAME=FACTOR]
 // Prints what the searches found and what it cost, by kind; and whether the chances that they
 // stated came true, as Markdown tables. Seeds from 1000 on are those of docs/search.md; the search
-// was built with smaller ones.
+// was built with smaller ones. --turns: finalists stay built and take turns step by step; what
+// disturbs one of a round then disturbs all of it.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -162,6 +163,8 @@ Options read_options(int argc, char** argv) {
       options.first_seed = std::stoull(value());
     } else if (word == "--race") {
       options.simulation.races = true;
+    } else if (word == "--turns") {
+      options.simulation.keeps_finalists = true;
     } else if (word == "--policy") {
       change_policy_by(value());
     } else {

@@ -232,17 +232,20 @@ std::function<double(const TrainingConfig&)> draw_error(TruthKind kind, const Ma
 }
 
 /// The machine's own: what a run that begins now takes longer; a logarithm.
-std::function<double(double, Draw&)> draw_disturbance(TruthKind kind, double grid_s, Draw& draw) {
+std::function<double(double, std::mt19937_64&)> draw_disturbance(TruthKind kind, double grid_s,
+                                                                 Draw& draw) {
   if (kind == TruthKind::drift) {
     const double period_s = grid_s * draw.uniform(0.03, 0.15);
     const double phase = draw.uniform(0, 2 * std::numbers::pi);
-    return [=](double now_s, Draw&) {
+    return [=](double now_s, std::mt19937_64&) {
       return 0.06 * std::sin(phase + 2 * std::numbers::pi * now_s / period_s);
     };
   }
   if (kind == TruthKind::jumps)
-    return [](double, Draw& of_run) { return of_run.chance(0.25) ? std::log(1.15) : 0.0; };
-  return [](double, Draw&) { return 0.0; };
+    return [](double, std::mt19937_64& random) {
+      return Draw(random).chance(0.25) ? std::log(1.15) : 0.0;
+    };
+  return {};
 }
 
 double samples_of(const TrainingConfig& config) {
@@ -283,11 +286,10 @@ SimulatedSpace draw_space(TruthKind kind, Draw& draw) {
   simulated.space.baseline = 0;
   const double grid_s =
       (warmup_steps + timed_steps) * std::accumulate(steps_s.begin(), steps_s.end(), 0.0);
-  const auto disturbance = draw_disturbance(kind, grid_s, draw);
-  simulated.run = [steps_s, disturbance](std::size_t member, double now_s,
-                                         std::mt19937_64& random) {
+  simulated.disturbance = draw_disturbance(kind, grid_s, draw);
+  simulated.run = [steps_s](std::size_t member, double slower_by, std::mt19937_64& random) {
     Draw of_run(random);
-    const double longer = disturbance(now_s, of_run) + run_to_run * of_run.normal();
+    const double longer = slower_by + run_to_run * of_run.normal();
     Measurement trial;
     trial.status = Status::ok;
     trial.warmup_steps = warmup_steps;

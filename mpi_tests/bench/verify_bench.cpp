@@ -1,13 +1,15 @@
 // The search of DeepSpeed's engine by forecasts of our own step, without training.
-//   verify_bench [--seeds 50] [--wrong 0] [--profile FILE] [--policy GROUP.NAME=FACTOR]
-//     SPACE.json TABLE.json [SPACE TABLE ...]
+//   verify_bench [--seeds 50] [--wrong 0] [--profile FILE] [--build-ms 220]
+//     [--policy GROUP.NAME=FACTOR] SPACE.json TABLE.json [SPACE TABLE ...]
 // TABLE is what scripts/tools/deepspeed_fidelity.py has written for the experiments of the space:
 // what our own step measured, and several passes of DeepSpeed. A run of the engine draws one of the
 // passes. The best one is named by the first, third, … pass, and what an answer is worth beside it
 // is judged by the others. --wrong: our own step's times are
 // off by factors of the stages, which differ by up to so many percent. --profile: the constants of
 // the target's time are those that --profile-out wrote of a job with tiny engines, as each job with
-// --verify has them; without it the program's. Prints a Markdown table.
+// --verify has them; without it the program's. Time is the steps', warm-up included, and --build-ms
+// for each engine (docs/performance.md); it is a share of what the engine takes for all members.
+// Prints a Markdown table.
 // What the machine had of its own in each pass is taken out.
 #include <algorithm>
 #include <cmath>
@@ -130,6 +132,7 @@ Measurement run_of(const Recorded& recorded, std::size_t member, std::mt19937_64
 struct Outcome {
   std::size_t answer = 0, runs = 0, repeats = 0;
   double correlation = 0;  ///< of what is believed, with the passes' means
+  double seconds = 0, finals_s = 0;
 };
 
 std::vector<EngineRun> runs_on(const Scoreboard& scoreboard,
@@ -149,7 +152,7 @@ std::vector<std::optional<double>> throughputs_of(const std::vector<MemberBelief
 
 /// `forecast`: empty where nothing is known of the engine before it runs.
 Outcome search(const Recorded& recorded, const std::vector<ForecastMember>& forecast,
-               const TargetConstants& constants, std::int64_t seed) {
+               const TargetConstants& constants, double build_s, std::int64_t seed) {
   SimulatedSpace simulated{recorded.space, recorded.tuning, {}, {}};
   for (std::size_t member = 0; member < recorded.passes.size(); ++member)
     simulated.truth.push_back(recorded.truth(member));
@@ -157,7 +160,8 @@ Outcome search(const Recorded& recorded, const std::vector<ForecastMember>& fore
     return run_of(recorded, member, random);
   };
   Outcome outcome;
-  SimulationOptions options{.tuner = "race", .final_rounds = final_rounds_beside()};
+  SimulationOptions options{
+      .tuner = "race", .build_s = build_s, .final_rounds = final_rounds_beside()};
   std::vector<std::optional<double>> last;
   if (!forecast.empty()) {
     options.make_tuner = [&](const TuningOptions& tuning, const Scoreboard& scoreboard) {
@@ -173,6 +177,8 @@ Outcome search(const Recorded& recorded, const std::vector<ForecastMember>& fore
   outcome.answer = done.answer;
   outcome.runs = done.experiments;
   outcome.repeats = done.runs_again;
+  outcome.seconds = done.seconds;
+  outcome.finals_s = done.finals_s;
   if (!last.empty()) {
     std::vector<double> believed, truth;
     for (std::size_t member = 0; member < last.size(); ++member) {
@@ -203,15 +209,18 @@ double tolerance(const Recorded& recorded) {
   return std::clamp(std::sqrt(squares / freedom / 4), 0.01, 0.02);
 }
 
-void print(const Recorded& recorded, const TargetConstants& constants, int num_seeds,
-           double wrong) {
+void print(const Recorded& recorded, const TargetConstants& constants, int num_seeds, double wrong,
+           double build_s) {
   const std::size_t count = recorded.passes.size();
   std::vector<std::optional<double>> truth(count);
   std::vector<double> odd, even;
+  double grid_s = 0;
   for (std::size_t member = 0; member < count; ++member) {
     truth[member] = recorded.truth(member);
     odd.push_back(recorded.mean_of(member, 0, 2));
     even.push_back(recorded.mean_of(member, 1, 2));
+    grid_s += build_s + (warmup_steps + timed_steps) * recorded.measured[member].batch /
+                            recorded.truth(member);
   }
   // The best is named by half of the passes, and judged by the others as the answer is.
   const std::size_t best = best_by(recorded, {odd.begin(), odd.end()});
@@ -219,7 +228,7 @@ void print(const Recorded& recorded, const TargetConstants& constants, int num_s
   const auto regret = [&](std::size_t answer) { return 1 - even[answer] / even[best]; };
   const auto row = [&](const char* how, const auto& outcome_of) {
     int close = 0;
-    double sum = 0, worst = -1, runs = 0, repeats = 0, correlation = 0;
+    double sum = 0, worst = -1, runs = 0, repeats = 0, correlation = 0, seconds = 0, finals_s = 0;
     std::size_t most = 0, most_repeats = 0;
     for (int seed = 0; seed < num_seeds; ++seed) {
       const Outcome one = outcome_of(seed);
@@ -230,30 +239,35 @@ void print(const Recorded& recorded, const TargetConstants& constants, int num_s
       runs += static_cast<double>(one.runs) / num_seeds;
       repeats += static_cast<double>(one.repeats) / num_seeds;
       correlation += one.correlation / num_seeds;
+      seconds += one.seconds / num_seeds;
+      finals_s += one.finals_s / num_seeds;
       most = std::max(most, one.runs);
       most_repeats = std::max(most_repeats, one.repeats);
     }
-    std::printf("| %s (%zu) | %s | %.1f, %zu | %.1f, %zu | %.2f | %.2f | %d of %d | %.3f |\n",
-                recorded.name.c_str(), count, how, runs, most, repeats, most_repeats, 100 * sum,
-                100 * worst, close, num_seeds, correlation);
+    std::printf(
+        "| %s (%zu) | %s | %.1f, %zu | %.1f, %zu | %.1f | %.0f | %.2f | %.2f | %d of %d | %.3f |\n",
+        recorded.name.c_str(), count, how, runs, most, repeats, most_repeats,
+        100 * seconds / grid_s, seconds > 0 ? 100 * finals_s / seconds : 0, 100 * sum, 100 * worst,
+        close, num_seeds, correlation);
   };
   const auto wrong_by = [&](const std::vector<ForecastMember>& members, int seed) {
     return wrong_times(recorded, members, wrong, static_cast<std::uint64_t>(seed));
   };
   row("the engine by what is predicted", [&](int seed) {
-    return search(recorded, wrong_by(recorded.predicted, seed), constants, seed);
+    return search(recorded, wrong_by(recorded.predicted, seed), constants, build_s, seed);
   });
   row("the engine by runs of our own step", [&](int seed) {
-    return search(recorded, wrong_by(recorded.measured, seed), constants, seed);
+    return search(recorded, wrong_by(recorded.measured, seed), constants, build_s, seed);
   });
-  row("the engine alone", [&](int seed) { return search(recorded, {}, constants, seed); });
+  row("the engine alone", [&](int seed) { return search(recorded, {}, constants, build_s, seed); });
   row("our own step alone", [&](int seed) {
     const auto believed =
         throughputs_of(believed_in_engine(wrong_by(recorded.measured, seed), {}, constants));
     return Outcome{best_by(recorded, believed), 0, 0, 0};
   });
   std::printf(
-      "| | the baseline | | | %.2f | | | |\n| | the engine's own repetition | | | | | within "
+      "| | the baseline | | | | | %.2f | | | |\n| | the engine's own repetition | | | | | | | "
+      "within "
       "%.1f %% | %.3f |\n",
       100 * regret(*recorded.space.baseline), 100 * allowed,
       rank_correlation(odd, even).value_or(0));
@@ -264,19 +278,21 @@ void print(const Recorded& recorded, const TargetConstants& constants, int num_s
 
 int main(int argc, char** argv) {
   int num_seeds = 50;
-  double wrong = 0;
+  double wrong = 0, build_s = 0.22;
   dstune::TargetConstants constants = dstune::target_constants(false);
   std::vector<std::string> paths;
   try {
     for (int at = 1; at < argc; ++at) {
       const std::string word = argv[at];
-      const bool is_option =
-          word == "--seeds" || word == "--wrong" || word == "--profile" || word == "--policy";
+      const bool is_option = word == "--seeds" || word == "--wrong" || word == "--profile" ||
+                             word == "--policy" || word == "--build-ms";
       if (is_option && at + 1 == argc) throw std::runtime_error(word + " needs a value");
       if (word == "--seeds")
         num_seeds = std::max(1, std::stoi(argv[++at]));
       else if (word == "--wrong")
         wrong = std::stod(argv[++at]);
+      else if (word == "--build-ms")
+        build_s = std::stod(argv[++at]) * 1e-3;
       else if (word == "--policy")
         dstune::bench::change_policy_by(argv[++at]);
       else if (word == "--profile")
@@ -287,12 +303,13 @@ int main(int argc, char** argv) {
     if (paths.empty() || paths.size() % 2 != 0)
       throw std::runtime_error("name spaces, each with its table");
     std::printf(
-        "| space (members) | searched by | engine runs: mean, most | repeats: mean, most | mean "
-        "regret %% | "
-        "worst %% | as good as the best | rank correlation |\n|---|---|---|---|---|---|---|---|\n");
+        "| space (members) | searched by | engine runs: mean, most | repeats: mean, most | time %% "
+        "| "
+        "finals: share of time %% | mean regret %% | worst %% | as good as the best | "
+        "rank correlation |\n|---|---|---|---|---|---|---|---|---|---|\n");
     for (std::size_t at = 0; at < paths.size(); at += 2)
       dstune::bench::print(dstune::bench::read(paths[at], paths[at + 1]), constants, num_seeds,
-                           wrong);
+                           wrong, build_s);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
