@@ -14,7 +14,7 @@ std::size_t draw_one_of(std::span<const double> log_weights, std::mt19937_64& ra
 class DeviationLevels {
  public:
   static constexpr std::size_t count = 32;
-  /// What is believed of each level: a logarithm, but for a constant.
+  /// The belief in each level: a logarithm, but for a constant.
   using Beliefs = std::array<double, count>;
 
   DeviationLevels(double lowest, double highest);
@@ -23,9 +23,9 @@ class DeviationLevels {
   [[nodiscard]] double highest() const { return levels_.back(); }
   /// The logarithm of a deviation is normal, give or take `freedom`.
   [[nodiscard]] Beliefs believed(double usual, double freedom) const;
-  /// Of so many normal numbers with this sum of squares.
+  /// Draws that of so many normal numbers with this sum of squares.
   double draw(const Beliefs& prior, double num, double squares, std::mt19937_64& random) const;
-  /// Of numbers with these squares, each of which has a variance of its own beside.
+  /// … of numbers with these squares, each of which has a variance of its own beside.
   double draw(const Beliefs& prior, std::span<const double> squares,
               std::span<const double> own_variances, std::mt19937_64& random) const;
 

@@ -25,7 +25,7 @@ class Drift {
                      std::span<double> below) const;
   /// The squares of a drift in units of its own deviation, which is 1: x' C⁻¹ x.
   [[nodiscard]] double squares(std::size_t length, std::span<const double> drift) const;
-  /// Of the correlations C.
+  /// The logarithm of C's determinant.
   [[nodiscard]] double log_determinant(std::size_t length) const {
     return shapes_[length].log_determinant;
   }

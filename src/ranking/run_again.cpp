@@ -73,7 +73,7 @@ bool RunAgainPolicy::end_if_complete() {
   return true;
 }
 
-/// What is found by looking at all members is looked for once.
+/// A look at all members takes long, so it is done once.
 void RunAgainPolicy::forget_if_more_ended() {
   if (known_first_runs_ == scoreboard_.num_first_runs()) return;
   known_first_runs_ = scoreboard_.num_first_runs();

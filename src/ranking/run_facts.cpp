@@ -1,4 +1,4 @@
-// What a verdict takes of runs. It is found when a run has ended, and not for each verdict.
+// Runs as verdicts take them. That is found when a run has ended, and not for each verdict.
 #include "run_facts.hpp"
 
 #include <algorithm>

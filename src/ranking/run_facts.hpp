@@ -1,5 +1,5 @@
 #pragma once
-/// What a verdict takes of a record. Local.
+/// Records as verdicts take them. Local.
 
 #include <optional>
 

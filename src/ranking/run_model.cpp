@@ -172,7 +172,7 @@ class Sampler {
     return speeds_.drift()[drift_process_.moment_of(run)];
   }
 
-  /// Of the cases that this run was disturbed, that its member's prediction is wrong, and both.
+  /// Draws a case: 1, this run was disturbed; 2, its member's prediction is wrong; 3, both.
   std::size_t choose_case(std::size_t run, const Evidence& others,
                           const std::array<NormalBelief, 2>& priors, std::size_t num_cases,
                           double odds_disturbed, double odds_wrong) {

@@ -62,7 +62,7 @@ class RunSpeeds {
   Eigen::VectorXd right_, mean_, drawn_;
   Eigen::LLT<Eigen::MatrixXd> factor_;
   std::vector<double> members_, expected_, drift_draw_, expected_drift_;
-  /// Of a member with a single run, given the drift: mean and deviation of the draws.
+  /// Mean and deviation of the draws of members with a single run, given the drift.
   std::vector<double> given_drift_, deviation_;
 };
 

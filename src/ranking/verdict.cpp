@@ -152,14 +152,18 @@ Verdict::Judged Verdict::judge(const Scoreboard& scoreboard, std::size_t member,
   Judged judged;
   judged.expected_score = scoreboard.score_at(member, expected - first);
   for (const double draw : draws) judged.scores.push_back(curve.at(draw - first));
-  // The upper end is among those above the lower one.
   const auto at = [&](double probability) {
     return draws.begin() +
            static_cast<std::ptrdiff_t>(probability * static_cast<double>(draws.size() - 1));
   };
-  std::ranges::nth_element(draws, at(0.025));
-  std::nth_element(at(0.025), at(0.975), draws.end());
-  judged.speed = {expected - first, *at(0.025) - first, *at(0.975) - first};
+  const auto lower = at(0.025), upper = at(0.975);
+  std::ranges::nth_element(draws, lower);
+  judged.speed = {expected - first, *lower - first, *lower - first};
+  // The upper end is among those behind the lower one.
+  if (upper > lower) {
+    std::nth_element(lower + 1, upper, draws.end());
+    judged.speed.high = *upper - first;
+  }
   return judged;
 }
 

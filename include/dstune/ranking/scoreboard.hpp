@@ -197,7 +197,7 @@ class Scoreboard {
   [[nodiscard]] std::uint64_t answer_revision() const { return answer_revision_; }
   /// The best member, then others by their values, best first, at most `most`.
   [[nodiscard]] std::vector<std::size_t> best_members(std::size_t max_members) const;
-  /// What a verdict takes of all first runs. Looks at all members.
+  /// Finds what a verdict takes of all first runs; looks at all members.
   [[nodiscard]] FirstRuns first_runs() const;
   /// … and of each run of a member that ended ok, the first one first; empty unless that is ok.
   [[nodiscard]] const std::vector<RunFacts>& facts_of_runs(std::size_t member) const {

@@ -17,7 +17,7 @@ enum class Care {
   full,   ///< some milliseconds: for what is decided
 };
 
-/// What a verdict takes of a run that ended ok.
+/// A run that ended ok, as verdicts take it.
 struct RunFacts {
   double begin_s = 0, end_s = 0;
   double log_speed = 0;  ///< of its steps: a logarithm, larger is faster
@@ -33,7 +33,7 @@ struct PredictionErrors {
   std::size_t count = 0;
 };
 
-/// What a verdict takes of all first runs. Runs once more change none of it.
+/// All first runs, as verdicts take them. Runs once more change none of it.
 struct FirstRuns {
   std::vector<std::size_t> best;  ///< the members whose first runs were the best, the best first
   PredictionErrors errors{};

@@ -14,7 +14,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-constexpr double much_time_s = 1e6;
+constexpr double no_limit_s = 1e6;
 
 std::vector<std::size_t> members_of(const std::vector<RunAgain>& round) {
   std::vector<std::size_t> members;
@@ -43,7 +43,7 @@ class FinalRoundsTest : public testing::Test {
 TEST_F(FinalRoundsTest, GoBackAndForthThroughAllFinalists) {
   Scoreboard scoreboard = test::draft_of({1, 1.001, 1.002, 3}).scoreboard();
   RunAgainPolicy policy(scoreboard, {.races = true});
-  const auto first = policy.next_round(much_time_s);
+  const auto first = policy.next_round(no_limit_s);
   EXPECT_THAT(members_of(first), ElementsAre(0, 1, 2));
   for (const RunAgain& run : first) {
     EXPECT_EQ(run.kind, RepeatKind::final_round);
@@ -51,11 +51,11 @@ TEST_F(FinalRoundsTest, GoBackAndForthThroughAllFinalists) {
     EXPECT_EQ(run.slice_share, default_policy().repeating.slice_of_turns);
   }
   EXPECT_THAT(policy.under_way(), ElementsAre(0, 1, 2));
-  // What each takes differs from round to round, so nothing is settled.
+  // Each is slower than before by another share, so nothing is settled.
   for (const RunAgain& run : first)
     scoreboard.repeat(run.member, repeat_at(run, 0, 1 + 0.1 * static_cast<double>(run.member)));
   EXPECT_THAT(policy.under_way(), IsEmpty());
-  const auto second = policy.next_round(much_time_s);
+  const auto second = policy.next_round(no_limit_s);
   ASSERT_GE(second.size(), 2U);
   EXPECT_EQ(second.front().round, 2);
   EXPECT_GT(second.front().member, second.back().member);
@@ -64,21 +64,21 @@ TEST_F(FinalRoundsTest, GoBackAndForthThroughAllFinalists) {
 TEST_F(FinalRoundsTest, EndOnceTheAnswerIsClear) {
   Scoreboard scoreboard = test::draft_of({1, 1.3, 1.5}).scoreboard();
   RunAgainPolicy policy(scoreboard, {.races = true});
-  const auto round = policy.next_round(much_time_s);
+  const auto round = policy.next_round(no_limit_s);
   EXPECT_THAT(members_of(round), ElementsAre(0, 1));
   EXPECT_FALSE(scoreboard.finals().is_done);
   scoreboard.repeat(0, repeat_at(round[0], 0, 1));
   scoreboard.repeat(1, repeat_at(round[1], 0, 1.3));
-  EXPECT_THAT(policy.next_round(much_time_s), IsEmpty());
+  EXPECT_THAT(policy.next_round(no_limit_s), IsEmpty());
   EXPECT_TRUE(scoreboard.finals().is_done);
 }
 
 TEST_F(FinalRoundsTest, ARoundIsBegunAheadOnlyWhereItWillHardlyBeSpared) {
   Scoreboard clear = test::draft_of({1, 1.3, 1.5}).scoreboard();
   RunAgainPolicy sure(clear, {.races = true});
-  const auto round = sure.next_round(much_time_s);
+  const auto round = sure.next_round(no_limit_s);
   EXPECT_THAT(round, SizeIs(2));
-  EXPECT_THAT(sure.next_round(much_time_s), IsEmpty());
+  EXPECT_THAT(sure.next_round(no_limit_s), IsEmpty());
   EXPECT_FALSE(clear.finals().is_done) << "the first round goes on";
 
   // Runs of one member differ by 15 %.
@@ -87,8 +87,8 @@ TEST_F(FinalRoundsTest, ARoundIsBegunAheadOnlyWhereItWillHardlyBeSpared) {
     for (int again = 1; again <= 2; ++again)
       open.repeat(member, test::repeat_of(RepeatKind::spread, again, again == 1 ? 0.93 : 1.07));
   RunAgainPolicy unsure(open, {.races = true});
-  const auto first = unsure.next_round(much_time_s);
-  const auto ahead = unsure.next_round(much_time_s);
+  const auto first = unsure.next_round(no_limit_s);
+  const auto ahead = unsure.next_round(no_limit_s);
   ASSERT_GE(first.size(), 2U);
   ASSERT_GE(ahead.size(), 2U);
   EXPECT_EQ(first.front().round, 1);
@@ -102,10 +102,10 @@ TEST_F(FinalRoundsTest, ARoundIsBegunAheadOnlyWhereItWillHardlyBeSpared) {
 TEST_F(FinalRoundsTest, RoundsThatWillNotComeAreAskedForAgain) {
   Scoreboard scoreboard = test::draft_of({1, 1.001}).scoreboard();
   RunAgainPolicy policy(scoreboard, {.races = true});
-  ASSERT_THAT(policy.next_round(much_time_s), SizeIs(2));
+  ASSERT_THAT(policy.next_round(no_limit_s), SizeIs(2));
   policy.withdraw_rounds();
   EXPECT_THAT(policy.under_way(), IsEmpty());
-  const auto again = policy.next_round(much_time_s);
+  const auto again = policy.next_round(no_limit_s);
   ASSERT_THAT(again, SizeIs(2));
   EXPECT_EQ(again.front().round, 1);
 }
@@ -133,7 +133,7 @@ TEST_F(FinalRoundsTest, TimeOfTurnsCountsOnce) {
   const auto begin = *parse_time("2026-01-02T04:00:00.000000Z");
   int rounds = 0;
   for (;;) {
-    const auto round = policy.next_round(much_time_s);
+    const auto round = policy.next_round(no_limit_s);
     if (round.empty()) break;
     for (const RunAgain& run : round) {
       const bool is_slow = (run.member + static_cast<std::size_t>(run.round)) % 2 == 0;
