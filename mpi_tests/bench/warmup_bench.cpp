@@ -1,17 +1,20 @@
 // How far means of timed steps are off where runs warm up by need, against runs that three steps at
 // least warm up as they were before, in turns (A B B A …), each built anew:
-//   mpirun -np 2 --bind-to none warmup_bench warm small 200
-//   mpirun -np 2 --bind-to none warmup_bench new large 40
+//   mpirun -np 2 --bind-to none warmup_bench warm small elapsed 200
+//   mpirun -np 2 --bind-to none warmup_bench new large own 40
 // (warm: all operations have run before; new: each pair has another sequence length, so that the
-// first of its runs compiles its code and warms up until it settles; model; pairs)
+// first of its runs compiles its code and warms up until it settles; model; clock; pairs. The clock
+// own is the processor's time of a step: on a busy machine others are not in it.)
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <memory>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dstune/comm/environment.hpp"
@@ -45,11 +48,42 @@ ModelSpec model_of(const std::string& name) {
   return model;
 }
 
+double processor_s() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+/// Another workload, whose steps take the processor's time.
+class OnOwnClock : public Workload {
+ public:
+  explicit OnOwnClock(std::unique_ptr<Workload> workload) : workload_(std::move(workload)) {}
+
+  [[nodiscard]] WorkloadTraits traits() const override { return workload_->traits(); }
+  void build() override { workload_->build(); }
+  void initialize() override { workload_->initialize(); }
+  StepSample step(std::int64_t step) override {
+    const double began_s = processor_s();
+    StepSample sample = workload_->step(step);
+    sample.step_s = processor_s() - began_s;
+    return sample;
+  }
+  [[nodiscard]] WarmupNeed warmup_need() const override { return workload_->warmup_need(); }
+  void note_warm_after(int steps) override { workload_->note_warm_after(steps); }
+  [[nodiscard]] PeakMemory peak_memory() const override { return workload_->peak_memory(); }
+  [[nodiscard]] double flops_per_step() const override { return workload_->flops_per_step(); }
+
+ private:
+  std::unique_ptr<Workload> workload_;
+};
+
 /// Runs of one configuration after another on all ranks.
 class Runs {
  public:
-  explicit Runs(const std::string& model)
-      : model_(model_of(model)), everyone_(static_cast<std::size_t>(world_.size())) {
+  Runs(const std::string& model, bool is_on_own_clock)
+      : is_on_own_clock_(is_on_own_clock),
+        model_(model_of(model)),
+        everyone_(static_cast<std::size_t>(world_.size())) {
     std::iota(everyone_.begin(), everyone_.end(), 0);
     table_ = std::make_unique<GroupTable>(
         world_, node_, topology_, std::vector<std::vector<int>>{everyone_}, GroupTable::Options{});
@@ -72,7 +106,8 @@ class Runs {
     context.device = &device_;
     context.group = group.get();
     context.waiter = &waiter;
-    const auto workload = instrument_->make(context);
+    std::unique_ptr<Workload> workload = instrument_->make(context);
+    if (is_on_own_clock_) workload = std::make_unique<OnOwnClock>(std::move(workload));
     return measure(*workload, *group, options, {});
   }
 
@@ -81,6 +116,7 @@ class Runs {
   TrainingConfig config;
 
  private:
+  bool is_on_own_clock_;
   Communicator world_ = Communicator::world();
   Communicator node_ = world_.split_shared();
   Topology topology_ = find_topology(world_, node_);
@@ -92,8 +128,8 @@ class Runs {
   std::uint64_t attempt_ = 0;
 };
 
-int compare(bool is_new, const std::string& model, int pairs) {
-  Runs runs(model);
+int compare(bool is_new, const std::string& model, bool is_on_own_clock, int pairs) {
+  Runs runs(model, is_on_own_clock);
   runs.run(true);
   std::vector<double> ratios, step_ratios;
   double warmup_by_need = 0, warmup_by_three = 0;
@@ -139,10 +175,11 @@ int compare(bool is_new, const std::string& model, int pairs) {
 }  // namespace dstune
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::fprintf(stderr, "usage: warmup_bench warm|new small|large PAIRS\n");
+  if (argc != 5) {
+    std::fprintf(stderr, "usage: warmup_bench warm|new small|large elapsed|own PAIRS\n");
     return 2;
   }
   dstune::MpiEnvironment environment(argc, argv);
-  return dstune::compare(argv[1] == std::string("new"), argv[2], std::max(1, std::atoi(argv[3])));
+  return dstune::compare(argv[1] == std::string("new"), argv[2], argv[3] == std::string("own"),
+                         std::max(1, std::atoi(argv[4])));
 }

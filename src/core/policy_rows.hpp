@@ -54,7 +54,7 @@ void visit(Policy::Racing& all, auto& row) {
   row("error_of_all_looks", all.error_of_all_looks, unit::chance,
       "a challenger that is as good is stopped so often, all looks together (Bonferroni)");
   row("hopeless_ratio", all.hopeless_ratio, unit::ratio,
-      "one timed step in 800 is longer than so many of its run's mean steps");
+      "one timed step in 1,400 took longer than so many of its run's mean steps");
   row("cold_ratio", all.cold_ratio, unit::ratio,
       "the longest first step in 936 runs was 7.7 times its run's mean step");
   row("cold_s", all.cold_s, unit::seconds,

@@ -31,7 +31,6 @@ WarmupRule::WarmupRule(const MeasureOptions& options, const WorkloadTraits& trai
     is_watched_ = false;
   } else if (options.asks_for_warmup) {
     least_ = std::max(least_, usual_);
-    is_watched_ = true;
   }
 }
 

@@ -542,13 +542,13 @@ TEST(MeasureTest, ARaceThatTheLeaderHearsOfLateEndsOnEveryRank) {
         };
         if (rank > 0) return;
         hooks.incumbent = [&] {
-          return ++asked < 2 ? IncumbentEstimate{} : IncumbentEstimate{0.01, 0.01, 0.01, 4};
+          return ++asked < 3 ? IncumbentEstimate{} : IncumbentEstimate{0.01, 0.01, 0.01, 4};
         };
       });
-  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(asked, 3);
   for (const Measurement& result : results) {
     EXPECT_EQ(result.status, Status::raced_out);
-    EXPECT_EQ(result.step_times_s.size(), 3U + default_policy().racing.looks[1]);
+    EXPECT_EQ(result.step_times_s.size(), 3U + default_policy().racing.looks[2]);
     EXPECT_EQ(result.reason, "stopped after 10 steps: clearly slower than the best so far");
   }
 }

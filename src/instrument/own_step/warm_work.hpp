@@ -1,6 +1,6 @@
 #pragma once
-/// The operations of our own step that a process has run: their code is compiled, and libraries have
-/// chosen. Local.
+/// The operations of our own step that a process has run: their code is compiled, and libraries
+/// have chosen. Local.
 
 #include <cstddef>
 #include <unordered_set>
