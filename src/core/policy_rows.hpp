@@ -191,6 +191,11 @@ void visit(Policy::Repeating& all, auto& row) {
       "by hand: with less a round is begun before the last one has ended");
   row("slice_of_turns", all.slice_of_turns, unit::share,
       "of a first run's slice: runs that take turns need no warm-up");
+  row("turn_s", all.turn_s, unit::seconds,
+      "by hand: longer than what caches take to be a finalist's, short beside drift");
+  row("min_turn_steps", all.min_turn_steps, unit::steps,
+      "by hand: the first step of a turn finds the caches of another finalist");
+  row("max_turn_steps", all.max_turn_steps, unit::steps, "by hand: for steps of no time");
 }
 
 void visit(Policy::Flags& all, auto& row) {

@@ -73,11 +73,16 @@ Device::Device(Parts parts)
       host_budget_(parts_.host_limit_bytes),
       input_budget_(no_limit),
       disk_budget_(no_limit, "disk budget"),
-      arena_(budget_, *parts_.memory),
-      host_arena_(host_budget_, *parts_.host_memory),
-      input_arena_(input_budget_, *parts_.memory),
-      host_input_arena_(input_budget_, *parts_.host_memory),
+      arenas_(make_arenas()),
       staging_arena_(input_budget_, *parts_.host_memory) {}
+
+std::unique_ptr<Device::Arenas> Device::make_arenas() {
+  // Arenas stay where they are: what is built in them points to them.
+  return std::unique_ptr<Arenas>(new Arenas{{budget_, *parts_.memory},
+                                            {host_budget_, *parts_.host_memory},
+                                            {input_budget_, *parts_.memory},
+                                            {input_budget_, *parts_.host_memory}});
+}
 
 void CpuQueues::prepare(const Numbers& numbers, const Waiter& /*waiter*/) {
   stamps_.assign(static_cast<std::size_t>(numbers.stamps), {});

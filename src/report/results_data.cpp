@@ -80,6 +80,7 @@ json::Value run_json(const Experiment& experiment, const Repeat& repeat, Metric 
       {"alone", repeat.is_alone},
       {"started_at", format_time(repeat.started_at)},
       {"finished_at", format_time(repeat.finished_at)},
+      {"built", measurement.overhead_s.contains("build")},
       {"warmup_steps", measurement.warmup_steps},
       {"skipped_steps", measurement.skipped_steps},
       {"step_times_s", measurement.step_times_s},

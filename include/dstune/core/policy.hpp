@@ -78,6 +78,8 @@ struct Policy {
     int rounds = 6, rounds_of_engine = 12;
     double rounds_s = 300, longest_finals_s = 1800, share_of_search = 0.5;
     double chance_ahead = 0.8, slice_of_turns = 0.5;
+    double turn_s = 0.1;
+    int min_turn_steps = 2, max_turn_steps = 100;
   } repeating;
 
   /// Signs that a measurement is strange.

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "dstune/base/text.hpp"
 #include "dstune/device/memory.hpp"
@@ -69,15 +70,28 @@ class Device {
     return DeviceState::drained;
   }
 
+  /// The memory of one step that is built. Several may be built at once, each in arenas of its own
+  /// that share the budgets; one of them is in use.
+  struct Arenas {
+    Arena device, host;
+    Arena input, host_input;  ///< as of input_arena()
+  };
+  /// Arenas without memory. The device outlives them.
+  [[nodiscard]] std::unique_ptr<Arenas> make_arenas();
+  /// From now on arena() and its like are these. Returns those that were.
+  std::unique_ptr<Arenas> use(std::unique_ptr<Arenas> arenas) {
+    return std::exchange(arenas_, std::move(arenas));
+  }
+
   [[nodiscard]] MemoryBudget& budget() { return budget_; }
-  [[nodiscard]] Arena& arena() { return arena_; }
+  [[nodiscard]] Arena& arena() { return arenas_->device; }
   [[nodiscard]] MemoryBudget& host_budget() { return host_budget_; }
   /// Both the host and the device can follow its addresses.
-  [[nodiscard]] Arena& host_arena() { return host_arena_; }
+  [[nodiscard]] Arena& host_arena() { return arenas_->host; }
   /// The input and output of a step, tokens and sums: a little of both memories that no plan counts
   /// and no budget limits.
-  [[nodiscard]] Arena& input_arena() { return input_arena_; }
-  [[nodiscard]] Arena& host_input_arena() { return host_input_arena_; }
+  [[nodiscard]] Arena& input_arena() { return arenas_->input; }
+  [[nodiscard]] Arena& host_input_arena() { return arenas_->host_input; }
   /// The host's, for collectives that go through it.
   [[nodiscard]] Arena& staging_arena() { return staging_arena_; }
   /// The budget of what is offloaded to a disk; without a limit of its own.
@@ -90,7 +104,8 @@ class Device {
  private:
   Parts parts_;
   MemoryBudget budget_, host_budget_, input_budget_, disk_budget_;
-  Arena arena_, host_arena_, input_arena_, host_input_arena_, staging_arena_;
+  std::unique_ptr<Arenas> arenas_;  ///< in use
+  Arena staging_arena_;
 };
 
 /// The CPU cores of one rank as a device. Its memory and the host's are the same here, but have a

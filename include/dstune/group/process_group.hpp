@@ -145,55 +145,65 @@ class SelfGroup : public ProcessGroup {
 /// Another group with something changed: overrides that, and all else is the other's.
 class ForwardingGroup : public ProcessGroup {
  public:
-  [[nodiscard]] int mpi_communicator() const override { return group_.mpi_communicator(); }
+  [[nodiscard]] int mpi_communicator() const override { return group_->mpi_communicator(); }
   [[nodiscard]] Waiter watched(const Waiter& waiter) const override {
-    return group_.watched(waiter);
+    return group_->watched(waiter);
   }
-  [[nodiscard]] bool is_recordable() const override { return group_.is_recordable(); }
+  [[nodiscard]] bool is_recordable() const override { return group_->is_recordable(); }
   [[nodiscard]] std::string why_not_recordable() const override {
-    return group_.why_not_recordable();
+    return group_->why_not_recordable();
   }
-  void renew(const std::string& why) override { group_.renew(why); }
-  [[nodiscard]] ProcessGroup& host() override { return group_.host(); }
+  void renew(const std::string& why) override { group_->renew(why); }
+  [[nodiscard]] ProcessGroup& host() override { return group_->host(); }
   void all_reduce(void* data, std::int64_t count, DType type, Reduction op,
                   const RankRange& among) override {
     before_collective();
-    group_.all_reduce(data, count, type, op, among);
+    group_->all_reduce(data, count, type, op, among);
   }
   void reduce_average(void* data, std::int64_t count, DType type, int root) override {
     before_collective();
-    group_.reduce_average(data, count, type, root);
+    group_->reduce_average(data, count, type, root);
   }
   void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank, DType type,
                               const RankRange& among) override {
     before_collective();
-    group_.reduce_scatter_average(out, in, count_per_rank, type, among);
+    group_->reduce_scatter_average(out, in, count_per_rank, type, among);
   }
   void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type,
                   const RankRange& among) override {
     before_collective();
-    group_.all_gather(out, in, count_per_rank, type, among);
+    group_->all_gather(out, in, count_per_rank, type, among);
   }
   void all_to_all(void* out, const void* in, std::int64_t count_per_rank, DType type,
                   const RankRange& among) override {
     before_collective();
-    group_.all_to_all(out, in, count_per_rank, type, among);
+    group_->all_to_all(out, in, count_per_rank, type, among);
   }
   void exchange_into(std::span<const double> mine, std::span<double> all) override {
     before_collective();
-    group_.exchange_into(mine, all);
+    group_->exchange_into(mine, all);
   }
 
  protected:
   /// The group outlives it.
   explicit ForwardingGroup(ProcessGroup& group)
-      : ProcessGroup(group.group_rank(), group.world_ranks()), group_(group) {}
+      : ProcessGroup(group.group_rank(), group.world_ranks()), group_(&group) {}
   /// Runs before every collective, and before exchanges of numbers, too.
   virtual void before_collective() {}
-  [[nodiscard]] ProcessGroup& forwarded() { return group_; }
+  [[nodiscard]] ProcessGroup& forwarded() { return *group_; }
+  /// The same ranks' group, which outlives it.
+  void forward_to(ProcessGroup& group) { group_ = &group; }
 
  private:
-  ProcessGroup& group_;
+  ProcessGroup* group_;
+};
+
+/// The same ranks' group of one attempt after the other, for what is built on it once.
+class SuccessiveGroup : public ForwardingGroup {
+ public:
+  explicit SuccessiveGroup(ProcessGroup& group) : ForwardingGroup(group) {}
+  /// The group of the attempt that follows. It is used until the next one is.
+  void follow(ProcessGroup& group) { forward_to(group); }
 };
 
 }  // namespace dstune

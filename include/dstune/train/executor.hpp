@@ -63,6 +63,9 @@ class Executor {
   /// of each operation by that clock is added to it.
   StepOutcome step(std::int64_t step, StepTrace* trace = nullptr,
                    TraceClock clock = TraceClock::elapsed);
+  /// Goes on where another executor has used the device since its last step. The arenas in use are
+  /// those that it was made in, and the group may be that of another attempt. Local.
+  void resume(const Waiter& waiter);
 
   /// The memory of the device that recorded micro-steps took, which is in no plan; 0 if nobody
   /// tells. Local.

@@ -94,6 +94,10 @@ class Workload {
   virtual void initialize() = 0;
   /// Optimizer step number `step` (from 0). Collective over the group.
   virtual StepSample step(std::int64_t step) = 0;
+  /// Goes on where another workload has used the device since its last step; the device's arenas
+  /// are those that it was built in. The waiter is for waits that are not the group's from now on.
+  /// Only workloads that can stay built from run to run have it. Local.
+  virtual void resume(const Waiter& /*waiter*/) {}
   /// The knowledge of this process on the warm-up, from initialize() on. Local.
   [[nodiscard]] virtual WarmupNeed warmup_need() const { return {}; }
   /// Tells at the end of a run whose steps were timed that this process has run it: `steps` of the

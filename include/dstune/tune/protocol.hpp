@@ -8,8 +8,9 @@
 /// ASSIGN → READY (every member) → GO → PROGRESS (leader) → OUTCOME (leader); INCUMBENT to the
 /// leader says what it is raced against, from its start and again where the best improves; STOP to
 /// the leader ends the measuring early; ABORT to every member ends everything; a member that could
-/// not go on says GONE. QUIT ends a worker. Before the first experiment: PROFILE → PROFILED (every
-/// member), or GONE.
+/// not go on says GONE. QUIT ends a worker. RELEASE, of no attempt, says that nothing stays
+/// built any more of an experiment that ASSIGN wanted to stay. Before the first experiment: PROFILE
+/// → PROFILED (every member), or GONE.
 
 #include <cstdint>
 #include <optional>
@@ -36,6 +37,13 @@ struct Tiny {
   MeasureOptions measure;
 };
 
+/// A further finalist of a round, which takes turns with the others on the same ranks.
+struct Finalist {
+  std::string experiment;  ///< its name
+  TrainingConfig config;
+  int turn_steps = 1;  ///< steps of a turn
+};
+
 struct Assign {
   std::uint64_t attempt = 0;
   std::string experiment;  ///< its name
@@ -48,6 +56,11 @@ struct Assign {
   double drain_timeout_s = 0;      ///< that its device may take to drain after a failure
   std::optional<Tiny> tiny{};      ///< of what measures the target's time
   kernels::CudaChoices choices{};  ///< of all ranks in this job
+  /// It stays built after its run, and goes on where it has stayed; so do the others.
+  bool stays_built = false;
+  int turn_steps = 1;              ///< its steps of a turn
+  double slice_share = 1;          ///< they are timed for this share of a run's slice
+  std::vector<Finalist> others{};  ///< that take turns with it
 };
 /// A message that says nothing but what it is.
 struct Signal {
@@ -70,12 +83,19 @@ struct Progress {
   std::uint64_t attempt = 0;
   int steps = 0;
   double slowest_step_s = 0;
+  int turn = 0;  ///< whose it is: 0 the experiment's, then those of the others
+};
+/// When a run of several that take turns began and ended: seconds after GO.
+struct Span {
+  double began_s = 0, ended_s = 0;
 };
 struct Outcome {
   std::uint64_t attempt = 0;
   Measurement measurement;
-  std::vector<std::string> notes{};  ///< what the user is to be told of it
-  kernels::CudaChoices choices{};    ///< that this member has made since it told any
+  std::vector<std::string> notes{};   ///< what the user is to be told of it
+  kernels::CudaChoices choices{};     ///< that this member has made since it told any
+  std::vector<Measurement> others{};  ///< of those that took turns with it, in their order
+  std::vector<Span> spans{};          ///< … its own before theirs
 };
 /// A rank that has lost one of these takes no experiment any more.
 enum class Loss { nothing, device, device_answer, python };
@@ -108,13 +128,19 @@ struct Profiled {
   kernels::CudaChoices choices{};        ///< as of Outcome
 };
 
+/// Gives back what stays built of an experiment; of all where it has no name.
+struct Release {
+  std::string experiment;
+};
+
 }  // namespace dstune::message
 
 namespace dstune {
 
-using Message = std::variant<message::Assign, message::Incumbent, message::Go, message::Stop,
-                             message::Abort, message::Quit, message::Ready, message::Progress,
-                             message::Outcome, message::Gone, message::Profile, message::Profiled>;
+using Message =
+    std::variant<message::Assign, message::Incumbent, message::Go, message::Stop, message::Abort,
+                 message::Quit, message::Ready, message::Progress, message::Outcome, message::Gone,
+                 message::Profile, message::Profiled, message::Release>;
 
 [[nodiscard]] Bytes encode(const Message& message);
 /// Returns the value that is encoded. The value of a Profile is part of the key by which journals

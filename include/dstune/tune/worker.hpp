@@ -2,6 +2,7 @@
 /// One rank's part: waits for assignments and runs them in its group.
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -9,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "dstune/base/wait.hpp"
 #include "dstune/comm/mailbox.hpp"
@@ -44,12 +46,16 @@ struct WorkerContext {
   bool exits_when_stuck = false;
 };
 
+class BuiltSteps;
 class PeriodicTask;
 struct Injection;
 
 class Worker {
  public:
-  explicit Worker(const WorkerContext& context) : context_(context) {}
+  explicit Worker(const WorkerContext& context);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
 
   /// Until QUIT; returns it. Talks to the controller only, and to the members of its groups.
   message::Quit run();
@@ -60,6 +66,15 @@ class Worker {
   /// Joins the group, builds, measures and tells; throws what any of it throws.
   void measure_in_group(const message::Assign& assign, const Injection& injection,
                         const Waiter& waiter);
+  /// … likewise where the experiment, and others in turns with it, stay built.
+  void take_turns(const message::Assign& assign, ProcessGroup& group, const Waiter& waiter);
+  struct Entrant;
+  std::vector<Entrant> entrants_of(const message::Assign& assign, ProcessGroup& group,
+                                   const Waiter& waiter);
+  static void take_turn(Entrant& entrant, std::chrono::steady_clock::time_point went_at);
+  void report_turns(const message::Assign& assign, std::vector<Entrant>& entrants,
+                    std::vector<Measurement> measurements, bool is_leader);
+  void tell_progress();
   /// They outlive the measuring, and so do the injection and the waiter.
   [[nodiscard]] MeasureHooks hooks_for(const message::Assign& assign, const Injection& injection,
                                        const Waiter& waiter);
@@ -98,6 +113,10 @@ class Worker {
   DeviceState device_state_ = DeviceState::drained;  ///< after the last failure
   IncumbentEstimate incumbent_;                      ///< what it is raced against
   bool pretends_lost_device_ = false;
+  std::unique_ptr<BuiltSteps> built_;
+  // The attempt's, as PROGRESS says it:
+  int steps_ = 0, turn_ = 0;
+  double slowest_step_s_ = 0;
   std::atomic<bool> go_ = false;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> aborted_ = false;

@@ -112,15 +112,18 @@ DSTUNE_FIELDS(IncumbentEstimate, step, standard_error, spread, degrees_of_freedo
 namespace message {
 DSTUNE_FIELDS(Tiny, model, measure)
 DSTUNE_FIELDS(Assign, attempt, experiment, config, ranks, timeout, input, instrument, is_risky,
-              rest, tiny, choices)
+              rest, tiny, choices, stays_built, turn_steps, slice_share, others)
+DSTUNE_FIELDS(Finalist, experiment, config, turn_steps)
+DSTUNE_FIELDS(Span, began, ended)
+DSTUNE_FIELDS(Release, experiment)
 DSTUNE_FIELDS(Incumbent, attempt, incumbent)
 DSTUNE_FIELDS(Go, attempt)
 DSTUNE_FIELDS(Stop, attempt)
 DSTUNE_FIELDS(Abort, attempt)
 DSTUNE_FIELDS(Quit, exit_code, finalize)
 DSTUNE_FIELDS(Ready, attempt)
-DSTUNE_FIELDS(Progress, attempt, steps, slowest)
-DSTUNE_FIELDS(Outcome, attempt, measurement, notes, choices)
+DSTUNE_FIELDS(Progress, attempt, steps, slowest, turn)
+DSTUNE_FIELDS(Outcome, attempt, measurement, notes, choices, others, spans)
 DSTUNE_FIELDS(Gone, attempt, status, reason, is_cause, loss, details, notes)
 DSTUNE_FIELDS(Profile, attempt, task, ranks, timeout, rest)
 DSTUNE_FIELDS(Profiled, attempt, profile, outside, gpu_outside, choices)
@@ -193,16 +196,25 @@ TEST(ArchiveValuesTest, EveryMemberOfMessagesSurvives) {
                                  true,
                                  7.5,
                                  Tiny{test::full_model(), {4, 9, 0.75}},
-                                 {{"product", "1 of 3"}}});
+                                 {{"product", "1 of 3"}},
+                                 true,
+                                 4,
+                                 0.5,
+                                 {{"z2", test::full_config(), 3}}});
+  expect_message_survives(Release{"z3"});
   expect_message_survives(Incumbent{4, {0.5, 0.01, 0.02, 7.5}});
   expect_message_survives(Go{1});
   expect_message_survives(Stop{2});
   expect_message_survives(Abort{3});
   expect_message_survives(Quit{75, false});
   expect_message_survives(Ready{4});
-  expect_message_survives(Progress{5, 6, 0.25});
-  expect_message_survives(
-      Outcome{3, test::full_measurement(), {"a note"}, {{"product", "1 of 3"}}});
+  expect_message_survives(Progress{5, 6, 0.25, 1});
+  expect_message_survives(Outcome{3,
+                                  test::full_measurement(),
+                                  {"a note"},
+                                  {{"product", "1 of 3"}},
+                                  {test::full_measurement()},
+                                  {{0.25, 0.5}, {0.75, 1.5}}});
   expect_message_survives(
       Gone{4, Status::timed_out, "why", true, Loss::device, "trace", {"a note"}});
   expect_message_survives(Profile{8, test::full_task(), {1, 2}, 60, 1.5});
@@ -317,7 +329,7 @@ TEST(ArchiveValuesTest, MessagesAreReadStrictly) {
   refuses("/config/precision", "bf16");
   refuses("/config/overlap_comm", 1);
   refuses("/ranks/0", "one");
-  refuses("/kind", 12);
+  refuses("/kind", 13);
   refuses("/kind", -1);
   refuses("/attempt", -1);
   for (const auto& [key, value] : whole.items()) {

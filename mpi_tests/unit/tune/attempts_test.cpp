@@ -493,5 +493,33 @@ TEST_F(AttemptsTest, WhatWasProfiledBeforeAPeerFailedCounts) {
   EXPECT_THAT(ended.lost, IsEmpty());
 }
 
+TEST_F(AttemptsTest, EachOfThoseThatTookTurnsHasItsTimes) {
+  const Attempts::Number number = run({0, 1}, 100);
+  EXPECT_TRUE(machine_.has_started(number));
+  message::Outcome outcome{number, measured()};
+  outcome.others = {measured(Status::failed)};
+  outcome.spans = {{0.5, 3}, {1, 4}};
+  machine_.on(0, outcome, at(105));
+  const Attempts::Ended ended = the_end();
+  EXPECT_FALSE(machine_.has_started(number));
+  ASSERT_EQ(ended.others.size(), 1U);
+  EXPECT_EQ(ended.others[0].status, Status::failed);
+  EXPECT_THAT(ended.spans,
+              ElementsAre(Pair(at(100.5).wall, at(103).wall), Pair(at(101).wall, at(104).wall)));
+}
+
+TEST_F(AttemptsTest, AnAbortedOneTellsWhoseTurnItWas) {
+  const Attempts::Number number = run({0, 1});
+  machine_.on(0, message::Progress{number, 7, 0.1, 2}, at(1));
+  gone(1, number, 2, "rank 1: a bug", true);
+  gone(0, number, 3);
+  EXPECT_EQ(the_end().turn, 2);
+}
+
+TEST_F(AttemptsTest, AReleaseGoesToTheRanksThatHaveItBuilt) {
+  machine_.release({1, 3}, "it");
+  EXPECT_THAT(receivers<message::Release>(), ElementsAre(1, 3));
+}
+
 }  // namespace
 }  // namespace dstune

@@ -56,6 +56,7 @@ struct SearchSettings {
   std::function<void(const Controller&)> watch{};  ///< again and again, while it runs
   SteadyClock::time_point began = SteadyClock::now();
   std::set<int> ranks_here{};
+  std::optional<RankBytes> built_bytes{};  ///< nothing: no finalist stays built
 };
 struct SearchRun {
   ExitCode code;
@@ -130,13 +131,14 @@ class ControllerTest : public testing::Test {
                     if (settings.watch && running != nullptr) settings.watch(*running);
                     return settings.signals ? settings.signals() : 0;
                   }};
-    Controller controller(
-        {space, keys, history, scoreboard, run_again, tuner, slots, settings.races}, policy, driver,
-        {.journal = journal,
-         .publisher = publisher,
-         .progress = progress,
-         .memory = settings.memory,
-         .overheads = settings.overheads});
+    Controller controller({space, keys, history, scoreboard, run_again, tuner, slots,
+                           settings.races, false, settings.built_bytes},
+                          policy, driver,
+                          {.journal = journal,
+                           .publisher = publisher,
+                           .progress = progress,
+                           .memory = settings.memory,
+                           .overheads = settings.overheads});
     running = &controller;
     const ExitCode code = controller.run();
     return {code, scoreboard, driver.attempts().lost_ranks(), controller.reason()};

@@ -14,6 +14,8 @@ void FakeWorkers::send(int world_rank, Bytes data) {
     if (waiting_for_incumbent_.erase(incumbent->attempt) > 0) ended(world_rank, incumbent->attempt);
   } else if (const auto* go = std::get_if<message::Go>(&message)) {
     went(world_rank, go->attempt);
+  } else if (const auto* release = std::get_if<message::Release>(&message)) {
+    built_.erase(release->experiment);
   } else if (const auto* abort = std::get_if<message::Abort>(&message)) {
     busy_.erase(world_rank);
     answer(world_rank, message::Gone{abort->attempt, Status::failed, "aborted"});
@@ -51,7 +53,11 @@ void FakeWorkers::assigned(int world_rank, const message::Assign& assign) {
   EXPECT_FALSE(unusable_.contains(world_rank)) << "it has lost its device, or Python";
   const Behaviour behaviour = behaviours_[assign.experiment];
   const bool is_leader = assign.world_ranks.front() == world_rank;
-  if (is_leader) ran_.push_back(assign.experiment);
+  if (is_leader) {
+    ran_.push_back(assign.experiment);
+    for (const message::Finalist& other : assign.others) ran_.push_back(other.experiment);
+    if (assign.stays_built) note_turns(assign);
+  }
   if (behaviour == Behaviour::out_of_memory) {
     busy_.erase(world_rank);
     if (is_leader) {
@@ -77,6 +83,9 @@ void FakeWorkers::assigned(int world_rank, const message::Assign& assign) {
            message::Gone{assign.attempt, Status::failed, reason, true, loss_of(behaviour)});
   } else if (behaviour == Behaviour::silent_member && !is_leader) {
     dead_.insert(world_rank);
+  } else if (behaviour == Behaviour::dies_in_turns && turns_.size() == 1 && !is_leader) {
+    answer(assign.world_ranks.front(), message::Progress{assign.attempt, 1, 0.001, 0});
+    dead_.insert(world_rank);
   } else {
     answer(world_rank, message::Ready{assign.attempt});
   }
@@ -93,20 +102,46 @@ void FakeWorkers::went(int world_rank, std::uint64_t attempt) {
   }
 }
 
+/// A finalist that is built goes on, unless an abort or a release has come.
+void FakeWorkers::note_turns(const message::Assign& assign) {
+  std::vector<std::string> names{assign.experiment};
+  for (const message::Finalist& other : assign.others) names.push_back(other.experiment);
+  for (const std::string& name : names)
+    if (built_.insert(name).second) ++times_built_[name];
+  turns_.push_back(std::move(names));
+}
+
 void FakeWorkers::ended(int world_rank, std::uint64_t attempt) {
   const message::Assign& assign = assigns_[attempt];
-  const IncumbentEstimate incumbent = incumbent_of_attempt_[attempt];
+  message::Outcome outcome{attempt,
+                           measurement_of(assign, assign.experiment, assign.config.micro_batch)};
+  for (const message::Finalist& other : assign.others)
+    outcome.others.push_back(measurement_of(assign, other.experiment, other.config.micro_batch));
+  if (!assign.others.empty())
+    for (std::size_t turn = 0; turn <= assign.others.size(); ++turn)
+      outcome.spans.push_back({0.125 * static_cast<double>(turn), 1});
+  answer(world_rank, outcome);
+}
+
+Measurement FakeWorkers::measurement_of(const message::Assign& assign,
+                                        const std::string& experiment, std::int64_t micro_batch) {
+  const IncumbentEstimate incumbent = incumbent_of_attempt_[assign.attempt];
   Measurement measurement;
   measurement.status = Status::ok;
   // The larger the micro-batch the slower the step, but less than in proportion.
-  double step_s = 0.1 + 0.01 * static_cast<double>(assign.config.micro_batch);
-  const Behaviour behaviour = behaviours_[assign.experiment];
+  double step_s = 0.1 + 0.01 * static_cast<double>(micro_batch);
+  const Behaviour behaviour = behaviours_[experiment];
   if (behaviour == Behaviour::slow) step_s *= 2;
   if (behaviour == Behaviour::raced_out && incumbent.step_s > 0)
     measurement.status = Status::raced_out;
-  if (behaviour == Behaviour::fails_again && times_ran(assign.experiment) > 1)
+  if (behaviour == Behaviour::fails_again && times_ran(experiment) > 1)
     measurement.status = Status::failed;
-  incumbents_[assign.experiment].push_back(incumbent);
+  if (behaviour == Behaviour::fits_alone && assign.stays_built) {
+    measurement.status = Status::out_of_memory;
+    measurement.reason = "rank 1: 10 bytes of 5";
+    built_.erase(experiment);
+  }
+  incumbents_[experiment].push_back(incumbent);
   measurement.step_times_s.assign(8, step_s);
   measurement.warmup_steps = 3;
   measurement.world_ranks = assign.world_ranks;
@@ -115,7 +150,7 @@ void FakeWorkers::ended(int world_rank, std::uint64_t attempt) {
   measurement.peak_memory.host_bytes = 300;
   if (gpu_non_arena_bytes > 0) measurement.peak_memory.gpu_bytes = 700 + gpu_non_arena_bytes;
   if (non_arena_bytes > 0) measurement.peak_memory.process_bytes = 300 + non_arena_bytes;
-  answer(world_rank, message::Outcome{attempt, measurement});
+  return measurement;
 }
 
 }  // namespace dstune

@@ -27,7 +27,9 @@ enum class Behaviour {
   silent_member,
   loses_device,   ///< that of its highest rank, each time
   silent_device,  ///< likewise, since it does not answer
-  stuck_python    ///< of its highest rank, too
+  stuck_python,   ///< of its highest rank, too
+  fits_alone,     ///< out of memory where it is to stay built
+  dies_in_turns   ///< its highest rank, when finalists first take turns
 };
 
 /// Workers in memory: they answer as real ones would, at once.
@@ -50,6 +52,14 @@ class FakeWorkers : public Mailbox {
   [[nodiscard]] int times_ran(const std::string& experiment) const {
     return static_cast<int>(std::count(ran_.begin(), ran_.end(), experiment));
   }
+  /// The runs of finalists that stay built: those that took turns in each.
+  [[nodiscard]] const std::vector<std::vector<std::string>>& turns() const { return turns_; }
+  [[nodiscard]] int times_built(const std::string& experiment) const {
+    const auto found = times_built_.find(experiment);
+    return found == times_built_.end() ? 0 : found->second;
+  }
+  /// Finalists that stay built at the end.
+  [[nodiscard]] const std::set<std::string>& built() const { return built_; }
   /// Those of which an attempt was said to be risky.
   [[nodiscard]] const std::set<std::string>& risky() const { return risky_; }
   /// What each run of it was raced against in the end.
@@ -63,6 +73,9 @@ class FakeWorkers : public Mailbox {
   void assigned(int world_rank, const message::Assign& assign);
   void went(int world_rank, std::uint64_t attempt);
   void ended(int world_rank, std::uint64_t attempt);
+  void note_turns(const message::Assign& assign);
+  Measurement measurement_of(const message::Assign& assign, const std::string& experiment,
+                             std::int64_t micro_batch);
 
   std::map<std::string, Behaviour> behaviours_;
   std::queue<Mailbox::Message> answers_;
@@ -73,6 +86,9 @@ class FakeWorkers : public Mailbox {
   std::set<int> dead_;
   std::set<int> unusable_;
   std::set<std::string> risky_;
+  std::vector<std::vector<std::string>> turns_;
+  std::map<std::string, int> times_built_;
+  std::set<std::string> built_;
   std::vector<std::string> ran_;
   std::map<std::string, std::vector<IncumbentEstimate>> incumbents_;
   bool was_slot_taken_twice_ = false;

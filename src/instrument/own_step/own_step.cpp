@@ -74,6 +74,8 @@ class TransformerWorkload : public Workload {
     if (warm_ != nullptr) warm_->add(plan_);
   }
 
+  void resume(const Waiter& waiter) override { executor_->resume(waiter); }
+
   StepSample step(std::int64_t step) override {
     const auto began = std::chrono::steady_clock::now();
     const StepOutcome outcome = executor_->step(step);
@@ -103,22 +105,23 @@ class TransformerWorkload : public Workload {
           account.categories_at_peak[static_cast<std::size_t>(category)] +
           on_host.categories_at_peak[static_cast<std::size_t>(category)];
     }
-    // Leftovers of earlier, larger experiments in the arenas are not this one's.
-    const auto left_over = [](const Arena& arena, const MemoryPlan& plan) {
-      return arena.capacity_bytes() - plan.arena_bytes;
+    // Leftovers of earlier, larger experiments in the arenas are not this one's, and neither are
+    // steps that stay built beside it.
+    const auto left_over = [](const MemoryBudget& budget, const MemoryPlan& plan) {
+      return budget.held_bytes() - plan.arena_bytes;
     };
     const std::int64_t resident = process_resident_bytes();
-    peak.process_bytes = resident - left_over(context_.device->host_arena(), plan_.host_memory);
+    peak.process_bytes = resident - left_over(context_.device->host_budget(), plan_.host_memory);
     // Memory that a device has of its own is none of the process's.
     if (!context_.device->is_asynchronous())
-      peak.process_bytes -= left_over(context_.device->arena(), plan_.memory);
+      peak.process_bytes -= left_over(context_.device->budget(), plan_.memory);
     // Leftovers that no experiment touched are not resident: the process holds at least this
     // experiment's own peak, and no more than it has.
     const std::int64_t own =
         context_.device->is_asynchronous() ? peak.host_bytes : peak.total_bytes;
     peak.process_bytes = std::min(resident, std::max(peak.process_bytes, own));
     if (const auto taken_bytes = context_.device->taken_bytes())
-      peak.gpu_bytes = *taken_bytes - left_over(context_.device->arena(), plan_.memory);
+      peak.gpu_bytes = *taken_bytes - left_over(context_.device->budget(), plan_.memory);
     peak.graph_bytes = executor_->recording_bytes();
     return peak;
   }

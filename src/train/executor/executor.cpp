@@ -175,10 +175,11 @@ int steps_until_alike(const Device& device) {
 }
 
 struct Executor::State {
-  State(const StepPlan& step_plan, Device& step_device, ProcessGroup& group, std::uint64_t seed,
-        Guard guard, const Waiter& waiter)
+  State(const StepPlan& step_plan, Device& step_device, ProcessGroup& step_group,
+        std::uint64_t seed, Guard guard, const Waiter& waiter)
       : plan(step_plan),
-        device(prepared(step_device, step_plan, group.watched(waiter))),
+        device(prepared(step_device, step_plan, step_group.watched(waiter))),
+        group(step_group),
         memory(step_plan, device, guard),
         disk(open_disk(step_plan, device.disk_budget())),
         dispatch(step_plan, device, memory, disk.get(), group, seed),
@@ -189,6 +190,7 @@ struct Executor::State {
 
   const StepPlan& plan;
   Device& device;
+  ProcessGroup& group;
   train::PlannedMemory memory;
   std::unique_ptr<DiskFile> disk;
   Dispatch dispatch;
@@ -252,6 +254,10 @@ StepOutcome Executor::step(std::int64_t step, StepTrace* trace, TraceClock clock
   const StepOutcome& outcome = dispatch.end_step();
   state_->memory.check_red_zones();
   return outcome;
+}
+
+void Executor::resume(const Waiter& waiter) {
+  prepared(state_->device, state_->plan, state_->group.watched(waiter));
 }
 
 std::int64_t Executor::recording_bytes() const {

@@ -4,8 +4,10 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "dstune/base/log.hpp"
+#include "dstune/core/log_text.hpp"
 
 namespace dstune {
 namespace {
@@ -17,7 +19,10 @@ const Policy::Tries& tries() {
 }  // namespace
 
 Agenda::Agenda(Search search, Take take)
-    : search_(search), take_(std::move(take)), scheduler_(search.slots) {
+    : search_(search),
+      take_(std::move(take)),
+      scheduler_(search.slots),
+      built_(search.scoreboard, search.slots, search.built_bytes) {
   for (std::size_t member = 0; member < search_.keys.size(); ++member) {
     const PlannedExperiment& planned = search_.space.members[member].planned;
     // An earlier part of the search may have run it.
@@ -156,9 +161,86 @@ std::size_t Agenda::max_waiting(bool is_idle) const {
 }
 
 bool Agenda::fill_again(double time_left_s) {
+  if (submit_next_round()) return true;
+  if (built_.is_wanted()) {
+    plan_rounds(search_.run_again.next_round(time_left_s));
+    return submit_next_round();
+  }
   const auto again = search_.run_again.after_search(time_left_s);
   if (again) submit(*again);
   return again.has_value();
+}
+
+void Agenda::look_ahead(double time_left_s) {
+  if (built_.is_wanted() && rounds_.empty()) plan_rounds(search_.run_again.next_round(time_left_s));
+}
+
+void Agenda::forget_rounds() {
+  rounds_.clear();
+  built_.clear();
+  search_.run_again.withdraw_rounds();
+}
+
+void Agenda::rebuild(const Turn& turn) {
+  built_.give_up();
+  std::vector<RunAgain> runs{{turn.member, RepeatKind::final_round, turn.round}};
+  for (Round& round : std::exchange(rounds_, {}))
+    runs.insert(runs.end(), round.runs.begin(), round.runs.end());
+  plan_rounds(runs);
+}
+
+/// Risky runs have communicators that end with them.
+bool Agenda::may_stay(const RunAgain& run) const {
+  return run.kind && built_.stays(run.member) && num_deaths(run.member) == 0;
+}
+
+/// A member in whose run a job may have died runs by itself: else the blame does not show.
+bool Agenda::may_share(const RunAgain& run) const {
+  return may_stay(run) && !search_.history.interrupted_repeats.contains(search_.keys[run.member]);
+}
+
+/// Finalists that stay built and need as many ranks take turns; each of the rest has a run of its
+/// own.
+void Agenda::plan_rounds(const std::vector<RunAgain>& runs) {
+  std::vector<std::size_t> finalists;
+  for (const RunAgain& run : runs)
+    if (run.kind) finalists.push_back(run.member);
+  if (!finalists.empty()) built_.choose(finalists);
+  std::vector<std::string> rebuilt;
+  for (const std::size_t member : finalists)
+    if (!built_.stays(member) && told_rebuilt_.insert(member).second)
+      rebuilt.push_back(search_.space.experiment(member).name);
+  if (!rebuilt.empty() && !built_.is_given_up())
+    log::warning(fmt::format(log_text::finalists_are_rebuilt, fmt::join(rebuilt, ", "),
+                             rebuilt.size() == 1 ? "is" : "are"));
+  const std::size_t first = rounds_.size();
+  for (const RunAgain& run : runs) {
+    const GroupShape& shape = search_.space.experiment(run.member).shape;
+    const auto same = std::find_if(
+        rounds_.begin() + static_cast<std::ptrdiff_t>(first), rounds_.end(), [&](const Round& one) {
+          return may_share(one.runs.front()) &&
+                 search_.space.experiment(one.runs.front().member).shape == shape;
+        });
+    if (may_share(run) && same != rounds_.end())
+      same->runs.push_back(run);
+    else
+      rounds_.push_back({{run}, may_stay(run)});
+  }
+}
+
+bool Agenda::submit_next_round() {
+  if (rounds_.empty()) return false;
+  Round round = std::move(rounds_.front());
+  rounds_.pop_front();
+  const RunAgain& first = round.runs.front();
+  if (!first.kind) {
+    submit(first);
+    return true;
+  }
+  const Needs needs = built_.needs_beside(first.member);
+  repeats_.push_back(std::move(round));
+  scheduler_.submit(search_.space.members.size() + repeats_.size() - 1, needs);
+  return true;
 }
 
 void Agenda::submit(const RunAgain& again) {
@@ -167,7 +249,7 @@ void Agenda::submit(const RunAgain& again) {
     scheduler_.submit(again.member, needs(again.member));
     return;
   }
-  repeats_.push_back(again);
+  repeats_.push_back({{again}});
   scheduler_.submit(search_.space.members.size() + repeats_.size() - 1, needs(again.member),
                     again.avoided_ranks);
 }
@@ -181,8 +263,14 @@ Needs Agenda::needs(std::size_t member) const {
 Run Agenda::run_of(std::size_t id) const {
   const std::size_t members = search_.space.members.size();
   if (id < members) return {id};
-  const RunAgain& again = repeats_[id - members];
-  return {again.member, again.kind, again.round};
+  const Round& round = repeats_[id - members];
+  const RunAgain& first = round.runs.front();
+  Run run{first.member, first.kind, first.round};
+  run.stays_built = round.stays_built;
+  run.slice_share = round.stays_built ? first.slice_share : 1;
+  for (std::size_t other = 1; other < round.runs.size(); ++other)
+    run.others.push_back({round.runs[other].member, round.runs[other].round});
+  return run;
 }
 
 std::optional<Agenda::Next> Agenda::next() {

@@ -1,16 +1,19 @@
 #pragma once
 /// The agenda says what runs next. First come, alone, the members that may have killed the last
 /// jobs. Then come the members that the tuner asks for, unless the journal knows them. Members that
-/// lost a rank run once more, and so do those that the policy repeats. It knows no clock. Local.
+/// lost a rank run once more, and so do those that the policy repeats: finalists that stay built
+/// take turns in one run of all of them. It knows no clock. Local.
 
 #include <cstddef>
 #include <deque>
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "control/built_finalists.hpp"
 #include "dstune/ranking/run_again.hpp"
 #include "dstune/ranking/scoreboard.hpp"
 #include "dstune/report/journal.hpp"
@@ -33,6 +36,14 @@ struct Search {
   /// An earlier job has ended this search: nothing new is measured. A tuner's beliefs depend on the
   /// order in which it heard, so that it might go on for a little.
   bool is_complete = false;
+  /// The bytes of a rank that finalists may take that stay built; nothing: none does.
+  std::optional<RankBytes> built_bytes{};
+};
+
+/// A member that takes turns with others in their run.
+struct Turn {
+  std::size_t member = 0;
+  int round = 0;
 };
 
 /// A run of a member of the space.
@@ -42,6 +53,9 @@ struct Run {
   int round = 0;                       ///< of the repeat
   int try_number = 1;                  ///< of a first run
   bool is_risky = false;               ///< an earlier try lost a rank, its device, or the job
+  bool stays_built = false;            ///< after it, as do the others
+  double slice_share = 1;              ///< it is timed for this share of what a first run is
+  std::vector<Turn> others{};          ///< that take turns with it, in the order of the first ones
 };
 
 class Agenda {
@@ -62,6 +76,17 @@ class Agenda {
   /// All that was asked for has ended. Adds what is to be run once more, one run at a time, so that
   /// it is alone; false where nothing is left.
   bool fill_again(double time_left_s);
+  /// While finalists take turns: decides what follows, if it is likely to be wanted whatever comes
+  /// of them, so that no rank waits for it.
+  void look_ahead(double time_left_s);
+  /// A run of finalists that stay built ended before its time: what was to follow is asked for
+  /// anew.
+  void forget_rounds();
+  /// The member took more memory than was planned beside others that stay built: it runs next, and
+  /// nothing stays built any more.
+  void rebuild(const Turn& turn);
+  /// Tells whether the finalist's steps are to stay built now.
+  [[nodiscard]] bool stays_built(std::size_t member) const { return built_.stays(member); }
   /// The next run for which there is room now.
   struct Next {
     Run run;
@@ -71,7 +96,10 @@ class Agenda {
   /// A first run lost ranks. Returns whether it is tried once more, before all others.
   bool try_again(const Run& run);
   /// Nothing more is started.
-  void clear() { scheduler_.clear(); }
+  void clear() {
+    scheduler_.clear();
+    rounds_.clear();
+  }
 
   [[nodiscard]] std::size_t num_waiting() const { return scheduler_.num_waiting(); }
   [[nodiscard]] bool is_empty() const { return num_waiting() == 0; }
@@ -91,6 +119,15 @@ class Agenda {
   bool try_failed_again(bool is_idle);
   [[nodiscard]] std::size_t max_waiting(bool is_idle) const;
   void submit(const RunAgain& again);
+  /// Runs that are made again at once, on the same ranks.
+  struct Round {
+    std::vector<RunAgain> runs;
+    bool stays_built = false;
+  };
+  void plan_rounds(const std::vector<RunAgain>& runs);
+  [[nodiscard]] bool may_stay(const RunAgain& run) const;
+  [[nodiscard]] bool may_share(const RunAgain& run) const;
+  bool submit_next_round();
   void give_up_impossible();
   [[nodiscard]] Needs needs(std::size_t member) const;
   [[nodiscard]] Run run_of(std::size_t id) const;
@@ -103,8 +140,12 @@ class Agenda {
   bool is_suspect_out_ = false;       ///< one of them waits or runs
   std::vector<std::size_t> retried_;  ///< members that failed before, next
   bool are_retried_out_ = false;      ///< some of them wait or run
-  std::vector<RunAgain> repeats_;     ///< that were submitted; their ids go on behind the members'
-  std::map<std::size_t, int> tries_;  ///< begun, by member
+  std::vector<Round> repeats_;        ///< that were submitted; their ids go on behind the members'
+  std::deque<Round> rounds_;          ///< of the finals, that are not submitted yet
+  BuiltFinalists built_;
+  std::set<std::size_t>
+      told_rebuilt_;  ///< finalists of which it was said that they do not stay built
+  std::map<std::size_t, int> tries_;            ///< begun, by member
   std::map<GroupShape, std::size_t> num_left_;  ///< members that the tuner may still ask for
   bool is_short_of_ranks_ = false;
   std::size_t num_notes_told_ = 0;  ///< of the tuner's

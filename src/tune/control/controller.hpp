@@ -53,6 +53,7 @@ struct JobPolicy {
   SteadyClock::time_point began = SteadyClock::now();  ///< from which time is reported
   std::uint64_t instrument = 0;  ///< that runs experiments, by its place among the job's
   std::string search_name{};     ///< for the log: "with the built-in step"
+  std::string finals_note{};     ///< for the log, when finals begin; empty: nothing
   /// Returns what the instrument is sent for an experiment; empty: nothing.
   std::function<RunInput(const Experiment&)> input{};
   std::function<Attempts::Limits(const PlannedExperiment&)> limits{};
@@ -104,6 +105,11 @@ class Controller {
   void revise_all_but(std::size_t member);
   [[nodiscard]] Overheads overheads_of(const Experiment& experiment) const;
   void record_repeat(std::size_t member, Repeat repeat);
+  void take_turns(const Run& run, Attempts::Ended ended);
+  [[nodiscard]] int turn_steps(std::size_t member) const;
+  [[nodiscard]] Attempts::Limits limits_of(const Run& run) const;
+  void look_ahead();
+  void release(const std::function<bool(std::size_t member)>& is_over);
   [[nodiscard]] bool is_measuring() const;
   [[nodiscard]] double elapsed_s() const { return seconds(driver_.now().steady - began_); }
   [[nodiscard]] double time_left_s() const { return policy_.end.time_left_s(driver_.now()); }
@@ -131,7 +137,9 @@ class Controller {
   SteadyClock::time_point began_;
   bool is_stopping_ = false;
   bool has_abandoned_communicator_ = false;
-  std::set<int> retired_;  ///< lost ranks that are out of the pool
+  std::map<std::size_t, std::vector<int>> built_;  ///< finalists that stay built, and where
+  std::optional<Attempts::Number> last_turns_;     ///< nobody has looked ahead of yet
+  std::set<int> retired_;                          ///< lost ranks that are out of the pool
   std::string reason_;
   std::set<std::string> told_;  ///< notes of experiments, each said once
 };

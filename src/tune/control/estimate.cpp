@@ -46,8 +46,9 @@ void TimeEstimate::leave(std::size_t member) {
   likes.predicted_left_s -= members_[member].predicted_step_s;
 }
 
-void TimeEstimate::started(std::uint64_t run, std::size_t member, Kind kind, double at_s) {
-  running_[run] = {member, kind, at_s};
+void TimeEstimate::started(std::uint64_t run, std::size_t member, Kind kind, double at_s,
+                           std::size_t turns) {
+  running_[run] = {member, kind, at_s, turns};
   if (!began_s_) began_s_ = at_s;
   if (kind == Kind::first) leave(member);
   if (kind != Kind::final || finals_began_s_) return;
@@ -60,7 +61,7 @@ void TimeEstimate::ended(std::uint64_t run, double at_s, bool is_full) {
   const Running ended = found->second;
   running_.erase(found);
   if (ended.kind == Kind::final) {
-    ++num_finals_;
+    num_finals_ += static_cast<double>(ended.turns);
     finals_ended_s_ = at_s;
     return;
   }
@@ -177,7 +178,8 @@ TimeEstimate::Range TimeEstimate::of_finals(const Expected& expected, double now
                                         : expected.final_s + pause_in_finals_s;
   double running_s = 0;
   for (const auto& [run, one] : running_)
-    if (one.kind == Kind::final) running_s += std::max(0.0, each_s - (now_s - one.began_s));
+    if (one.kind == Kind::final)
+      running_s += std::max(0.0, static_cast<double>(one.turns) * each_s - (now_s - one.began_s));
   const double error = num_finals_ > 0 ? error_of_durations : 2 * error_of_durations;
   const auto seconds = [&](double count, double factor) {
     return (running_s + count * each_s) * factor;

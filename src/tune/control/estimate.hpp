@@ -28,8 +28,10 @@ class TimeEstimate {
   explicit TimeEstimate(std::vector<Member> members);
 
   enum class Kind { first, again, final };
-  /// Seconds are from any moment on, the same for all. `run`: its number until it ends.
-  void started(std::uint64_t run, std::size_t member, Kind kind, double at_s);
+  /// Seconds are from any moment on, the same for all. `run`: its number until it ends. `turns`:
+  /// members that take turns in it.
+  void started(std::uint64_t run, std::size_t member, Kind kind, double at_s,
+               std::size_t turns = 1);
   /// `is_full`: it was measured to its end.
   void ended(std::uint64_t run, double at_s, bool is_full);
   /// Its result was known without a run.
@@ -54,6 +56,7 @@ class TimeEstimate {
     std::size_t member = 0;
     Kind kind{};
     double began_s = 0;
+    std::size_t turns = 1;
   };
   /// First runs of members that the ranks have as much room for.
   struct Likes {

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "dstune/core/log_text.hpp"
 #include "dstune/device/host_load.hpp"
 #include "dstune/search/verifying.hpp"
 
@@ -19,6 +20,11 @@ std::string search_name(const Instrument& instrument) {
   return (traits.loads_pytorch ? "in " : "with ") + std::string(traits.source);
 }
 
+/// Steps of others are measured, but do not stay built.
+std::string finals_note(const InstrumentTraits& traits) {
+  return traits.repeats && !traits.runs_plan ? log_text::finalists_of_others_are_rebuilt : "";
+}
+
 std::optional<HostLoad> host_load_since(const std::optional<HostTimes>& before) {
   const auto now = host_times();
   const auto load = load_average();
@@ -30,6 +36,12 @@ std::optional<HostLoad> host_load_since(const std::optional<HostTimes>& before) 
 /// Tells whether our own step forecasts what another instrument decides.
 bool is_forecast(const OpenJob& job) {
   return job.job.has_own_step() && job.job.is_by_engine();
+}
+
+/// Finalists of our own step may take what any member may.
+std::optional<RankBytes> bytes_of_built(const OpenJob& job) {
+  if (!job.deciding().traits().runs_plan) return std::nullopt;
+  return RankBytes{job.device_memory_bytes, job.host_memory_bytes.value_or(0)};
 }
 
 /// Predicts what our own step would take for each member.
@@ -105,6 +117,7 @@ JobPolicy policy_of(const SearchParts& parts) {
   return {.began = parts.options.began,
           .instrument = job.instruments->size() - 1,
           .search_name = search_name(job.deciding()),
+          .finals_note = finals_note(job.deciding().traits()),
           .input = [&job](const Experiment& one) { return job.deciding().input(job.job, one); },
           .limits = [&parts](const PlannedExperiment& one) { return parts.limits.of(one); },
           .end = parts.end,
@@ -171,7 +184,8 @@ SearchResult search(const SearchParts& parts, Scoreboard& scoreboard) {
                          .tuner = *tuner,
                          .slots = parts.slots,
                          .races = races(job.job, traits),
-                         .is_complete = job.is_search_complete},
+                         .is_complete = job.is_search_complete,
+                         .built_bytes = bytes_of_built(job)},
                         policy_of(parts), parts.driver, listeners_of(parts, publisher));
   const ExitCode code = controller.run();
   return {{code, controller.reason(), controller.can_finalize()}, publisher.answer()};

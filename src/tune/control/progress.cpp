@@ -113,8 +113,9 @@ void Progress::tell_known() {
   if (best_) told_best_ = best_->name;
 }
 
-void Progress::started(std::uint64_t attempt, const Experiment& experiment) {
-  running_[attempt] = {experiment.name, experiment.shape.size()};
+void Progress::started(std::uint64_t attempt, const Experiment& experiment, std::size_t others) {
+  const std::string more = others > 0 ? fmt::format(" and {} more", others) : "";
+  running_[attempt] = {experiment.name + more, experiment.shape.size()};
   state_.running = running_.size();
   is_changed_ = true;
 }

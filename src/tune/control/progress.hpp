@@ -73,7 +73,8 @@ class Progress {
   void take_known(std::size_t member);
   void tell_known();
   // Runs by the numbers of their attempts.
-  void started(std::uint64_t attempt, const Experiment& experiment);
+  /// `others`: how many take turns with it.
+  void started(std::uint64_t attempt, const Experiment& experiment, std::size_t others = 0);
   void stepped(std::uint64_t attempt, int steps);
   void left(std::uint64_t attempt);
   /// Before the run that has changed it is told.

@@ -78,6 +78,10 @@ void Attempts::race(Number number, const IncumbentEstimate& incumbent) {
     send(found->second.members.front(), message::Incumbent{number, incumbent});
 }
 
+void Attempts::release(const std::vector<int>& world_ranks, const std::string& experiment) {
+  for (const int rank : world_ranks) send(rank, message::Release{experiment});
+}
+
 void Attempts::on(int source, Message message, Moment now) {
   const Number number = attempt_of(message);
   const auto found = under_way_.find(number);
@@ -88,6 +92,7 @@ void Attempts::on(int source, Message message, Moment now) {
     on_ready(number, attempt, source, now);
   } else if (const auto* progress = std::get_if<message::Progress>(&message)) {
     attempt.slowest_step_s = progress->slowest_step_s;
+    attempt.turn = progress->turn;
     events_.emplace_back(Stepped{number, progress->steps});
   } else if (auto* outcome = std::get_if<message::Outcome>(&message)) {
     on_outcome(number, attempt, std::move(*outcome), now);
@@ -121,12 +126,22 @@ void Attempts::on_outcome(Number number, Attempt& attempt, message::Outcome outc
   if (attempt.state == Attempt::State::aborting) return;
   // Whose energy it was can not be told.
   if (!attempt.has_nodes) measurement.energy_j.reset();
+  std::vector<std::pair<WallTime, WallTime>> spans;
+  for (const auto& [began_s, ended_s] : outcome.spans) {
+    const auto at = [&](double after_go_s) {
+      return attempt.started_at.value_or(now.wall) + std::chrono::duration_cast<WallTime::duration>(
+                                                         std::chrono::duration<double>(after_go_s));
+    };
+    spans.emplace_back(at(began_s), at(ended_s));
+  }
   const bool is_cut_short =
       attempt.state == Attempt::State::stopping && measurement.status == Status::raced_out;
   end(number,
       {.measurement = std::move(measurement),
        .is_cut_short = is_cut_short,
-       .notes = std::move(outcome.notes)},
+       .notes = std::move(outcome.notes),
+       .others = std::move(outcome.others),
+       .spans = std::move(spans)},
       now);
 }
 
@@ -296,6 +311,7 @@ void Attempts::end(Number number, Ended ended, Moment now) {
   // A configuration that does not fit ends before GO.
   ended.started_at = attempt.started_at.value_or(now.wall);
   ended.is_alone = attempt.is_alone;
+  ended.turn = attempt.turn;
   under_way_.erase(number);
   events_.emplace_back(std::move(ended));
 }

@@ -72,6 +72,11 @@ class Attempts {
     bool is_of_script = false;         ///< … since its code does not give Python back
     std::string details{};             ///< of the failure, for people: lines
     std::vector<std::string> notes{};  ///< what the user is to be told of it
+    // For several that take turns:
+    std::vector<Measurement> others{};  ///< in the order in which ASSIGN has them
+    /// When each of them began and ended, the first one before the others.
+    std::vector<std::pair<WallTime, WallTime>> spans{};
+    int turn = 0;  ///< whose it was at last, as far as was heard: 0 the first one's
   };
   using Event = std::variant<Stepped, Profiled, Failed, Ended>;
   struct Outgoing {
@@ -87,6 +92,8 @@ class Attempts {
   Number begin(Order order, const Limits& limits, Moment now);
   /// Tells the leader what it is raced against.
   void race(Number attempt, const IncumbentEstimate& incumbent);
+  /// These ranks give back what stays built of this experiment; of all where it has no name.
+  void release(const std::vector<int>& world_ranks, const std::string& experiment = {});
   /// Takes a message in, unless its attempt has ended.
   void on(int source, Message message, Moment now);
   /// The rank is known to be lost, and `how` ("died"): nobody waits for its answer.
@@ -117,6 +124,11 @@ class Attempts {
   kernels::CudaChoices take_new_choices() { return std::exchange(new_choices_, {}); }
 
   [[nodiscard]] bool is_empty() const { return under_way_.empty(); }
+  /// Tells whether it has been sent GO and goes on.
+  [[nodiscard]] bool has_started(Number attempt) const {
+    const auto found = under_way_.find(attempt);
+    return found != under_way_.end() && found->second.started_at;
+  }
   /// Tells whether steps may be timed now on one of these ranks: its group has been sent GO.
   [[nodiscard]] bool is_timing(const std::set<int>& ranks) const;
   /// Ranks that an answer may come from.
@@ -133,6 +145,7 @@ class Attempts {
     Time began, last_sign;
     std::optional<WallTime> started_at;
     double slowest_step_s = 0;
+    int turn = 0;
     std::vector<std::string> notes;  ///< of members that have left
     std::set<int> ready;
     std::set<int> left;  ///< have answered for the last time

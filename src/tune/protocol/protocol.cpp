@@ -122,6 +122,17 @@ void members(Archive& archive, Of<Archive, Tiny>& tiny) {
   archive("measure", tiny.measure);
 }
 template <class Archive>
+void members(Archive& archive, Of<Archive, Finalist>& finalist) {
+  archive("experiment", finalist.experiment);
+  archive("config", finalist.config);
+  archive("turn_steps", finalist.turn_steps);
+}
+template <class Archive>
+void elements(Archive& archive, Of<Archive, Span>& span) {
+  archive.item(span.began_s);
+  archive.item(span.ended_s);
+}
+template <class Archive>
 void members(Archive& archive, Of<Archive, Assign>& m) {
   archive("experiment", m.experiment);
   archive("config", m.config);
@@ -134,6 +145,10 @@ void members(Archive& archive, Of<Archive, Assign>& m) {
   archive("rest", m.drain_timeout_s);
   archive("tiny", m.tiny);
   archive("choices", m.choices, {.nothing = json::Nothing::omitted});
+  archive("stays_built", m.stays_built, {.nothing = json::Nothing::omitted});
+  archive("turn_steps", m.turn_steps);
+  archive("slice_share", m.slice_share);
+  archive("others", m.others, {.nothing = json::Nothing::omitted});
 }
 template <class Archive>
 void members(Archive& archive, Of<Archive, Incumbent>& m) {
@@ -151,12 +166,15 @@ template <class Archive>
 void members(Archive& archive, Of<Archive, Progress>& m) {
   archive("steps", m.steps);
   archive("slowest", m.slowest_step_s);
+  archive("turn", m.turn, {.nothing = json::Nothing::omitted});
 }
 template <class Archive>
 void members(Archive& archive, Of<Archive, Outcome>& m) {
   archive("measurement", m.measurement);
   archive("notes", m.notes);
   archive("choices", m.choices, {.nothing = json::Nothing::omitted});
+  archive("others", m.others, {.nothing = json::Nothing::omitted});
+  archive("spans", m.spans, {.nothing = json::Nothing::omitted});
 }
 template <class Archive>
 void members(Archive& archive, Of<Archive, Gone>& m) {
@@ -181,6 +199,10 @@ void members(Archive& archive, Of<Archive, Profiled>& m) {
   archive("outside", m.non_arena_bytes);
   archive("gpu_outside", m.gpu_non_arena_bytes);
   archive("choices", m.choices, {.nothing = json::Nothing::omitted});
+}
+template <class Archive>
+void members(Archive& archive, Of<Archive, Release>& m) {
+  archive("experiment", m.experiment);
 }
 
 }  // namespace message

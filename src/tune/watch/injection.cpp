@@ -26,13 +26,14 @@ constexpr std::array<std::pair<std::string_view, Fault>, 12> faults{
      {"throw_in_controller", Fault::throws_in_controller},
      {"fault_in_controller", Fault::faults_in_controller},
      {"abort_in_controller", Fault::aborts_in_controller}}};
-constexpr std::array<std::pair<std::string_view, FaultMoment>, 6> moments{
+constexpr std::array<std::pair<std::string_view, FaultMoment>, 7> moments{
     {{"assigned", FaultMoment::assigned},
      {"building", FaultMoment::building},
      {"ready", FaultMoment::ready},
      {"warm_up", FaultMoment::warm_up},
      {"timing", FaultMoment::timing},
-     {"reporting", FaultMoment::reporting}}};
+     {"reporting", FaultMoment::reporting},
+     {"going_on", FaultMoment::going_on}}};
 
 /// Steps from 0: the first one is never timed.
 constexpr std::int64_t warm_up_step = 0, timed_step = 5;
@@ -69,6 +70,8 @@ class FaultyWorkload : public Workload {
   }
   void initialize() override { workload_->initialize(); }
   StepSample step(std::int64_t step) override {
+    if (is_first_ && step > 0) injection_.commit(FaultMoment::going_on, waiter_);
+    is_first_ = false;
     if (step == warm_up_step) injection_.commit(FaultMoment::warm_up, waiter_);
     if (step == timed_step) injection_.commit(FaultMoment::timing, waiter_);
     return workload_->step(step);
@@ -85,6 +88,7 @@ class FaultyWorkload : public Workload {
   std::unique_ptr<Workload> workload_;
   Injection injection_;
   const Waiter& waiter_;
+  bool is_first_ = true;  ///< of the run's steps
 };
 
 }  // namespace

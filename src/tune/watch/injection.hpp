@@ -12,7 +12,8 @@
 /// Moments: `assigned` (the rank takes the experiment; an exception there is no failure of the
 /// experiment but the program's), `building`, `ready` (before the first step; the default),
 /// `warm_up` (in the first step, which its peers take part in; the default of `lose_device`),
-/// `timing` (in the sixth), `reporting` (after the last).
+/// `timing` (in the sixth), `reporting` (after the last), `going_on` (in the first step of a run
+/// that goes on with what has stayed built).
 ///
 /// And hosts on request, for tests of several on one: DSTUNE_PRETEND_HOSTS, a list of `name:ranks`
 /// separated by commas, in the order of the ranks. And counters of energy: DSTUNE_POWERCAP, a
@@ -44,7 +45,7 @@ enum class Fault {
   faults_in_controller,
   aborts_in_controller
 };
-enum class FaultMoment { assigned, building, ready, warm_up, timing, reporting };
+enum class FaultMoment { assigned, building, ready, warm_up, timing, reporting, going_on };
 
 struct Injection {
   Fault fault = Fault::none;

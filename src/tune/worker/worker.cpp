@@ -20,6 +20,7 @@
 #include "profile/profiler.hpp"
 #include "watch/injection.hpp"
 #include "watch/waiting.hpp"
+#include "worker/built_steps.hpp"
 
 namespace dstune {
 namespace {
@@ -44,6 +45,11 @@ void add_what_devices_say(const DeviceGroups& devices, Measurement& measurement)
 
 }  // namespace
 
+Worker::Worker(const WorkerContext& context)
+    : context_(context), built_(std::make_unique<BuiltSteps>(*context.device)) {}
+
+Worker::~Worker() = default;
+
 void Worker::send(const Message& message) {
   const std::lock_guard lock(mailbox_mutex_);
   context_.mailbox->send(context_.controller_rank, encode(message));
@@ -65,11 +71,19 @@ message::Quit Worker::run() {
       continue;
     }
     idle.reset();
-    if (const auto* quit = std::get_if<message::Quit>(&message)) return *quit;
+    if (const auto* quit = std::get_if<message::Quit>(&message)) {
+      built_->drop_all();  // while the device and the group are there
+      return *quit;
+    }
     if (const auto* assign = std::get_if<message::Assign>(&message)) {
       run_assignment(*assign);
     } else if (const auto* order = std::get_if<message::Profile>(&message)) {
       run_profiling(*order);
+    } else if (const auto* release = std::get_if<message::Release>(&message)) {
+      if (release->experiment.empty())
+        built_->drop_all();
+      else
+        built_->drop(release->experiment);
     } else if (const auto* late = std::get_if<message::Abort>(&message)) {
       // The attempt was over here before the ABORT came: the controller waits for this answer.
       send(message::Gone{late->attempt, Status::failed, "had ended"});
@@ -134,6 +148,8 @@ Waiter Worker::begin_attempt(const Order& order) {
   stop_ = false;
   incumbent_ = {};
   aborted_ = false;
+  steps_ = turn_ = 0;
+  slowest_step_s_ = 0;
   // They may have come together with the order, while the attempt before was running.
   for (const Message& message : pending_) {
     if (const auto* abort = std::get_if<message::Abort>(&message))
@@ -149,6 +165,8 @@ Waiter Worker::begin_attempt(const Order& order) {
 /// Peers may be inside a collective: the controller's ABORT gets them out.
 void Worker::leave(const std::vector<int>& world_ranks, Status status, std::string reason,
                    bool is_cause, const std::string& details) {
+  // Communicators end only when no recording has their collectives.
+  built_->drop_all();
   context_.groups->abandon(world_ranks);
   device_state_ = context_.device->drain(std::chrono::duration<double>(drain_timeout_s_));
   auto loss = message::Loss::nothing;
@@ -178,6 +196,7 @@ void Worker::require_device() const {
 void Worker::run_profiling(const message::Profile& order) {
   const Waiter waiter = begin_attempt(order);
   auto listener = this->listener(waiter);
+  built_->drop_all();
   try {
     require_device();
     const auto group = context_.groups->join(order.world_ranks, order.attempt, waiter);
@@ -221,13 +240,12 @@ MeasureHooks Worker::hooks_for(const message::Assign& assign, const Injection& i
         },
         "GO from the controller");
   };
-  hooks.stepped = [this, steps = 0, slowest_step_s = 0.0,
-                   last_progress = SteadyClock::now()](double step_s) mutable {
-    ++steps;
-    slowest_step_s = std::max(slowest_step_s, step_s);
+  hooks.stepped = [this, last_progress = SteadyClock::now()](double step_s) mutable {
+    ++steps_;
+    slowest_step_s_ = std::max(slowest_step_s_, step_s);
     if (SteadyClock::now() - last_progress >= progress_interval) {
       last_progress = SteadyClock::now();
-      send(message::Progress{attempt_, steps, slowest_step_s});
+      tell_progress();
       // A group of one never waits, so this is where it hears of an ABORT.
       if (poll_for_abort()) throw CollectiveError(CollectiveError::Cause::aborted, "aborted");
     }
@@ -247,11 +265,17 @@ MeasureHooks Worker::hooks_for(const message::Assign& assign, const Injection& i
   return hooks;
 }
 
+void Worker::tell_progress() {
+  send(message::Progress{attempt_, steps_, slowest_step_s_, turn_});
+}
+
 void Worker::measure_in_group(const message::Assign& assign, const Injection& injection,
                               const Waiter& waiter) {
   require_device();
   const auto group =
       context_.groups->join(assign.world_ranks, assign.attempt, waiter, assign.is_risky);
+  if (assign.stays_built) return take_turns(assign, *group, waiter);
+  built_->use(nullptr);
   const MemoryFault memory(*context_.device, injection.fault);
   Instrument& instrument = *context_.instruments->at(assign.instrument);
   auto workload = instrument.make(context_of(assign, *group, waiter));
