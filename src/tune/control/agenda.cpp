@@ -18,6 +18,12 @@ const Policy::Tries& tries() {
 
 }  // namespace
 
+std::vector<Turn> turns_of(const Run& run) {
+  std::vector<Turn> turns = run.others;
+  turns.insert(turns.begin(), {run.member, run.round});
+  return turns;
+}
+
 Agenda::Agenda(Search search, Take take)
     : search_(search),
       take_(std::move(take)),

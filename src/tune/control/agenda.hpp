@@ -58,6 +58,9 @@ struct Run {
   std::vector<Turn> others{};          ///< that take turns with it, in the order of the first ones
 };
 
+/// The members of a run, the first one's before those that take turns with it.
+[[nodiscard]] std::vector<Turn> turns_of(const Run& run);
+
 class Agenda {
  public:
   /// Takes in a result that needs no run; `is_known`: the journal has it already, and when it was
