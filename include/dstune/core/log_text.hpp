@@ -144,7 +144,7 @@ inline constexpr const char* members_do_not_fit = "{} do not fit: the GPU has {}
 inline constexpr const char* finalist_is_rebuilt =
     "{}: {}. It is built anew for each of its runs, without other finalists in memory";
 inline constexpr const char* finalists_are_rebuilt =
-    "memory does not hold all finalists at once: {} {} built anew for each run";
+    "memory does not hold all finalists at once; built anew for each run: {}";
 inline constexpr const char* finalists_of_others_are_rebuilt =
     "finalists are built anew for each run: only the built-in step can stay built";
 inline constexpr const char* idle_rank_lost = "lost rank {} while it was idle: not used again";

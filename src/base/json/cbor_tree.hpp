@@ -45,7 +45,7 @@ class CborTree : public nlohmann::json_sax<Value> {
   }
 
  private:
-  /// What a damaged size says is not believed.
+  /// A damaged size is not believed.
   static std::size_t sane(std::size_t size) {
     constexpr std::size_t most = 1024;
     return std::min(size, most);

@@ -16,7 +16,7 @@ struct Difference {
   std::vector<std::string> without;  ///< pointers of what is not there
 };
 
-/// What turns `base` into `value`. Lists differ as a whole.
+/// The changes that turn `base` into `value`. Lists differ as a whole.
 [[nodiscard]] Difference difference_of(const json::Value& base, const json::Value& value);
 /// Returns `base` as the difference changes it; nothing where a pointer leads nowhere.
 [[nodiscard]] std::optional<json::Value> restored_from(const json::Value& base,

@@ -217,8 +217,7 @@ void Agenda::plan_rounds(const std::vector<RunAgain>& runs) {
     if (!built_.stays(member) && told_rebuilt_.insert(member).second)
       rebuilt.push_back(search_.space.experiment(member).name);
   if (!rebuilt.empty() && !built_.is_given_up())
-    log::warning(fmt::format(log_text::finalists_are_rebuilt, fmt::join(rebuilt, ", "),
-                             rebuilt.size() == 1 ? "is" : "are"));
+    log::warning(fmt::format(log_text::finalists_are_rebuilt, fmt::join(rebuilt, ", ")));
   const std::size_t first = rounds_.size();
   for (const RunAgain& run : runs) {
     const GroupShape& shape = search_.space.experiment(run.member).shape;
