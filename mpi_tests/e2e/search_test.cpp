@@ -140,7 +140,9 @@ TEST_F(SearchTest, NamesTheBest) {
     for (const Json& run : finalist["runs"]) {
       EXPECT_EQ(run["alone"], true);
       // Every rank has run its operations before.
-      if (finalist["num_gpus"] == 4) EXPECT_LE(run["warmup_steps"], 1);
+      if (finalist["num_gpus"] == 4) {
+        EXPECT_LE(run["warmup_steps"], 1);
+      }
     }
     most = std::max(most, finalist.value("probability_best", 0.0));
     if (finalist["name"] != optimal["name"]) continue;

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include "dstune/instrument/workloads.hpp"
 #include "dstune/model/parameter_table.hpp"
 #include "thread_group.hpp"
 
