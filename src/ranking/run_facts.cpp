@@ -61,7 +61,7 @@ PredictionErrors spread_of_errors(const std::vector<double>& errors) {
 
 std::optional<double> predicted_log_speed(const Record& record) {
   const auto& throughput = record.predicted.throughput;
-  if (!throughput || !(*throughput > 0)) return std::nullopt;
+  if (!throughput || !(*throughput > 0) || !std::isfinite(*throughput)) return std::nullopt;
   return std::log(*throughput / static_cast<double>(batch_of(record.experiment)));
 }
 

@@ -177,6 +177,7 @@ TEST(AnswerTest, TheSummarySaysWhyAnAnswerIsNotTheLikeliest) {
   test::Draft report = test::draft_of({1, 1});
   Policy policy = default_policy();
   policy.answering.as_likely = 1;
+  policy.answering.as_good = 0.01;  // more than the draws' noise
   report.policy = &policy;
   report.finals.is_done = true;
   const std::size_t likelier = report.scoreboard().verdict()->members().front();

@@ -43,7 +43,8 @@ TEST_P(TruthTest, RunsDifferAroundTheTruth) {
   const Experiment& experiment = truth.space.members[0].planned.experiment;
   double now_s = 0;
   for (int run = 0; run < runs; ++run) {
-    const Measurement trial = truth.run(0, now_s, random);
+    const double slower_by = truth.disturbance ? truth.disturbance(now_s, random) : 0;
+    const Measurement trial = truth.run(0, slower_by, random);
     now_s += std::accumulate(trial.step_times_s.begin(), trial.step_times_s.end(), 0.0);
     sum += value_so_far(trial, Metric::throughput,
                         global_batch(experiment.config, experiment.shape.size()),

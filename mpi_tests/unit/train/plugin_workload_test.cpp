@@ -51,7 +51,8 @@ struct PluginSetting {
 TEST(PluginWorkloadTest, ReportsWhatThePluginSays) {
   const Measurement result = PluginSetting("check collectives").run();
   EXPECT_EQ(result.status, Status::ok) << result.reason;
-  ASSERT_GE(result.step_times_s.size(), 8U);
+  // One step warms up, five are timed.
+  ASSERT_GE(result.step_times_s.size(), 6U);
   EXPECT_EQ(result.step_times_s[0], 0.001);
   EXPECT_EQ(result.losses[1], 0.5);
   EXPECT_DOUBLE_EQ(result.forward_s, 0.0004 / 3);
