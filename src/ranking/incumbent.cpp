@@ -113,9 +113,9 @@ std::string lost_race_text(const Scoreboard& scoreboard, const Experiment& chall
       time_s(mean_interval(timed_s).mean, challenger, challenger_overheads) / best_s;
   if (!(factor > 1)) return "";
   return fmt::format(
-      "stopped after {} steps: clearly slower than the best so far ({:.3g} times as long for the "
+      "stopped after {} step{}: clearly slower than the best so far ({:.3g} times as long for the "
       "same work)",
-      timed_s.size(), factor);
+      timed_s.size(), timed_s.size() == 1 ? "" : "s", factor);
 }
 
 }  // namespace dstune
