@@ -140,8 +140,10 @@ TEST_F(SearchTest, NamesTheBest) {
     for (const Json& run : finalist["runs"]) {
       EXPECT_EQ(run["alone"], true);
       // Every rank has run its operations before.
+      const int most_warmup =
+          std::getenv("DSTUNE_EMULATED_GPUS") == nullptr ? 1 : 2;  // one records
       if (finalist["num_gpus"] == 4) {
-        EXPECT_LE(run["warmup_steps"], 1);
+        EXPECT_LE(run["warmup_steps"], most_warmup);
       }
     }
     most = std::max(most, finalist.value("probability_best", 0.0));
