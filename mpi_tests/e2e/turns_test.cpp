@@ -27,6 +27,20 @@ class TurnsTest : public JobTest {
         {"stage", 1}, {"reduce_bucket_size", {2000, 2100, 2200, 2300, 2400, 2500, 2600, 2700}}};
     write_transformer(job_, space);
   }
+  /// Anew until its finals take more than one round: noise may let one be enough.
+  Ended run_until_rounds(Command of_job) {
+    of_job.args.insert(of_job.args.begin(), "--overwrite");
+    constexpr int most_tries = 6;
+    Ended ended = job_.run(of_job);
+    for (int tries = 1; tries < most_tries && ended.exit_code == done && has_one_round(); ++tries)
+      ended = job_.run(of_job);
+    return ended;
+  }
+  [[nodiscard]] bool has_one_round() const {
+    const Json finalists = job_.read_json(results + "validation.json")["finalists"];
+    return std::ranges::all_of(finalists,
+                               [](const Json& finalist) { return finalist["runs"].size() < 2; });
+  }
   [[nodiscard]] std::vector<Json> runs_of_finals() const {
     std::vector<Json> runs;
     const Json validation = job_.read_json(results + "validation.json");
@@ -53,7 +67,7 @@ class TurnsTest : public JobTest {
 };
 
 TEST_F(TurnsTest, FinalistsAreBuiltOnce) {
-  expect_exit(job_, run(), done);
+  expect_exit(job_, run_until_rounds(command()), done);
   expect_built_once();
   const Json validation = job_.read_json(results + "validation.json");
   const Json& first = validation["finalists"][0]["runs"][0];
@@ -64,7 +78,7 @@ TEST_F(TurnsTest, FinalistsAreBuiltOnce) {
 
 TEST_F(TurnsTest, AndSoAreThoseOfTwoGroups) {
   ranks_ = 4;
-  expect_exit(job_, run(), done);
+  expect_exit(job_, run_until_rounds(command()), done);
   expect_built_once();
   for (const Json& run : runs_of_finals())
     EXPECT_EQ(run["group"]["world_ranks"], Json::array({0, 1})) << "where they are built";
@@ -88,7 +102,9 @@ TEST_F(TurnsTest, WithMemoryForOneEachIsBuiltForItsRuns) {
 }
 
 TEST_F(TurnsTest, AJobThatDiesInThemGoesOn) {
-  const Ended died = run_with({{"DSTUNE_INJECT", "die.going_on@1:*"}});
+  Command dies = command();
+  dies.environment = {{"DSTUNE_INJECT", "die.going_on@1:*"}};
+  const Ended died = run_until_rounds(dies);
   EXPECT_NE(died.exit_code, done);
   const std::vector<Json> before = journal(job_);
   const auto repeats = names_of(before, "repeated");
@@ -109,7 +125,7 @@ TEST_F(TurnsTest, OthersLiveOnWhereARankDiesInThem) {
   changed.launcher = recovery_words();
   changed.environment = {{"DSTUNE_INJECT", "die.going_on@1:*"}};
 
-  const Ended ended = job_.run(changed);
+  const Ended ended = run_until_rounds(changed);
 
   EXPECT_FALSE(ended.is_late) << ended;
   EXPECT_EQ(exit_status_of(job_)["exit_code"], done) << ended;
