@@ -13,10 +13,9 @@ namespace dstune {
 
 class MemoryPredictor {
  public:
-  /// Both outlive it. `plans_here`: our own step's memory is wanted, too.
+  /// Job and workspaces outlive it. `plans_here`: our own step's memory is wanted, too.
   MemoryPredictor(const JobSpec& job, const WorkspaceSizes& workspaces, bool plans_here = true)
-      : job_(&job),
-        planner_(job.model, workspaces),
+      : planner_(job.model, workspaces),
         target_planner_(job.model, job.target),
         plans_here_(plans_here || job.target.framework == TargetFramework::self) {}
 
@@ -27,7 +26,6 @@ class MemoryPredictor {
   void fill(const TrainingConfig& config, int group_size, Prediction& prediction);
   void fill_target(const TrainingConfig& config, int group_size, Prediction& prediction);
 
-  const JobSpec* job_;
   StepPlanner planner_;
   TargetPlanner target_planner_;
   bool plans_here_;
