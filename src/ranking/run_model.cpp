@@ -140,7 +140,7 @@ class Sampler {
 
   /// A run that is far from its prediction was disturbed, or the prediction is wrong. Both are
   /// drawn together, and for any speed of the member: one after the other they would never change.
-  /// Where a member has several runs, each sweep does so with another one.
+  /// Each sweep does so with another one of a member's runs.
   void draw_what_is_wrong() {
     ++num_sweeps_;
     for (std::size_t place = 0; place < runs_of_.size(); ++place) {
