@@ -25,16 +25,15 @@ double seconds_between(std::chrono::system_clock::time_point from,
 }
 
 /// How long something of the search ran, pauses between jobs aside.
-double search_s(const std::vector<Row>& rows) {
+double search_s(const Scoreboard& scoreboard) {
   using Time = std::chrono::system_clock::time_point;
   std::vector<std::pair<Time, Time>> spans;
-  for (const Row& row : rows) {
-    if (!row.record) continue;
+  scoreboard.visit_run([&](std::size_t, const Row& row) {
     spans.emplace_back(row.record->started_at, row.record->finished_at);
     for (const Repeat& repeat : row.repeats)
       if (repeat.kind == RepeatKind::spread)
         spans.emplace_back(repeat.started_at, repeat.finished_at);
-  }
+  });
   std::ranges::sort(spans);
   double sum_s = 0;
   Time covered = Time::min();
@@ -72,11 +71,11 @@ std::vector<std::size_t> contenders(const Scoreboard& scoreboard) {
 
 RunAgainPolicy::RunAgainPolicy(Scoreboard& scoreboard, Options options)
     : scoreboard_(scoreboard), options_(std::move(options)) {
-  for (std::size_t member = 0; member < scoreboard_.rows().size(); ++member) {
-    for (const Repeat& repeat : scoreboard_.row(member).repeats)
+  scoreboard_.rows().visit_open([&](std::size_t member, const Row& row) {
+    for (const Repeat& repeat : row.repeats)
       if (repeat.kind == RepeatKind::spread) ++spread_runs_[member];
-    if (num_final_tries(scoreboard_.row(member)) > 0) scoreboard_.join_finals({member});
-  }
+    if (num_final_tries(row) > 0) scoreboard_.join_finals({member});
+  });
 }
 
 double RunAgainPolicy::duration_s(std::size_t member) const {
@@ -118,9 +117,9 @@ std::optional<RunAgain> RunAgainPolicy::after_search(double time_left_s) {
 std::optional<RunAgain> RunAgainPolicy::next_rerun(double time_left_s) {
   const double best = scoreboard_.ranked_value(*scoreboard_.best())->value;
   for (std::size_t member = 0; member < scoreboard_.rows().size(); ++member) {
+    if (!scoreboard_.has_run(member)) continue;
     const auto& record = scoreboard_.row(member).record;
-    if (!record || record->measurement.status != Status::raced_out || record->is_alone ||
-        is_rerun(member))
+    if (record->measurement.status != Status::raced_out || record->is_alone || is_rerun(member))
       continue;
     const auto value = value_so_far(record->measurement, scoreboard_.metric(), record->experiment,
                                     StepEstimate::mean, scoreboard_.policy().intervals);
@@ -162,16 +161,16 @@ std::vector<std::size_t> RunAgainPolicy::turns_of_next_round() const {
 bool RunAgainPolicy::is_time_over() const {
   int rounds = 0;
   double spent_s = 0;
-  for (const Row& row : scoreboard_.rows()) {
+  scoreboard_.rows().visit_open([&](std::size_t, const Row& row) {
     rounds = std::max(rounds, num_final_tries(row));
     for (const Repeat& repeat : row.repeats)
       if (repeat.kind == RepeatKind::final_round)
         spent_s += seconds_between(repeat.started_at, repeat.finished_at);
-  }
+  });
   const Policy::Repeating& policy = scoreboard_.policy().repeating;
   if (spent_s >= policy.longest_finals_s) return true;
   return (rounds >= options_.rounds.count || spent_s >= options_.rounds.longest_s) &&
-         spent_s >= policy.share_of_search * search_s(scoreboard_.rows());
+         spent_s >= policy.share_of_search * search_s(scoreboard_);
 }
 
 double RunAgainPolicy::usual_final_s() const {
@@ -193,10 +192,10 @@ ExpectedRuns RunAgainPolicy::expected_finals(double search_s) const {
     return {};
   const double run_s = usual_final_s();
   int rounds = 0, begun = 0;
-  for (const Row& row : scoreboard_.rows()) {
+  scoreboard_.rows().visit_open([&](std::size_t, const Row& row) {
     rounds = std::max(rounds, num_final_tries(row));
     begun += num_final_tries(row);
-  }
+  });
   const auto at_most = [&](double longest_s, double count) {
     return run_s > 0 ? std::min(count, std::max(1.0, longest_s / run_s)) : count;
   };
@@ -221,8 +220,10 @@ std::optional<RunAgain> RunAgainPolicy::next_in_finals(double time_left_s) {
   if (scoreboard_.finals().is_done || !scoreboard_.finals().reason.empty()) return std::nullopt;
   scoreboard_.judge();
   const auto has_begun = [&] {
-    return std::ranges::any_of(scoreboard_.rows(),
-                               [](const Row& row) { return num_final_tries(row) > 0; });
+    bool is_any = false;
+    scoreboard_.rows().visit_open(
+        [&](std::size_t, const Row& row) { is_any |= num_final_tries(row) > 0; });
+    return is_any;
   };
   // A first round is gone through, so that at least two are compared.
   const bool is_first_round = !has_begun() || std::ranges::any_of(turns_, [&](std::size_t member) {

@@ -97,12 +97,11 @@ std::optional<double> predicted_log_speed(const Row& row) {
 /// Robust: by the median, and the median distance from it.
 PredictionErrors prediction_errors(const Scoreboard& scoreboard) {
   std::vector<double> errors;
-  for (const Row& row : scoreboard.rows()) {
-    const auto measured =
-        row.record ? log_speed(scoreboard, row.record->measurement) : std::nullopt;
-    if (!measured) continue;
+  scoreboard.visit_run([&](std::size_t, const Row& row) {
+    const auto measured = log_speed(scoreboard, row.record->measurement);
+    if (!measured) return;
     if (const auto predicted = predicted_log_speed(row)) errors.push_back(*measured - *predicted);
-  }
+  });
   if (errors.empty()) return {};
   const double center = median(errors);
   std::vector<double> distances;

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "dstune/base/file.hpp"
-#include "dstune/base/hash.hpp"
 #include "dstune/base/json.hpp"
+#include "dstune/base/piece_hash.hpp"
 #include "dstune/core/measurement.hpp"
 
 namespace dstune {
@@ -72,6 +72,17 @@ inline constexpr int measuring_version = 1;
 /// counts only for the same key. Equal values give equal keys: the keys of objects in any order,
 /// 5e8 and 500000000, -0.0 and 0.
 std::string record_key(const json::Value& identity);
+/// The same of a long list, whose elements come one after the other.
+class ListKey {
+ public:
+  explicit ListKey(std::size_t size);
+  void add(const json::Value& element);
+  /// Once all elements are there.
+  [[nodiscard]] std::string text();
+
+ private:
+  PieceHash hash_;
+};
 
 /// The events of the journal: each is an object with its `kind` (docs/files.md). Times are UTC.
 namespace event {
