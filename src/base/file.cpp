@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "dstune/base/error.hpp"
+#include "dstune/base/file_pieces.hpp"
 #include "dstune/base/text.hpp"
 
 namespace dstune {
@@ -59,48 +60,6 @@ void sync_folder(const std::string& folder) {
   if (::fsync(descriptor.value()) != 0 && errno != EINVAL) fail("sync", folder, errno);
 }
 
-/// A file beside its target that disappears unless it is renamed.
-class TemporaryFile {
- public:
-  TemporaryFile(const std::string& folder, const std::string& target, Readers readers)
-      : target_(target) {
-    const mode_t mode = readers == Readers::owner ? 0600 : 0666;
-    static std::atomic<unsigned> count{0};
-    int cause = EEXIST;
-    while (cause == EEXIST) {  // left behind by a dead process, or another host's on a shared disk
-      path_ = fmt::format("{}/.dstune-{}-{}.tmp", folder, ::getpid(), count++);
-      descriptor_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
-      cause = descriptor_ ? 0 : errno;
-    }
-    if (cause != 0) fail("write", target_, cause);
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() {
-    if (!renamed_) ::unlink(path_.c_str());
-  }
-
-  void fill(std::string_view content, Durability durability) {
-    if (const int cause = write_all(descriptor_.value(), content); cause != 0)
-      fail("write", target_, cause);
-    if (durability == Durability::synced && ::fsync(descriptor_.value()) != 0)
-      fail("sync", target_, errno);
-    // Network file systems report a full disk or quota only here.
-    if (::close(descriptor_.release()) != 0) fail("write", target_, errno);
-  }
-
-  void rename() {
-    if (::rename(path_.c_str(), target_.c_str()) != 0) fail("write", target_, errno);
-    renamed_ = true;
-  }
-
- private:
-  const std::string& target_;
-  std::string path_;
-  FileDescriptor descriptor_;
-  bool renamed_ = false;
-};
-
 }  // namespace
 
 void FileDescriptorTraits::close(int descriptor) noexcept {
@@ -114,14 +73,56 @@ void check_output_file(const std::string& path) {
     refuse_kind("write", path, found.st_mode);
 }
 
+AtomicFile::AtomicFile(const std::string& path, Readers readers)
+    : target_(path), folder_(folder_of(path)) {
+  check_output_file(path);
+  const mode_t mode = readers == Readers::owner ? 0600 : 0666;
+  static std::atomic<unsigned> count{0};
+  int cause = EEXIST;
+  while (cause == EEXIST) {  // left behind by a dead process, or another host's on a shared disk
+    path_ = fmt::format("{}/.dstune-{}-{}.tmp", folder_, ::getpid(), count++);
+    descriptor_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+    cause = descriptor_ ? 0 : errno;
+  }
+  if (cause != 0) fail("write", target_, cause);
+}
+
+AtomicFile::~AtomicFile() {
+  if (!is_in_place_) ::unlink(path_.c_str());
+}
+
+void AtomicFile::write_out() {
+  if (const int cause = write_all(descriptor_.value(), waiting_); cause != 0)
+    fail("write", target_, cause);
+  waiting_.clear();
+}
+
+void AtomicFile::add(std::string_view piece) {
+  constexpr std::size_t enough = std::size_t{1} << 16;
+  waiting_ += piece;
+  if (waiting_.size() >= enough) write_out();
+}
+
+void AtomicFile::close(Durability durability) {
+  write_out();
+  if (durability == Durability::synced && ::fsync(descriptor_.value()) != 0)
+    fail("sync", target_, errno);
+  // Network file systems report a full disk or quota only here.
+  if (::close(descriptor_.release()) != 0) fail("write", target_, errno);
+}
+
+void AtomicFile::take_place(Durability durability) {
+  if (::rename(path_.c_str(), target_.c_str()) != 0) fail("write", target_, errno);
+  is_in_place_ = true;
+  if (durability == Durability::synced) sync_folder(folder_);
+}
+
 void write_file_atomically(const std::string& path, std::string_view content, Durability durability,
                            Readers readers) {
-  check_output_file(path);
-  const std::string folder = folder_of(path);
-  TemporaryFile temporary(folder, path, readers);
-  temporary.fill(content, durability);
-  temporary.rename();
-  if (durability == Durability::synced) sync_folder(folder);
+  AtomicFile file(path, readers);
+  file.add(content);
+  file.close(durability);
+  file.take_place(durability);
 }
 
 std::string absolute_path(const std::string& path) {
@@ -136,14 +137,41 @@ std::string read_input_file(const std::string& path, std::size_t max_bytes) {
   }
 }
 
-std::string read_file(const std::string& path, std::size_t max_bytes) {
+namespace {
+
+FileDescriptor open_to_read(const std::string& path, struct stat& found) {
   // Without O_NONBLOCK the opening of a fifo waits for somebody who writes it.
-  const FileDescriptor descriptor(
-      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  FileDescriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!descriptor) fail("read", path, errno);
-  struct stat found {};
   if (::fstat(descriptor.value(), &found) != 0) fail("read", path, errno);
   if (!S_ISREG(found.st_mode)) refuse_kind("read", path, found.st_mode);
+  return descriptor;
+}
+
+void read_pieces(const std::string& path, int descriptor,
+                 const std::function<void(std::string_view)>& take) {
+  char piece[1 << 16];
+  while (true) {
+    const ssize_t got = ::read(descriptor, piece, sizeof piece);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail("read", path, errno);
+    if (got == 0) return;
+    take({piece, static_cast<std::size_t>(got)});
+  }
+}
+
+}  // namespace
+
+void read_file_by_pieces(const std::string& path,
+                         const std::function<void(std::string_view)>& take) {
+  struct stat found {};
+  const FileDescriptor descriptor = open_to_read(path, found);
+  read_pieces(path, descriptor.value(), take);
+}
+
+std::string read_file(const std::string& path, std::size_t max_bytes) {
+  struct stat found {};
+  const FileDescriptor descriptor = open_to_read(path, found);
   const auto check_size = [&](std::size_t bytes) {
     if (bytes <= max_bytes) return;
     throw IoError(fmt::format("can not read {}: it is larger than {}; give a smaller file", path,
@@ -151,15 +179,11 @@ std::string read_file(const std::string& path, std::size_t max_bytes) {
   };
   check_size(static_cast<std::size_t>(found.st_size));
   std::string content;
-  char chunk[1 << 16];
-  while (true) {
-    const ssize_t got = ::read(descriptor.value(), chunk, sizeof chunk);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail("read", path, errno);
-    if (got == 0) return content;
-    content.append(chunk, static_cast<std::size_t>(got));
+  read_pieces(path, descriptor.value(), [&](std::string_view piece) {
+    content += piece;
     check_size(content.size());  // the file may grow meanwhile
-  }
+  });
+  return content;
 }
 
 void create_folders(const std::string& path) {

@@ -1,8 +1,11 @@
 #include "dstune/base/hash.hpp"
 
+#include <algorithm>
 #include <bit>
 
 #include <fmt/format.h>
+
+#include "dstune/base/piece_hash.hpp"
 
 namespace dstune {
 
@@ -36,23 +39,40 @@ std::uint64_t finish(std::uint64_t hash) {
   return hash;
 }
 
+constexpr std::size_t block_bytes = 16;
+
 }  // namespace
 
-Digest digest128(std::string_view bytes) {
-  std::uint64_t h1 = 0;
-  std::uint64_t h2 = 0;
-  std::string_view rest = bytes;
-  for (; rest.size() >= 16; rest.remove_prefix(16)) {
-    h1 ^= mix_low(little_endian(rest.substr(0, 8)));
-    h1 = (std::rotl(h1, 27) + h2) * 5 + 0x52dce729;
-    h2 ^= mix_high(little_endian(rest.substr(8, 8)));
-    h2 = (std::rotl(h2, 31) + h1) * 5 + 0x38495ab5;
+void PieceHash::take(std::string_view block) {
+  h1_ ^= mix_low(little_endian(block.substr(0, 8)));
+  h1_ = (std::rotl(h1_, 27) + h2_) * 5 + 0x52dce729;
+  h2_ ^= mix_high(little_endian(block.substr(8, 8)));
+  h2_ = (std::rotl(h2_, 31) + h1_) * 5 + 0x38495ab5;
+}
+
+void PieceHash::add(std::string_view bytes) {
+  size_ += bytes.size();
+  if (!rest_.empty()) {
+    const std::size_t missing = std::min(block_bytes - rest_.size(), bytes.size());
+    rest_ += bytes.substr(0, missing);
+    bytes.remove_prefix(missing);
+    if (rest_.size() < block_bytes) return;
+    take(rest_);
+    rest_.clear();
   }
+  for (; bytes.size() >= block_bytes; bytes.remove_prefix(block_bytes)) take(bytes);
+  rest_ = bytes;
+}
+
+Digest PieceHash::digest() const {
+  std::uint64_t h1 = h1_;
+  std::uint64_t h2 = h2_;
+  const std::string_view rest = rest_;
   if (rest.size() > 8) h2 ^= mix_high(little_endian(rest.substr(8)));
   if (!rest.empty()) h1 ^= mix_low(little_endian(rest.substr(0, 8)));
 
-  h1 ^= bytes.size();
-  h2 ^= bytes.size();
+  h1 ^= size_;
+  h2 ^= size_;
   h1 += h2;
   h2 += h1;
   h1 = finish(h1);
@@ -62,9 +82,21 @@ Digest digest128(std::string_view bytes) {
   return {h1, h2};
 }
 
+std::string PieceHash::text() const {
+  const Digest found = digest();
+  return fmt::format("{:016x}{:016x}", found.high, found.low);
+}
+
+Digest digest128(std::string_view bytes) {
+  PieceHash hash;
+  hash.add(bytes);
+  return hash.digest();
+}
+
 std::string hash128(std::string_view bytes) {
-  const Digest digest = digest128(bytes);
-  return fmt::format("{:016x}{:016x}", digest.high, digest.low);
+  PieceHash hash;
+  hash.add(bytes);
+  return hash.text();
 }
 
 }  // namespace dstune

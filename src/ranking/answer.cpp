@@ -6,6 +6,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -23,7 +24,14 @@ const std::string& reason_text(const Row& row) {
 
 namespace {
 
-std::vector<StatusCount> count_statuses(const std::vector<Row>& rows) {
+/// status_text() of a member whose row may be packed.
+std::string status_of(const Scoreboard& scoreboard, std::size_t member) {
+  if (scoreboard.has_run(member)) return status_text(scoreboard.row(member));
+  const PlanStatus status = scoreboard.status(member);
+  return status != PlanStatus::planned ? std::string(to_text(status)) : "not_run";
+}
+
+std::vector<StatusCount> count_statuses(const Scoreboard& scoreboard) {
   std::vector<StatusCount> counts;
   for (const Status status :
        {Status::ok, Status::raced_out, Status::out_of_memory, Status::timed_out, Status::failed})
@@ -31,34 +39,37 @@ std::vector<StatusCount> count_statuses(const std::vector<Row>& rows) {
   for (const PlanStatus status : {PlanStatus::infeasible, PlanStatus::pruned})
     counts.push_back({std::string(to_text(status))});
   counts.push_back({"not_run"});
-  for (const Row& row : rows)
-    ++std::ranges::find(counts, status_text(row), &StatusCount::status)->count;
+  for (std::size_t member = 0; member < scoreboard.rows().size(); ++member)
+    ++std::ranges::find(counts, status_of(scoreboard, member), &StatusCount::status)->count;
   return counts;
 }
 
-PruneCounts count_pruned(const std::vector<Row>& rows) {
+PruneCounts count_pruned(const Scoreboard& scoreboard) {
   PruneCounts counts;
-  for (const Row& row : rows)
-    if (!row.record && row.planned.status == PlanStatus::pruned) ++counts[row.planned.prune_kind];
+  for (std::size_t member = 0; member < scoreboard.rows().size(); ++member)
+    if (!scoreboard.has_run(member) && scoreboard.status(member) == PlanStatus::pruned)
+      ++counts[scoreboard.prune_kind(member)];
   return counts;
 }
 
 /// In the order of the statuses, then of the first member.
-std::vector<ReasonGroup> reason_groups(const std::vector<Row>& rows,
+std::vector<ReasonGroup> reason_groups(const Scoreboard& scoreboard,
                                        const std::vector<StatusCount>& statuses,
                                        std::size_t max_names) {
   std::vector<ReasonGroup> groups;
   std::map<std::pair<std::string, std::string>, std::size_t> index_of;
-  for (const Row& row : rows) {
-    const std::string status = status_text(row);
+  for (std::size_t member = 0; member < scoreboard.rows().size(); ++member) {
+    const std::string status = status_of(scoreboard, member);
     if (status == to_text(Status::ok)) continue;
+    const std::string reason(scoreboard.has_run(member) ? reason_text(scoreboard.row(member))
+                                                        : scoreboard.reason(member));
     const auto [found, is_new] =
-        index_of.try_emplace({status, without_numbers(reason_text(row))}, groups.size());
-    if (is_new) groups.push_back({status, reason_text(row)});
+        index_of.try_emplace({status, without_numbers(reason)}, groups.size());
+    if (is_new) groups.push_back({status, reason});
     ReasonGroup& group = groups[found->second];
     ++group.count;
     if (group.first_names.size() < max_names)
-      group.first_names.push_back(row.planned.experiment.name);
+      group.first_names.push_back(scoreboard.rows().copy_of(member).planned.experiment.name);
   }
   std::ranges::stable_sort(groups, {}, [&](const ReasonGroup& group) {
     return std::ranges::find(statuses, group.status, &StatusCount::status) - statuses.begin();
@@ -74,15 +85,13 @@ std::vector<TuningSpace> spaces_of(const Scoreboard& scoreboard) {
     if (!scoreboard.finite_value(member)) return;
     if (!space.best || scoreboard.is_better(member, *space.best)) space.best = member;
   };
-  for (std::size_t member = 0; member < scoreboard.rows().size(); ++member) {
-    const auto& record = scoreboard.row(member).record;
-    if (!record) continue;
-    const std::string name = "z" + std::to_string(record->experiment.config.zero_stage);
+  scoreboard.visit_run([&](std::size_t member, const Row& row) {
+    const std::string name = "z" + std::to_string(row.record->experiment.config.zero_stage);
     auto space = std::ranges::find(spaces, name, &TuningSpace::name);
     if (space == spaces.end()) space = spaces.insert(spaces.end(), {name});
     add(*space, member);
     add(global, member);
-  }
+  });
   if (global.num_experiments > 0) spaces.push_back(std::move(global));
   return spaces;
 }
@@ -148,13 +157,12 @@ std::string without_numbers(const std::string& reason) {
 std::vector<Offer> offers_of(const Scoreboard& scoreboard) {
   const double sign = is_minimised(scoreboard.metric()) ? -1 : 1;
   std::vector<Offer> offers;
-  for (std::size_t member = 0; member < scoreboard.rows().size(); ++member) {
+  scoreboard.visit_run([&](std::size_t member, const Row& row) {
     const auto value = scoreboard.finite_value(member);
-    if (!value) continue;
-    const Record& record = *scoreboard.row(member).record;
-    offers.push_back({member, *value, record.experiment.shape.size(),
-                      memory_bytes(record, !scoreboard.setup().label.empty())});
-  }
+    if (!value) return;
+    offers.push_back({member, *value, row.record->experiment.shape.size(),
+                      memory_bytes(*row.record, !scoreboard.setup().label.empty())});
+  });
   std::stable_sort(offers.begin(), offers.end(), [&](const Offer& one, const Offer& other) {
     if (one.num_gpus != other.num_gpus) return one.num_gpus < other.num_gpus;
     return sign * one.value > sign * other.value;
@@ -206,13 +214,12 @@ std::optional<double> rank_correlation(const std::vector<double>& one,
 
 namespace {
 
-std::vector<PredictedSpeed> predictions_of(const std::vector<Row>& rows) {
+std::vector<PredictedSpeed> predictions_of(const Scoreboard& scoreboard) {
   std::vector<PredictedSpeed> all;
-  for (const Row& row : rows) {
-    if (!row.record) continue;
+  scoreboard.visit_run([&](std::size_t, const Row& row) {
     if (const auto error = prediction_error(*row.record))
       all.push_back({&*row.record, *measured_throughput(*row.record), *error});
-  }
+  });
   std::ranges::stable_sort(all, {},
                            [](const PredictedSpeed& one) { return one.record->finished_at; });
   double sum_of_errors = 0;
@@ -258,6 +265,32 @@ std::optional<MachineConduct> conduct_of(const Scoreboard& scoreboard) {
 
 }  // namespace
 
+namespace {
+
+/// Makes what was never run when somebody looks at it.
+class MadeStandings : public Packing<Standing> {
+ public:
+  explicit MadeStandings(const Scoreboard& scoreboard) : scoreboard_(&scoreboard) {}
+
+  [[nodiscard]] std::unique_ptr<Packing> copy() const override {
+    return std::make_unique<MadeStandings>(*this);
+  }
+  [[nodiscard]] std::size_t size() const override { return scoreboard_->rows().size(); }
+  [[nodiscard]] Standing unpack(std::size_t member) const override {
+    if (scoreboard_->rows().opened(member) != nullptr) return standing_of(*scoreboard_, member);
+    Standing standing;
+    standing.made = std::make_shared<const Row>(scoreboard_->rows().copy_of(member));
+    standing.row = standing.made.get();
+    return standing;
+  }
+  void pack(std::size_t /*member*/, const Standing& /*standing*/) override {}
+
+ private:
+  const Scoreboard* scoreboard_;
+};
+
+}  // namespace
+
 Answer answer_of(const Scoreboard& scoreboard) {
   Answer answer;
   answer.metric = scoreboard.metric();
@@ -265,8 +298,10 @@ Answer answer_of(const Scoreboard& scoreboard) {
   answer.model_profile = scoreboard.setup().model_profile;
   answer.model_name = scoreboard.setup().model_name;
   answer.searched = scoreboard.setup().searched;
-  for (std::size_t member = 0; member < scoreboard.rows().size(); ++member)
-    answer.standings.push_back(standing_of(scoreboard, member));
+  answer.standings = PackedList<Standing>(std::make_unique<MadeStandings>(scoreboard));
+  scoreboard.rows().visit_open([&](std::size_t member, const Row&) {
+    static_cast<void>(answer.standings[member]);  // what was run stays at hand
+  });
   answer.recommendation = recommendation_of(scoreboard);
   answer.best = scoreboard.best();
   answer.finals_are_done = scoreboard.finals().is_done;
@@ -277,13 +312,13 @@ Answer answer_of(const Scoreboard& scoreboard) {
   answer.machine = conduct_of(scoreboard);
   answer.spaces = spaces_of(scoreboard);
   answer.offers = offers_of(scoreboard);
-  answer.counts = count_statuses(scoreboard.rows());
-  answer.pruned = count_pruned(scoreboard.rows());
-  answer.reasons = reason_groups(scoreboard.rows(), answer.counts,
-                                 scoreboard.policy().answering.max_names_of_reason);
+  answer.counts = count_statuses(scoreboard);
+  answer.pruned = count_pruned(scoreboard);
+  answer.reasons =
+      reason_groups(scoreboard, answer.counts, scoreboard.policy().answering.max_names_of_reason);
   answer.slow_hosts = slow_hosts(scoreboard.rows(), scoreboard.policy().flags);
   answer.flags = count_flags(scoreboard.rows(), scoreboard.policy());
-  answer.predictions = predictions_of(scoreboard.rows());
+  answer.predictions = predictions_of(scoreboard);
   answer.rank_correlation = rank_correlation_of(answer.predictions);
   answer.elapsed_s = scoreboard.elapsed_s();
   return answer;

@@ -43,13 +43,12 @@ void add_repeats(const Row& row, RepeatKind kind, Spans& spans) {
     if (repeat.kind == kind) spans.emplace_back(repeat.started_at, repeat.finished_at);
 }
 
-double search_s(const std::vector<Row>& rows) {
+double search_s(const Scoreboard& scoreboard) {
   Spans spans;
-  for (const Row& row : rows) {
-    if (!row.record) continue;
+  scoreboard.visit_run([&](std::size_t, const Row& row) {
     spans.emplace_back(row.record->started_at, row.record->finished_at);
     add_repeats(row, RepeatKind::spread, spans);
-  }
+  });
   return covered_s(std::move(spans));
 }
 
@@ -72,7 +71,7 @@ bool RunAgainPolicy::is_time_over() {
   if (spent_s >= policy.longest_finals_s) return true;
   if (rounds < options_.rounds.count && spent_s < options_.rounds.longest_s) return false;
   forget_if_more_ended();
-  if (!search_s_) search_s_ = search_s(scoreboard_.rows());
+  if (!search_s_) search_s_ = search_s(scoreboard_);
   return spent_s >= policy.share_of_search * *search_s_;
 }
 

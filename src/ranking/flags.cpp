@@ -110,16 +110,16 @@ std::vector<std::string> flags_of(const Measurement& measurement, const Policy& 
   return flags;
 }
 
-std::vector<SlowHost> slow_hosts(const std::vector<Row>& rows, const Policy::Flags& policy) {
+std::vector<SlowHost> slow_hosts(const PackedList<Row>& rows, const Policy::Flags& policy) {
   std::map<std::string, std::vector<double>> slower_by;
-  for (const Row& row : rows) {
-    if (!row.record || row.record->experiment.config.zero_stage >= 3) continue;
+  rows.visit_open([&](std::size_t, const Row& row) {
+    if (!row.record || row.record->experiment.config.zero_stage >= 3) return;
     const Measurement& measurement = row.record->measurement;
     if (measurement.rank_forward_s.empty() ||
         measurement.rank_forward_s.size() != measurement.hosts.size())
-      continue;
+      return;
     const auto forward_s = forward_of_hosts(measurement);
-    if (forward_s.size() < 2) continue;
+    if (forward_s.size() < 2) return;
     for (const auto& [host, mine] : forward_s) {
       std::vector<double> others;
       for (const auto& [other, theirs] : forward_s)
@@ -127,7 +127,7 @@ std::vector<SlowHost> slow_hosts(const std::vector<Row>& rows, const Policy::Fla
       const double usual = median(others);
       if (usual > 0) slower_by[host].push_back(mine / usual - 1);
     }
-  }
+  });
   std::vector<SlowHost> slow;
   for (const auto& [host, shares] : slower_by) {
     const bool always = std::all_of(shares.begin(), shares.end(),
@@ -138,17 +138,17 @@ std::vector<SlowHost> slow_hosts(const std::vector<Row>& rows, const Policy::Fla
   return slow;
 }
 
-std::vector<FlagCount> count_flags(const std::vector<Row>& rows, const Policy& policy) {
+std::vector<FlagCount> count_flags(const PackedList<Row>& rows, const Policy& policy) {
   std::vector<FlagCount> counts;
   for (const auto& [kind, of_kind] : kinds) {
     FlagCount flagged{kind};
-    for (const Row& row : rows) {
-      if (!row.record) continue;
-      const Flags flags = of_kind(row.record->measurement, policy);
-      if (flags.empty() || ++flagged.count > 1) continue;
+    rows.visit_open([&, &of_flag = of_kind](std::size_t, const Row& row) {
+      if (!row.record) return;
+      const Flags flags = of_flag(row.record->measurement, policy);
+      if (flags.empty() || ++flagged.count > 1) return;
       flagged.first_name = row.planned.experiment.name;
       flagged.first_flag = flags.front();
-    }
+    });
     if (flagged.count > 0) counts.push_back(std::move(flagged));
   }
   return counts;

@@ -32,11 +32,11 @@ std::vector<std::size_t> contenders(const Scoreboard& scoreboard) {
 
 RunAgainPolicy::RunAgainPolicy(Scoreboard& scoreboard, Options options)
     : scoreboard_(scoreboard), options_(std::move(options)) {
-  for (std::size_t member = 0; member < scoreboard_.rows().size(); ++member) {
-    for (const Repeat& repeat : scoreboard_.row(member).repeats)
+  scoreboard_.rows().visit_open([&](std::size_t member, const Row& row) {
+    for (const Repeat& repeat : row.repeats)
       if (repeat.kind == RepeatKind::spread) ++spread_runs_[member];
-    if (num_final_tries(scoreboard_.row(member)) > 0) scoreboard_.join_finals({member});
-  }
+    if (num_final_tries(row) > 0) scoreboard_.join_finals({member});
+  });
 }
 
 /// Every reported interval needs to know how much runs differ; and what races is compared with the
@@ -85,13 +85,13 @@ std::optional<RunAgain> RunAgainPolicy::next_rerun(double time_left_s) {
   forget_if_more_ended();
   if (!raced_out_) {
     raced_out_.emplace();
-    for (std::size_t member = 0; member < scoreboard_.rows().size(); ++member) {
-      const auto& record = scoreboard_.row(member).record;
-      if (!record || record->measurement.status != Status::raced_out || record->is_alone) continue;
-      const auto value = value_so_far(record->measurement, scoreboard_.metric(), record->experiment,
+    scoreboard_.visit_run([&](std::size_t member, const Row& row) {
+      const Record& record = *row.record;
+      if (record.measurement.status != Status::raced_out || record.is_alone) return;
+      const auto value = value_so_far(record.measurement, scoreboard_.metric(), record.experiment,
                                       StepEstimate::mean, scoreboard_.policy().intervals);
       if (value) raced_out_->emplace_back(member, *value);
-    }
+    });
   }
   const double best = scoreboard_.ranked_value(*scoreboard_.best())->value;
   for (const auto& [member, value] : *raced_out_) {

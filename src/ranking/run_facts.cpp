@@ -67,13 +67,13 @@ std::optional<double> predicted_log_speed(const Record& record) {
 
 void Scoreboard::note_facts(std::size_t member) {
   const Row& row = rows_[member];
-  std::vector<RunFacts>& facts = facts_[member];
-  facts.clear();
+  facts_.erase(member);
   first_runs_.reset();
   is_verdict_new_ = false;
   if (!row.record) return;
   const auto first = facts_of(*row.record, step_estimate_, *setup_.policy);
   if (!first) return;
+  std::vector<RunFacts>& facts = facts_[member];
   facts.push_back(*first);
   for (const Repeat& repeat : row.repeats)
     if (const auto again = facts_of(repeat, step_estimate_, *setup_.policy))
@@ -84,24 +84,31 @@ void Scoreboard::note_facts(std::size_t member) {
 void Scoreboard::note_repeat(std::size_t member) {
   is_verdict_new_ = false;
   // Runs once more stand beside the first one.
-  if (facts_[member].empty()) return;
+  const auto facts = facts_.find(member);
+  if (facts == facts_.end()) return;
   const Repeat& repeat = rows_[member].repeats.back();
   if (const auto again = facts_of(repeat, step_estimate_, *setup_.policy))
-    facts_[member].push_back(*again);
+    facts->second.push_back(*again);
+}
+
+const std::vector<RunFacts>& Scoreboard::facts_of_runs(std::size_t member) const {
+  static const std::vector<RunFacts> none;
+  const auto facts = facts_.find(member);
+  return facts != facts_.end() ? facts->second : none;
 }
 
 FirstRuns Scoreboard::first_runs() const {
   FirstRuns first_runs;
   std::vector<double> errors;
   std::vector<std::pair<double, std::size_t>> scores;
-  for (std::size_t member = 0; member < rows_.size(); ++member) {
-    if (facts_[member].empty()) continue;
-    if (const auto predicted = predicted_log_speed(*rows_[member].record))
-      errors.push_back(facts_[member].front().log_speed - *predicted);
-    if (!first_values_[member] || fails_again(rows_[member], setup_.policy->answering)) continue;
-    if (mean_step_s(rows_[member].record->measurement) > 0)
-      scores.emplace_back(score_at(member, 0), member);
-  }
+  visit_run([&](std::size_t member, const Row& row) {
+    const std::vector<RunFacts>& facts = facts_of_runs(member);
+    if (facts.empty()) return;
+    if (const auto predicted = predicted_log_speed(*row.record))
+      errors.push_back(facts.front().log_speed - *predicted);
+    if (!first_values_.contains(member) || fails_again(row, setup_.policy->answering)) return;
+    if (mean_step_s(row.record->measurement) > 0) scores.emplace_back(score_at(member, 0), member);
+  });
   const std::size_t most = std::min(
       scores.size(), std::max(setup_.policy->runs.max_runs, setup_.policy->runs.max_runs_quick));
   std::partial_sort(scores.begin(), scores.begin() + static_cast<std::ptrdiff_t>(most),

@@ -4,10 +4,19 @@
 #include <cmath>
 
 #include "dstune/base/error.hpp"
+#include "packed_rows.hpp"
 
 namespace dstune {
 
 namespace {
+
+/// Rows that are not open are a scoreboard's own.
+const PackedRows& packed(const PackedList<Row>& rows) {
+  return static_cast<const PackedRows&>(*rows.packing());
+}
+PackedRows& packed(PackedList<Row>& rows) {
+  return static_cast<PackedRows&>(*rows.packing());
+}
 
 std::int64_t measured_bytes(const Row& row) {
   return row.record->measurement.peak_memory.total_bytes;
@@ -15,19 +24,34 @@ std::int64_t measured_bytes(const Row& row) {
 
 }  // namespace
 
-Scoreboard::Scoreboard(ScoreboardSetup setup, std::vector<Row> rows)
-    : setup_(std::move(setup)),
-      rows_(std::move(rows)),
-      first_values_(rows_.size()),
-      is_interrupted_(rows_.size()),
-      facts_(rows_.size()) {
+PackedList<Row> rows_of(std::shared_ptr<const MemberSource> members) {
+  return PackedList<Row>(std::make_unique<PackedRows>(std::move(members)));
+}
+
+Scoreboard::Scoreboard(ScoreboardSetup setup, PackedList<Row> rows)
+    : setup_(std::move(setup)), rows_(std::move(rows)), is_interrupted_(rows_.size()) {
   if (setup_.target) calibration_ = setup_.target->time;
-  for (std::size_t member = 0; member < rows_.size(); ++member) {
-    if (rows_[member].record) note_first_run(member);
-    if (!rows_[member].repeats.empty()) repeated_.insert(member);
-  }
+  rows_.visit_open([&](std::size_t member, const Row& row) {
+    if (row.record) note_first_run(member);
+    if (!row.repeats.empty()) repeated_.insert(member);
+  });
   note_spread();
   rank_anew();
+}
+
+PlanStatus Scoreboard::status(std::size_t member) const {
+  const Row* const row = rows_.opened(member);
+  return row != nullptr ? row->planned.status : packed(rows_).status(member);
+}
+
+PruneKind Scoreboard::prune_kind(std::size_t member) const {
+  const Row* const row = rows_.opened(member);
+  return row != nullptr ? row->planned.prune_kind : packed(rows_).prune_kind(member);
+}
+
+std::string_view Scoreboard::reason(std::size_t member) const {
+  const Row* const row = rows_.opened(member);
+  return row != nullptr ? std::string_view(row->planned.reason) : packed(rows_).reason(member);
 }
 
 bool Scoreboard::record(std::size_t member, Record record, const Overheads& overheads) {
@@ -90,19 +114,26 @@ void Scoreboard::calibrate(const TimeCalibration& calibration) {
 }
 
 void Scoreboard::predict(std::size_t member, const Prediction& predicted) {
+  if (rows_.opened(member) == nullptr) return packed(rows_).predict(member, predicted);
   Prediction& kept = rows_[member].planned.predicted;
   kept.throughput = predicted.throughput;
   kept.target_throughput = predicted.target_throughput;
 }
 
 void Scoreboard::leave_out(std::size_t member, std::string reason, PlanStatus status) {
-  rows_[member].planned.status = status;
-  rows_[member].planned.reason = std::move(reason);
+  decide(member, status, prune_kind(member), std::move(reason));
 }
 
 void Scoreboard::prune(std::size_t member, std::string reason, PruneKind kind) {
-  leave_out(member, std::move(reason), PlanStatus::pruned);
-  rows_[member].planned.prune_kind = kind;
+  decide(member, PlanStatus::pruned, kind, std::move(reason));
+}
+
+void Scoreboard::decide(std::size_t member, PlanStatus status, PruneKind kind, std::string reason) {
+  if (rows_.opened(member) == nullptr) return packed(rows_).decide(member, status, kind, reason);
+  PlannedExperiment& planned = rows_[member].planned;
+  planned.status = status;
+  planned.prune_kind = kind;
+  planned.reason = std::move(reason);
 }
 
 void Scoreboard::judge() {
@@ -140,8 +171,15 @@ void Scoreboard::conclude(double elapsed_s, std::optional<double> chance_of_bett
   load_ = load;
 }
 
+void Scoreboard::note_first_value(std::size_t member) {
+  if (const auto value = value_of_first_run(member, setup_.metric))
+    first_values_.insert_or_assign(member, *value);
+  else
+    first_values_.erase(member);
+}
+
 void Scoreboard::note_first_run(std::size_t member) {
-  first_values_[member] = value_of_first_run(member, setup_.metric);
+  note_first_value(member);
   ++num_first_runs_;
   num_results_ += rows_[member].record->measurement.status == Status::ok ? 1 : 0;
   note_interruptions(member);
@@ -167,10 +205,10 @@ void Scoreboard::note_interruptions(std::size_t member) {
   const StepEstimate estimate = is_usual ? StepEstimate::first_quartile : StepEstimate::mean;
   if (estimate == step_estimate_) return;
   step_estimate_ = estimate;
-  for (std::size_t each = 0; each < rows_.size(); ++each) {
-    first_values_[each] = value_of_first_run(each, setup_.metric);
+  visit_run([&](std::size_t each, const Row&) {
+    note_first_value(each);
     note_facts(each);
-  }
+  });
 }
 
 void Scoreboard::note_spread() {
@@ -213,8 +251,9 @@ bool Scoreboard::is_better(std::size_t member, std::size_t other) const {
 std::optional<std::size_t> Scoreboard::find_best() const {
   if (verdict_ && !verdict_->members().empty()) return declared_best(*verdict_);
   std::optional<std::size_t> best;
-  for (std::size_t member = 0; member < rows_.size(); ++member)
+  visit_run([&](std::size_t member, const Row&) {
     if (best ? is_better(member, *best) : finite_value(member).has_value()) best = member;
+  });
   return best;
 }
 
@@ -240,17 +279,17 @@ std::size_t Scoreboard::find_answer(std::size_t best) const {
   auto fastest = verified_value(rows_[best], setup_.metric);
   if (!fastest) return best;
   std::size_t answer = best;
-  for (std::size_t member = 0; member < rows_.size(); ++member) {
+  visit_run([&](std::size_t member, const Row& row) {
     // Without a measurement here there would be nothing to write down.
-    if (!first_values_[member]) continue;
-    const auto value = verified_value(rows_[member], setup_.metric);
-    if (!value) continue;
+    if (!first_values_.contains(member)) return;
+    const auto value = verified_value(row, setup_.metric);
+    if (!value) return;
     const bool is_faster =
         is_minimised(setup_.metric) ? value->value < fastest->value : value->value > fastest->value;
-    if (!is_faster) continue;
+    if (!is_faster) return;
     fastest = value;
     answer = member;
-  }
+  });
   return answer;
 }
 
@@ -267,8 +306,9 @@ void keep_best(std::vector<std::size_t>& members, std::size_t most, const auto& 
 
 std::vector<std::size_t> Scoreboard::best_members(std::size_t max_members) const {
   std::vector<std::size_t> members;
-  for (std::size_t member = 0; member < rows_.size(); ++member)
+  visit_run([&](std::size_t member, const Row&) {
     if (finite_value(member)) members.push_back(member);
+  });
   keep_best(members, max_members, [&](std::size_t one, std::size_t other) {
     if (one == best_ || other == best_) return one == best_ && other != best_;
     return is_better(one, other) || (one < other && !is_better(other, one));

@@ -75,14 +75,16 @@ std::optional<double> Scoreboard::finite_value(std::size_t member) const {
 }
 
 std::optional<MetricValue> Scoreboard::first_value(std::size_t member, Metric metric) const {
-  return metric == setup_.metric ? first_values_[member] : value_of_first_run(member, metric);
+  if (metric != setup_.metric) return value_of_first_run(member, metric);
+  const auto known = first_values_.find(member);
+  return known != first_values_.end() ? std::optional(known->second) : std::nullopt;
 }
 
 std::optional<MetricValue> Scoreboard::value_of_first_run(std::size_t member, Metric metric) const {
-  const std::optional<Record>& record = rows_[member].record;
-  return record ? metric_value(record->measurement, metric, record->experiment, step_estimate_,
-                               setup_.policy->intervals)
-                : std::nullopt;
+  if (!has_run(member)) return std::nullopt;
+  const Record& record = *rows_[member].record;
+  return metric_value(record.measurement, metric, record.experiment, step_estimate_,
+                      setup_.policy->intervals);
 }
 
 namespace {
@@ -100,7 +102,7 @@ MetricValue at_speed(double value, Metric metric, const Verdict::Speed& speed) {
 }  // namespace
 
 std::optional<MetricValue> Scoreboard::measured_value(std::size_t member, Metric metric) const {
-  if (!rows_[member].record) return std::nullopt;
+  if (!has_run(member)) return std::nullopt;
   const auto first = first_value(member, metric);
   const auto judged = judged_.find(member);
   if (!first || judged == judged_.end()) return first;
@@ -108,7 +110,7 @@ std::optional<MetricValue> Scoreboard::measured_value(std::size_t member, Metric
 }
 
 double Scoreboard::score_at(std::size_t member, double faster_by) const {
-  const MetricValue there = at_speed(first_values_[member]->value, setup_.metric, {faster_by});
+  const MetricValue there = at_speed(first_values_.at(member).value, setup_.metric, {faster_by});
   const double value = in_target(member, {there.value, 0, 0}).value;
   return is_minimised(setup_.metric) ? -std::log(value) : std::log(value);
 }
@@ -160,8 +162,8 @@ std::optional<TargetTime> Scoreboard::target_time(std::size_t member) const {
 }
 
 std::optional<TargetTime> Scoreboard::target_time_of_first_run(std::size_t member) const {
+  if (!has_run(member)) return std::nullopt;
   const std::optional<Record>& record = rows_[member].record;
-  if (!record) return std::nullopt;
   // Raced out members were timed, too.
   return target_time_of(member,
                         value_so_far(record->measurement, Metric::throughput, record->experiment,
@@ -170,9 +172,9 @@ std::optional<TargetTime> Scoreboard::target_time_of_first_run(std::size_t membe
 
 std::optional<TargetTime> Scoreboard::target_time_of(
     std::size_t member, const std::optional<MetricValue>& measured) const {
-  const Row& row = rows_[member];
   if (!calibration_) return std::nullopt;
   if (!measured || !(measured->value > 0)) return std::nullopt;
+  const Row& row = rows_[member];
   const Precision precision = row.planned.experiment.config.precision;
   const double samples = work_of_step(row, Metric::throughput);
   TargetTime target;

@@ -75,11 +75,11 @@ std::vector<std::string> note_lines(const Answer& answer) {
     for (const std::string& note : measurement.notes)
       if (told.insert(note).second) lines.push_back(fmt::format("{}: {}", experiment.name, note));
   };
-  for (const Standing& standing : answer.standings) {
+  answer.standings.visit_open([&](std::size_t, const Standing& standing) {
     const Experiment& experiment = standing.row->planned.experiment;
     if (standing.row->record) add(experiment, standing.row->record->measurement);
     for (const Repeat& repeat : standing.row->repeats) add(experiment, repeat.measurement);
-  }
+  });
   if (lines.size() > most_notes) {
     const std::size_t left_out = lines.size() - most_notes;
     lines.resize(most_notes);
@@ -106,8 +106,10 @@ std::string flag_words(const FlagCount& flag) {
 }  // namespace
 
 bool has_targets(const Answer& answer) {
-  return std::ranges::any_of(answer.standings,
-                             [](const Standing& one) { return one.target.has_value(); });
+  bool is_any = false;
+  answer.standings.visit_open(
+      [&](std::size_t, const Standing& one) { is_any |= one.target.has_value(); });
+  return is_any;
 }
 
 std::string target_text(const Recommendation& recommendation) {
@@ -164,8 +166,9 @@ std::string better_value_text(const Answer& answer) {
   if (recommendation.ahead_here || recommendation.as_good_with_more_memory) return "";
   const double sign = is_minimised(answer.metric) ? -1 : 1;
   const Standing* best = &recommendation.standing;
-  for (const Standing& one : answer.standings)
+  answer.standings.visit_open([&](std::size_t, const Standing& one) {
     if (one.reported && sign * one.reported->value > sign * best->reported->value) best = &one;
+  });
   if (best == &recommendation.standing) return "";
   return fmt::format("{} has {}; the runs do not tell the two apart",
                      best->row->planned.experiment.name,
@@ -293,8 +296,10 @@ std::string machine_text(const Answer& answer) {
     if (machine.load->stolen_share >= 0.001)
       text += fmt::format(", {:.1f} % of their time stolen", 100 * machine.load->stolen_share);
   }
-  if (!answer.recommendation || answer.recommendation->undecided.empty())
-    return text + ". The answer is still clear";
+  if (!answer.recommendation) return text;
+  // Only runs that were made again tell.
+  if (answer.recommendation->undecided.empty())
+    return answer.recommendation->final_rounds > 0 ? text + ". The answer is still clear" : text;
   double most = 0;
   for (const Undecided& one : answer.recommendation->undecided) most = std::max(most, one.at_most);
   return text +

@@ -154,9 +154,19 @@ struct Look {
   std::string leaves_results, leaves_exps;
 };
 
-Look look(const FolderNames& asked, const std::set<std::string>& experiments,
+std::set<std::string> experiments_in(const BothFolders& both, const ExperimentsAmong& experiments) {
+  std::set<std::string> names;
+  for (const std::string& name : entries::names_in(both.results.folder()))
+    if (file_name::is_experiment_name(name)) names.insert(name);
+  for (const std::string& name : entries::names_in(both.exps.folder()))
+    if (name.ends_with(".json")) names.insert(name.substr(0, name.size() - 5));
+  return names.empty() ? names : experiments(names);
+}
+
+Look look(const FolderNames& asked, const ExperimentsAmong& experiments_among,
           const InputFiles& inputs, bool is_held) {
   const BothFolders both(asked.results_dir, asked.exps_dir, inputs);
+  const std::set<std::string> experiments = experiments_in(both, experiments_among);
   // Another job may just be writing there: the lock tells, and then there is a second look.
   const bool is_others = !is_held && both.results.is_own(std::string(file_name::lock));
   Look found;
@@ -176,7 +186,7 @@ Look look(const FolderNames& asked, const std::set<std::string>& experiments,
 
 }  // namespace
 
-FolderNames choose_folders(FolderNames asked, const std::set<std::string>& experiments,
+FolderNames choose_folders(FolderNames asked, const ExperimentsAmong& experiments,
                            const InputFiles& inputs, bool is_held) {
   Look found = look(asked, experiments, inputs, is_held);
   const auto is_clear = [&] {

@@ -5,6 +5,8 @@
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/file.hpp"
+#include "dstune/base/file_pieces.hpp"
+#include "dstune/base/piece_hash.hpp"
 
 namespace dstune::entries {
 
@@ -31,6 +33,16 @@ std::optional<std::string> content_of(const std::string& path) {
     return read_file(path);
   } catch (const IoError&) {
     return std::nullopt;  // what can not be read can not be known
+  }
+}
+
+std::optional<std::string> hash_of(const std::string& path) {
+  try {
+    PieceHash hash;
+    read_file_by_pieces(path, [&](std::string_view piece) { hash.add(piece); });
+    return hash.text();
+  } catch (const IoError&) {
+    return std::nullopt;
   }
 }
 

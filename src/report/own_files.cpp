@@ -60,6 +60,11 @@ bool is_marked(const std::string& file, const std::string& content) {
   return false;
 }
 
+/// Tells whether a file has no mark of its own. Such a file may be large.
+bool is_whole_known_by_hash(const std::string& file) {
+  return file == file_name::table || file == file_name::page || file == file_name::page_data;
+}
+
 /// Tells whether the file is a journal of ours: it has a whole line of one, or is only the
 /// beginning of one. `is_noted`: the manifest says that it was made.
 bool is_own_journal(const std::string& content, bool is_noted) {
@@ -174,6 +179,8 @@ bool OwnFiles::is_own(const std::string& file) const {
   if (slash != std::string::npos && !entries::is_folder(path(file.substr(0, slash)))) return false;
   if (!entries::is_regular(path(file)) || inputs_.contains(path(file))) return false;
   if (file == file_name::manifest) return has_manifest_;
+  if (const auto hash = is_whole_known_by_hash(file) ? entries::hash_of(path(file)) : std::nullopt)
+    return knows("file", file, *hash);
   const std::optional<std::string> content = entries::content_of(path(file));
   if (!content) return false;
   if (file == file_name::journal) return is_own_journal(*content, knows("appended", file, ""));
@@ -181,18 +188,18 @@ bool OwnFiles::is_own(const std::string& file) const {
 }
 
 std::string OwnFiles::obstacle(const std::string& file,
-                               std::optional<std::string_view> content) const {
+                               const std::optional<std::string>& hash) const {
   const auto found = entries::status_of(path(file));
   if (!found) return "";
   if (inputs_.contains(path(file)))
-    return content && entries::content_of(path(file)) == *content
+    return hash && entries::hash_of(path(file)) == *hash
                ? ""
                : "it is an input of this job, and a file of ours would take its place";
   if (is_own(file)) return "";
   if (S_ISLNK(found->st_mode))
     return "it is a symbolic link, and a file of ours would take its place";
   if (!S_ISREG(found->st_mode)) return "it is no file, and a file of ours would take its place";
-  if (content && entries::content_of(path(file)) == *content) return "";
+  if (hash && entries::hash_of(path(file)) == *hash) return "";
   const bool is_young_lock = file == file_name::lock && found->st_size == 0 &&
                              (has_manifest_ || ::time(nullptr) - found->st_mtime < young_lock_s);
   if (is_young_lock) return "";
@@ -284,34 +291,53 @@ void OwnFiles::add(const std::string& line, Durability durability) {
 }
 
 /// Another job may share the folder of the experiments.
-std::string OwnFiles::obstacle_now(const std::string& file, std::string_view content) {
-  std::string why = obstacle(file, content);
+std::string OwnFiles::obstacle_now(const std::string& file, const std::string& hash) {
+  std::string why = obstacle(file, hash);
   if (why.empty() || !has_manifest_) return why;
   read_manifest();
-  return obstacle(file, content);
+  return obstacle(file, hash);
 }
 
 void OwnFiles::write(const std::string& file, std::string_view content, Durability durability,
                      Readers readers) {
-  if (const std::string why = obstacle_now(file, content); !why.empty())
-    throw IoError(fmt::format("can not write {}: {}; move it away", path(file), why));
-  // Somebody else's: it is already what it would become.
-  if (entries::status_of(path(file)) && !is_own(file)) return;
   const std::string hash = hash128(content);
-  // How a job has ended is known by what it holds: so are the words of ranks that outlive rank 0.
-  // Its state, too, which would fill the manifest with lines.
-  const bool is_known_by_mark = file == file_name::exit_status || file == file_name::state;
   const bool is_known = knows("file", file, hash);
+  if (!claims(file, hash, durability)) return;
   // A job that resumes writes what lacks. To look is cheaper than to make a file.
   if (is_known && durability == Durability::rename_only &&
       entries::content_of(path(file)) == content)
     return;
-  if (!is_known_by_mark && !is_known) {
+  write_file_atomically(path(file), content, durability, readers);
+}
+
+/// Notes the content that the file will have. Returns whether it is to be written.
+bool OwnFiles::claims(const std::string& file, const std::string& hash, Durability durability) {
+  if (const std::string why = obstacle_now(file, hash); !why.empty())
+    throw IoError(fmt::format("can not write {}: {}; move it away", path(file), why));
+  // Somebody else's: it is already what it would become.
+  if (entries::status_of(path(file)) && !is_own(file)) return false;
+  // How a job has ended is known by what it holds: so are the words of ranks that outlive rank 0.
+  // Its state, too, which would fill the manifest with lines.
+  const bool is_known_by_mark = file == file_name::exit_status || file == file_name::state;
+  if (!is_known_by_mark && !knows("file", file, hash)) {
     // Before it has its name: a job that is killed between leaves a line too many.
     add(json_text({{"file", file}, {"hash", hash}}) + "\n", durability);
     know("file", file, hash);
   }
-  write_file_atomically(path(file), content, durability, readers);
+  return true;
+}
+
+OwnFilePieces::OwnFilePieces(OwnFiles& files, std::string file)
+    : files_(files), file_(std::move(file)), out_(files.path(file_)) {}
+
+void OwnFilePieces::add(std::string_view piece) {
+  hash_.add(piece);
+  out_.add(piece);
+}
+
+void OwnFilePieces::take_place(Durability durability) {
+  out_.close(durability);
+  if (files_.claims(file_, hash_.text(), durability)) out_.take_place(durability);
 }
 
 void OwnFiles::note_appended(const std::string& file) {

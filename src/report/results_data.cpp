@@ -421,12 +421,12 @@ json::Value validation_json(const Answer& answer) {
   for (const Finalist& finalist : answer.finalists)
     finalists.push_back(finalist_json(answer, finalist));
   json::Value repeats = json::Value::array();
-  for (const Standing& standing : answer.standings) {
+  answer.standings.visit_open([&](std::size_t, const Standing& standing) {
     json::Value runs = runs_json(*standing.row, RepeatKind::spread, answer.metric);
     if (!runs.empty())
       repeats.push_back(
           {{"name", standing.row->planned.experiment.name}, {"runs", std::move(runs)}});
-  }
+  });
   json::Value winner;
   if (answer.best) winner = answer.standings[*answer.best].row->planned.experiment.name;
   return {{"metric", to_text(answer.metric)},
@@ -441,6 +441,12 @@ json::Value validation_json(const Answer& answer) {
 }
 
 std::string results_csv(const Answer& answer) {
+  std::string out;
+  write_results_csv(answer, [&](std::string_view piece) { out += piece; });
+  return out;
+}
+
+void write_results_csv(const Answer& answer, const TextSink& sink) {
   std::vector<std::string> line;
   const Row none;
   const bool with_target = has_targets(answer);
@@ -451,15 +457,16 @@ std::string results_csv(const Answer& answer) {
     return key.is_derived || std::ranges::find(line, key.label) != line.end();
   });
   for (const SearchedKey& key : keys) line.push_back(quoted(key.label));
-  std::string out = fmt::format("{}\r\n", fmt::join(line, ","));
-  for (std::size_t member = 0; member < answer.standings.size(); ++member) {
+  sink(fmt::format("{}\r\n", fmt::join(line, ",")));
+  std::size_t member = 0;
+  for (const Standing& standing : answer.standings) {
     line.clear();
-    for (const Cell& cell : cells_of(answer.metric, answer.standings[member], with_target))
+    for (const Cell& cell : cells_of(answer.metric, standing, with_target))
       line.push_back(quoted(cell.second));
     for (const SearchedKey& key : keys) line.push_back(quoted(value_in_table(key.find(member))));
-    out += fmt::format("{}\r\n", fmt::join(line, ","));
+    ++member;
+    sink(fmt::format("{}\r\n", fmt::join(line, ",")));
   }
-  return out;
 }
 
 }  // namespace dstune

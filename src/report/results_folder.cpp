@@ -264,17 +264,20 @@ void ResultsFolder::write_page(const Answer& answer, const JobState& state,
   if (answer.recommendation &&
       answer.recommendation->standing.row->planned.experiment.name == command_of_)
     on_page.command = command_;
-  const std::string data = json_text(report_json(answer, environment_, state, on_page));
-  const auto write_here = [&](std::string_view name, const std::string& content) {
-    own_->results.write(std::string(name), content, durability);
-  };
-  write_here(file_name::page_data, data + "\n");
-  write_here(file_name::page, report_html(data));
+  OwnFilePieces data(own_->results, std::string(file_name::page_data));
+  OwnFilePieces page(own_->results, std::string(file_name::page));
+  write_report(
+      answer, environment_, state, on_page, [&](std::string_view piece) { data.add(piece); },
+      [&](std::string_view piece) { page.add(piece); });
+  data.take_place(durability);
+  page.take_place(durability);
 }
 
 void ResultsFolder::write_summary(const Answer& answer, const JobState& state,
                                   const std::optional<MemoryTimeline>& memory) {
-  write(file_name::table, results_csv(answer));
+  OwnFilePieces table(own_->results, std::string(file_name::table));
+  write_results_csv(answer, [&](std::string_view piece) { table.add(piece); });
+  table.take_place(Durability::synced);
   write_page(answer, state, memory, Durability::synced);
   write(file_name::summary,
         printable_lines(headline_text(answer, results_dir_) + "\n" + summary_text(answer)));

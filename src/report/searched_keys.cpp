@@ -132,18 +132,22 @@ std::vector<SearchedKey> keys_of_config(const Answer& answer, ConfigNode& config
   return keys;
 }
 
-/// Adds a dimension in which members differ.
-template <class ValueOf>
-void add_dimension(const Answer& answer, const char* name, const ValueOf& value_of,
-                   std::vector<SearchedKey>& keys) {
-  const std::size_t num_members = answer.standings.size();
-  ValueColumn column(num_members);
-  for (std::size_t member = 0; member < num_members; ++member)
-    column.set(member, value_of(answer.standings[member].row->planned.experiment));
-  if (num_members == 0 || column.is_common()) return;
-  SearchedKey key{.pointer = "", .label = name, .is_config = false};
-  column.move_to(key);
-  keys.push_back(std::move(key));
+/// Something beside the DeepSpeed config in which members may differ.
+struct Dimension {
+  const char* name;
+  json::Value (*value_of)(const Experiment&);
+  ValueColumn column;
+};
+
+std::vector<Dimension> all_dimensions(std::size_t num_members) {
+  const ValueColumn column(num_members);
+  return {
+      {"num_gpus", [](const Experiment& one) { return json::Value(one.shape.size()); }, column},
+      {"num_nodes", [](const Experiment& one) { return json::Value(one.shape.num_nodes); }, column},
+      {"sequence_length",
+       [](const Experiment& one) { return json::Value(one.config.sequence_length); }, column},
+      {"recompute",
+       [](const Experiment& one) { return json::Value(to_text(one.config.recompute)); }, column}};
 }
 
 }  // namespace
@@ -151,23 +155,27 @@ void add_dimension(const Answer& answer, const char* name, const ValueOf& value_
 SearchedKeys searched_keys(const Answer& answer) {
   ConfigNode configs;
   const std::size_t num_members = answer.standings.size();
-  for (std::size_t member = 0; member < num_members; ++member)
-    configs.add(member, num_members, answer.standings[member].row->planned.experiment.ds_config);
+  std::vector<Dimension> dimensions = all_dimensions(num_members);
+  std::size_t member = 0;
+  for (const Standing& standing : answer.standings) {
+    const Experiment& experiment = standing.row->planned.experiment;
+    configs.add(member, num_members, experiment.ds_config);
+    for (Dimension& dimension : dimensions)
+      dimension.column.set(member, dimension.value_of(experiment));
+    ++member;
+  }
   SearchedKeys found;
   found.common_config = without_tuning(configs.common().value_or(json::Value::object()));
   std::vector<SearchedKey> of_config = keys_of_config(answer, configs);
   const auto derived =
       std::ranges::stable_partition(of_config, [](const auto& key) { return !key.is_derived; });
   std::move(of_config.begin(), derived.begin(), std::back_inserter(found.keys));
-  const auto add = [&](const char* name, const auto& value_of) {
-    add_dimension(answer, name, value_of, found.keys);
-  };
-  add("num_gpus", [](const Experiment& one) { return json::Value(one.shape.size()); });
-  add("num_nodes", [](const Experiment& one) { return json::Value(one.shape.num_nodes); });
-  add("sequence_length",
-      [](const Experiment& one) { return json::Value(one.config.sequence_length); });
-  add("recompute",
-      [](const Experiment& one) { return json::Value(to_text(one.config.recompute)); });
+  for (Dimension& dimension : dimensions) {
+    if (num_members == 0 || dimension.column.is_common()) continue;
+    SearchedKey key{.pointer = "", .label = dimension.name, .is_config = false};
+    dimension.column.move_to(key);
+    found.keys.push_back(std::move(key));
+  }
   std::move(derived.begin(), derived.end(), std::back_inserter(found.keys));
   return found;
 }

@@ -114,8 +114,8 @@ std::string verification_text(const Answer& answer) {
   constexpr std::ptrdiff_t beside_expected = 2;
   if (with_target) columns.insert(columns.begin() + beside_expected, measured_column());
   std::vector<TableRow> rows;
-  for (const Standing& standing : answer.standings) {
-    if (!standing.row->verified) continue;
+  answer.standings.visit_open([&](std::size_t, const Standing& standing) {
+    if (!standing.row->verified) return;
     const auto& there = standing.verified;
     const auto& here = standing.ranked;
     rows.push_back({standing.row->planned.experiment.name,
@@ -125,7 +125,7 @@ std::string verification_text(const Answer& answer) {
                     here && there ? fmt::format("{:.3f}", there->value / here->value) : ""});
     if (with_target)
       rows.back().insert(rows.back().begin() + beside_expected, measured_cell(standing));
-  }
+  });
   return rows.empty() ? "" : pipe_table(columns, rows) + "\n";
 }
 
@@ -257,9 +257,9 @@ std::string elapsed_text(double seconds) {
 }  // namespace
 
 std::string summary_text(const Answer& answer) {
-  const auto num_experiments =
-      std::count_if(answer.standings.begin(), answer.standings.end(),
-                    [](const Standing& one) { return one.row->record.has_value(); });
+  std::size_t num_experiments = 0;
+  answer.standings.visit_open(
+      [&](std::size_t, const Standing& one) { num_experiments += one.row->record ? 1 : 0; });
   return spaces_table(answer) + "\nDetails\n\n" + verification_text(answer) + winner_text(answer) +
          (answer.model_profile
               ? fmt::format("The model: {}.\n", model_profile_text(*answer.model_profile))

@@ -17,8 +17,8 @@ class FallbackTuner : public Tuner {
  public:
   FallbackTuner(const std::string& type, const PlannedSpace& space, const TuningOptions& options)
       : type_(type), options_(options), space_(space), searched_(space) {
-    for (PlannedMember& member : searched_.members)
-      if (member.is_below_lowest) leave_out(member);
+    for (std::size_t member = 0; member < searched_.members.size(); ++member)
+      if (searched_.is_below_lowest(member)) leave_out(member);
     tuner_ = make_plain_tuner(type_, searched_, options_);
   }
 
@@ -61,11 +61,10 @@ class FallbackTuner : public Tuner {
     for (Skipped& skipped : tuner_->skipped())
       if (is_searched(skipped.member)) all.push_back(std::move(skipped));
     for (std::size_t member = 0; member < space_.members.size(); ++member) {
-      const PlannedMember& one = space_.members[member];
-      if (one.planned.status != PlanStatus::planned || is_searched(member) ||
+      if (space_.status(member) != PlanStatus::planned || is_searched(member) ||
           observed_.contains(member))
         continue;
-      if (one.is_below_lowest)
+      if (space_.is_below_lowest(member))
         all.push_back({member, "smaller than the micro-batch that the config asks for",
                        PruneKind::smaller_size});
       else
@@ -100,16 +99,17 @@ class FallbackTuner : public Tuner {
   using StageOfShape = std::pair<GroupShape, int>;
 
   [[nodiscard]] StageOfShape stage_of(std::size_t member) const {
-    return {space_.experiment(member).shape, space_.experiment(member).config.zero_stage};
+    return {space_.shape(member), space_.zero_stage(member)};
   }
   [[nodiscard]] std::optional<std::uint64_t> chain_of(std::size_t member) const {
-    return space_.members[member].micro_batch_chain;
+    return space_.micro_batch_chain(member);
   }
   [[nodiscard]] bool is_searched(std::size_t member) const {
-    return searched_.members[member].planned.status == PlanStatus::planned;
+    return searched_.status(member) == PlanStatus::planned;
   }
-  static void leave_out(PlannedMember& member) {
-    if (member.planned.status == PlanStatus::planned) member.planned.status = PlanStatus::pruned;
+  void leave_out(std::size_t member) {
+    if (is_searched(member))
+      searched_.decide(member, PlanStatus::pruned, PruneKind::not_chosen, "");
   }
 
   /// Stages whose sizes all ended without a result, and that have smaller ones.
@@ -121,8 +121,7 @@ class FallbackTuner : public Tuner {
     for (std::size_t member = 0; member < space_.members.size(); ++member) {
       const auto found = runs.find(stage_of(member));
       if (found == runs.end() || found->second || fallen_.contains(found->first)) continue;
-      const PlannedMember& one = space_.members[member];
-      if (one.is_below_lowest && one.planned.status == PlanStatus::planned)
+      if (space_.is_below_lowest(member) && space_.status(member) == PlanStatus::planned)
         failed.insert(found->first);
     }
     return failed;
@@ -139,8 +138,7 @@ class FallbackTuner : public Tuner {
     fallen_.insert(failed.begin(), failed.end());
     searched_ = space_;
     for (std::size_t member = 0; member < searched_.members.size(); ++member) {
-      PlannedMember& one = searched_.members[member];
-      if (one.is_below_lowest != fallen_.contains(stage_of(member))) leave_out(one);
+      if (space_.is_below_lowest(member) != fallen_.contains(stage_of(member))) leave_out(member);
     }
     TuningOptions left = options_;
     if (left.num_trials) left.num_trials = *left.num_trials - num_asked_;

@@ -29,6 +29,9 @@ Bytes categories_of(const MemoryPlan& memory) {
   return categories;
 }
 
+/// So many predictions take 25 MB.
+constexpr std::size_t max_known = 100'000;
+
 /// The fewest micro-steps that have a middle one at every stage: more of them repeat it.
 constexpr std::int64_t folded_micro_steps = 3;
 
@@ -77,15 +80,17 @@ std::string parts_text(const Bytes& parts) {
 
 Prediction MemoryPredictor::predict(const Experiment& experiment) {
   const int group_size = experiment.shape.size();
-  const auto [found, is_new] = known_[group_size].try_emplace(memory_key(experiment.config));
-  auto& [config, prediction] = *found;
-  if (!is_new) return prediction;
-  try {
-    fill(config, group_size, prediction);
-  } catch (const OverflowError&) {
-    known_[group_size].erase(found);
-    throw;
+  const TrainingConfig config = memory_key(experiment.config);
+  const Digest key = digest128(bytes_of(config) + std::to_string(group_size));
+  if (const auto found = known_.find(key); found != known_.end())
+    return predictions_.prediction(found->second);
+  Prediction prediction;
+  fill(config, group_size, prediction);
+  if (known_.size() == max_known) {
+    known_.clear();
+    predictions_ = {};
   }
+  known_.emplace(key, predictions_.add(prediction, 0));
   return prediction;
 }
 

@@ -1,13 +1,14 @@
 #pragma once
 /// Predicted memory, remembered for configurations that plan alike, and whether it fits. Local.
 
-#include <map>
 #include <unordered_map>
 
+#include "dstune/base/hash.hpp"
 #include "dstune/core/training_config.hpp"
 #include "dstune/plan/memory.hpp"
 #include "dstune/plan/step_plan.hpp"
 #include "dstune/search/planner.hpp"
+#include "packed_members.hpp"
 
 namespace dstune {
 
@@ -29,8 +30,9 @@ class MemoryPredictor {
   StepPlanner planner_;
   TargetPlanner target_planner_;
   bool plans_here_;
-  /// Predictions by group size, and by the configuration as far as it takes memory.
-  std::map<int, std::unordered_map<TrainingConfig, Prediction, TrainingConfigHash>> known_;
+  /// By group size, and by the configuration as far as it takes memory.
+  std::unordered_map<Digest, TextPool::Place, DigestHash> known_;
+  PredictionPool predictions_;
 };
 
 /// Predicts, and makes the experiment infeasible, with the numbers, where its memory is too large.

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <unordered_map>
 
 #include <fmt/format.h>
 
+#include "dstune/base/hash.hpp"
 #include "dstune/base/text.hpp"
 #include "measured_memory.hpp"
 
@@ -14,38 +16,32 @@ namespace dstune {
 namespace {
 
 /// Members that differ in the micro-batch alone share it.
-struct ChainKey {
-  GroupShape shape;
-  TrainingConfig config;
-  std::string rest;
-  bool operator==(const ChainKey&) const = default;
-};
-struct ChainKeyHash {
-  std::size_t operator()(const ChainKey& key) const {
-    std::size_t hash = TrainingConfigHash()(key.config);
-    mix_hash(hash, key.rest);
-    return hash;
-  }
-};
-
-ChainKey chain_key(const Experiment& experiment) {
-  ChainKey key{experiment.shape, experiment.config, config_without_amounts(experiment).dump()};
-  key.config.micro_batch = 1;
-  return key;
+Digest chain_key(const Experiment& experiment) {
+  TrainingConfig config = experiment.config;
+  config.micro_batch = 1;
+  return digest128(fmt::format("{} {} {} ", experiment.shape.num_gpus, experiment.shape.num_nodes,
+                               config_without_amounts(experiment).dump()) +
+                   bytes_of(config));
 }
 
 }  // namespace
 
 MemoryRoom::MemoryRoom(const PlannedSpace& space, const Policy::Memory& policy)
     : space_(&space), policy_(&policy) {
-  std::unordered_map<ChainKey, std::size_t, ChainKeyHash> known;
-  for (std::size_t member = 0; member < space.members.size(); ++member) {
-    if (space.members[member].planned.status != PlanStatus::planned) continue;
-    const auto [found, is_new] =
-        known.try_emplace(chain_key(space_->experiment(member)), chains_.size());
+  chain_of_.assign(space.members.size(), no_chain);
+  planned_bytes_.resize(space.members.size());
+  std::unordered_map<Digest, std::uint32_t, DigestHash> known;
+  auto next = space.members.begin();
+  for (std::size_t member = 0; member < space.members.size(); ++member, ++next) {
+    if (space.status(member) != PlanStatus::planned) continue;
+    const PlannedExperiment& planned = next->planned;
+    const auto [found, is_new] = known.try_emplace(chain_key(planned.experiment),
+                                                   static_cast<std::uint32_t>(chains_.size()));
     if (is_new) chains_.emplace_back();
     chains_[found->second].members.push_back(member);
     chain_of_[member] = found->second;
+    planned_bytes_[member] = static_cast<double>(planned.predicted.peak_memory_bytes -
+                                                 planned.predicted.host_memory_bytes);
     most_planned_bytes_ = std::max(most_planned_bytes_, planned_bytes(member));
   }
   for (Chain& chain : chains_)
@@ -55,9 +51,8 @@ MemoryRoom::MemoryRoom(const PlannedSpace& space, const Policy::Memory& policy)
 
 void MemoryRoom::observe(std::size_t member, const Observation& observation) {
   running_.erase(member);
-  const auto found = chain_of_.find(member);
-  if (found == chain_of_.end()) return;
-  Chain& chain = chains_[found->second];
+  if (chain_of_[member] == no_chain) return;
+  Chain& chain = chains_[chain_of_[member]];
   const std::int64_t micro_batch = space_->micro_batch(member);
   if (observation.status == Status::out_of_memory) {
     ran_out_.insert(member);
@@ -144,7 +139,7 @@ void MemoryRoom::learn_limit_of_device() {
   const bool is_known = limit_bytes > 0 && most_bytes <= limit_bytes;
   if (!is_known || largest_factor * most_planned_bytes_ <= limit_bytes) return;
   for (const Chain& chain : chains_) {
-    Limit& limit = limits_[space_->experiment(chain.members.front()).shape];
+    Limit& limit = limits_[space_->shape(chain.members.front())];
     limit.ran_out_bytes = std::min(limit.ran_out_bytes, limit_bytes);
     if (limit_bytes >= limit.surely_out_bytes) continue;
     limit.surely_out_bytes = limit_bytes;
@@ -155,7 +150,7 @@ void MemoryRoom::learn_limit_of_device() {
 void MemoryRoom::learn_limits() {
   limits_.clear();
   for (const std::size_t member : ran_out_) {
-    Limit& limit = limits_[space_->experiment(member).shape];
+    Limit& limit = limits_[space_->shape(member)];
     limit.has_run_out = true;
     const Need need = need_of(member);
     if (need.bytes * need.doubt < limit.surely_out_bytes) {
@@ -167,7 +162,7 @@ void MemoryRoom::learn_limits() {
   learn_limit_of_device();
   for (auto& [shape, limit] : limits_) {
     for (const std::size_t member : ran_)
-      if (space_->experiment(member).shape == shape)
+      if (space_->shape(member) == shape)
         limit.ran_bytes = std::max(limit.ran_bytes, need_of(member).bytes);
     // A member that ran had room: where the order of needs is not that of the plan, it is not
     // believed.

@@ -69,12 +69,9 @@ class MemoryRoom {
     bool is_of_device = false;                                       ///< or the device does
     bool has_run_out = false;                                        ///< a member
   };
-  [[nodiscard]] double planned_bytes(std::size_t member) const {
-    const Prediction& predicted = space_->members[member].planned.predicted;
-    return static_cast<double>(predicted.peak_memory_bytes - predicted.host_memory_bytes);
-  }
+  [[nodiscard]] double planned_bytes(std::size_t member) const { return planned_bytes_[member]; }
   [[nodiscard]] const Chain& chain_of(std::size_t member) const {
-    return chains_[chain_of_.at(member)];
+    return chains_[chain_of_[member]];
   }
   [[nodiscard]] Need need_of(std::size_t member) const;
   [[nodiscard]] double factor_of_others(std::size_t member) const;
@@ -85,7 +82,9 @@ class MemoryRoom {
   const PlannedSpace* space_;
   const Policy::Memory* policy_;
   std::vector<Chain> chains_;
-  std::unordered_map<std::size_t, std::size_t> chain_of_;
+  static constexpr std::uint32_t no_chain = UINT32_MAX;
+  std::vector<std::uint32_t> chain_of_;  ///< of each member
+  std::vector<double> planned_bytes_;    ///< of each member, on its device
   std::set<std::size_t> running_;
   std::set<std::size_t> ran_, ran_out_;
   std::unordered_map<std::size_t, double> took_bytes_;   ///< of those that ran and say so

@@ -280,7 +280,7 @@ class PhasedTuner : public Tuner {
     }
     grid_space_.members.clear();
     for (const std::size_t member : grid_members_)
-      grid_space_.members.push_back(space_.members[member]);
+      grid_space_.members.push_back(space_.members.copy_of(member));
     grid_ = tuner_type(type_).make(grid_space_, options_);
     for (std::size_t place = 0; place < num_known; ++place)
       grid_->observe(place, known_.at(grid_members_[place]));

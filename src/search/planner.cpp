@@ -4,11 +4,13 @@
 #include <iterator>
 #include <map>
 #include <random>
+#include <string>
 #include <unordered_map>
 
 #include <fmt/format.h>
 
 #include "memory_predictor.hpp"
+#include "packed_members.hpp"
 #include "settling.hpp"
 #include "tuners.hpp"
 
@@ -50,29 +52,50 @@ std::vector<Each> drawn(std::vector<Each> all, std::uint64_t count, std::int64_t
   return all;
 }
 
+/// A member as far as the selection asks for it. Its experiment is made when it is planned.
+struct Selected {
+  std::uint64_t number = 0;
+  std::optional<std::uint64_t> micro_batch_chain{};
+  TextPool::Place reason = 0;      ///< why it is pruned
+  TextPool::Place other_name = 0;  ///< 0: it has its own
+  std::uint32_t depth = 0;
+  bool is_pruned = false;
+  PruneKind prune_kind = PruneKind::refused;
+};
+
 /// Puts the sizes of each micro-batch chain in order, on the places that the chain has.
-void sort_chains(std::vector<Member>& members) {
+void sort_chains(std::vector<Selected>& members) {
   std::map<std::uint64_t, std::vector<std::size_t>> places_of_chain;
   for (std::size_t place = 0; place < members.size(); ++place)
     if (const auto chain = members[place].micro_batch_chain)
       places_of_chain[*chain].push_back(place);
   for (const auto& [chain, places] : places_of_chain) {
-    std::vector<Member> sorted;
-    for (const auto place : places) sorted.push_back(std::move(members[place]));
-    std::ranges::sort(sorted, {}, &Member::number);
-    for (std::size_t i = 0; i < places.size(); ++i) members[places[i]] = std::move(sorted[i]);
+    std::vector<Selected> sorted;
+    for (const auto place : places) sorted.push_back(members[place]);
+    std::ranges::sort(sorted, {}, &Selected::number);
+    for (std::size_t i = 0; i < places.size(); ++i) members[places[i]] = sorted[i];
   }
 }
 
 /// The members that are looked at one by one, in their order, and how many of the others there are.
 struct Selection {
-  std::vector<Member> members;
+  std::vector<Selected> members;
+  TextPool texts;
   PruneCounts other_pruned;
   std::uint64_t other_live = 0;
   bool is_cut_short = false;
 
-  [[nodiscard]] std::uint64_t& others_like(const Member& member) {
+  [[nodiscard]] std::uint64_t& others_like(const auto& member) {
     return member.is_pruned ? other_pruned[member.prune_kind] : other_live;
+  }
+  [[nodiscard]] Selected selected(const Member& member) {
+    return {member.number,
+            member.micro_batch_chain,
+            texts.add(member.reason),
+            member.has_other_name ? texts.add(member.name) : 0,
+            member.depth,
+            member.is_pruned,
+            member.prune_kind};
   }
 };
 
@@ -88,8 +111,9 @@ bool is_selecting_over(const PlannerOptions& options) {
 
 Selection select_all(const JobSpec& job, const SearchSpace& space, const PlannerOptions& options) {
   Selection selection;
-  space.visit(space.size(), [&](Member&& member) {
-    selection.members.push_back(std::move(member));
+  selection.members.reserve(space.size());
+  space.visit(space.size(), [&](const Member& member) {
+    selection.members.push_back(selection.selected(member));
     selection.is_cut_short = is_selecting_over(options);
     return !selection.is_cut_short;
   });
@@ -106,7 +130,7 @@ Selection select_by_depth(const SearchSpace& space, const PlannerOptions& option
   std::uint32_t depth = UINT32_MAX;  // of what is still kept
   const auto shorten = [&] {
     std::map<std::uint32_t, std::uint64_t> live;  // by depth
-    for (const Member& member : selection.members)
+    for (const Selected& member : selection.members)
       if (!member.is_pruned) ++live[member.depth];
     std::uint64_t sum = 0;
     for (const auto& [next, count] : live) {
@@ -117,21 +141,21 @@ Selection select_by_depth(const SearchSpace& space, const PlannerOptions& option
       }
     }
     std::uint64_t num_live = 0, num_pruned = 0;
-    std::erase_if(selection.members, [&](const Member& member) {
+    std::erase_if(selection.members, [&](const Selected& member) {
       return member.depth > depth || ++(member.is_pruned ? num_pruned : num_live) > options.listed;
     });
   };
-  space.visit(space.size(), [&](Member&& member) {
+  space.visit(space.size(), [&](const Member& member) {
     ++selection.others_like(member);
     if (member.depth <= depth) {
-      selection.members.push_back(std::move(member));
+      selection.members.push_back(selection.selected(member));
       if (selection.members.size() > 4 * options.listed) shorten();
     }
     selection.is_cut_short = is_selecting_over(options);
     return !selection.is_cut_short;
   });
   shorten();
-  for (const Member& member : selection.members) --selection.others_like(member);
+  for (const Selected& member : selection.members) --selection.others_like(member);
   return selection;
 }
 
@@ -157,11 +181,11 @@ Selection select_some(const JobSpec& job, const SearchSpace& space, const Planne
     last = std::max(last, numbers[place]);
   }
   selection.members.resize(numbers.size());
-  space.visit(numbers.empty() ? 0 : last + 1, [&](Member&& member) {
+  space.visit(numbers.empty() ? 0 : last + 1, [&](const Member& member) {
     const auto place = places.find(member.number);
     if (place != places.end()) {
       --selection.others_like(member);
-      selection.members[place->second] = std::move(member);
+      selection.members[place->second] = selection.selected(member);
     }
     return !is_time_over(options);  // then nobody looks at the rest
   });
@@ -169,17 +193,18 @@ Selection select_some(const JobSpec& job, const SearchSpace& space, const Planne
   return selection;
 }
 
-PlannedMember planned_member(const JobSpec& job, const SearchSpace& space,
-                             const PlannerOptions& options, const Member& member,
-                             MemoryPredictor& predictor) {
+PlannedMember planned_member(const JobSpec& job, const MemberMaker& maker,
+                             const PlannerOptions& options, const Selected& member,
+                             const TextPool& texts, MemoryPredictor& predictor) {
   PlannedMember result;
   result.micro_batch_chain = member.micro_batch_chain;
-  result.planned.experiment = space.experiment(member);
+  Experiment& experiment = result.planned.experiment = maker.experiment(member.number);
+  if (member.other_name != 0) experiment.name = texts.text(member.other_name);
   result.is_below_lowest =
-      job.has_smaller_sizes && member.config.micro_batch < *lowest_micro_batch(job);
+      job.has_smaller_sizes && experiment.config.micro_batch < *lowest_micro_batch(job);
   if (member.is_pruned) {
     result.planned.status = PlanStatus::pruned;
-    result.planned.reason = member.reason;
+    result.planned.reason = texts.text(member.reason);
     result.planned.prune_kind = member.prune_kind;
   } else {
     decide_feasibility(job, options, predictor, result.planned);
@@ -197,14 +222,13 @@ void warn_of_unlisted(const SearchSpace& space, const PlannerOptions& options, b
         "shorten the lists, or allow more with --time-limit",
         planned.total, space.size(), listed));
   } else if (is_large && options.lists_pruned) {
+    std::size_t num_judged = 0;
+    for (std::size_t member = 0; member < listed; ++member)
+      num_judged += planned.status(member) != PlanStatus::pruned ? 1 : 0;
     planned.warnings.push_back(fmt::format(
         "{} of {} members are judged one by one: above {} the lists are shortened, those last "
         "that decide about memory",
-        std::ranges::count_if(planned.members,
-                              [](const PlannedMember& member) {
-                                return member.planned.status != PlanStatus::pruned;
-                              }),
-        planned.total, options.max_members));
+        num_judged, planned.total, options.max_members));
   } else if (is_large && kept > 0) {
     planned.warnings.push_back(
         fmt::format("the first {} that can run, of {} members, are tried; {} are left out: shorten "
@@ -247,7 +271,9 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
       job.tuning.num_trials ? static_cast<std::uint64_t>(*job.tuning.num_trials) : UINT64_MAX;
   std::uint64_t num_live = selection.other_live;
   std::vector<PossibleBaseline> possible;  // of each that can run, whatever the cap
-  for (const Member& member : selection.members) {
+  const MemberMaker maker(space);
+  auto members = std::make_unique<PackedMembers>(maker, selection.members.size());
+  for (const Selected& member : selection.members) {
     if (is_time_over(options)) {
       planned.is_cut_short = true;
       break;
@@ -260,17 +286,18 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
         ++num_live;
       continue;
     }
-    PlannedMember next = planned_member(job, space, options, member, predictor);
+    PlannedMember next = planned_member(job, maker, options, member, selection.texts, predictor);
     if (next.planned.status == PlanStatus::planned) {
       const Experiment& experiment = next.planned.experiment;
       const bool is_today = is_of_today(job, experiment, member.micro_batch_chain.has_value());
       const bool has_other_ranks = is_today && experiment.shape.size() != job.todays_batch->ranks;
-      possible.push_back({!is_today, has_other_ranks, member.number, planned.members.size()});
+      possible.push_back({!is_today, has_other_ranks, member.number, members->size()});
     }
     apply_cap(job.tuning, options, trials_left, next);
     count(planned, next.planned);
-    planned.members.push_back(std::move(next));
+    members->add(member.number, std::string(selection.texts.text(member.other_name)), next);
   }
+  planned.members = PackedList<PlannedMember>(std::move(members));
   if (job.has_smaller_sizes) settle_smaller_sizes(job, planned);
   settle_baseline(job, possible, planned);
   const auto kept = std::min(num_live, trials_left);

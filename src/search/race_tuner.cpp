@@ -184,14 +184,14 @@ class RaceTuner : public Tuner {
 
   /// Larger is better; up to a constant, which all members share. Nothing where there is no
   /// prediction.
-  [[nodiscard]] std::optional<double> predicted_score(const PlannedExperiment& planned) const {
-    const double throughput = ranked_throughput(planned.predicted).value_or(0);
+  [[nodiscard]] std::optional<double> predicted_score(std::size_t member) const {
+    const double throughput = space_.predicted_throughput(member).value_or(0);
     if (throughput <= 0) return std::nullopt;
-    const int size = planned.experiment.shape.size();
     if (metric_ == Metric::throughput) return std::log(throughput);
-    const bool is_latency = metric_ == Metric::latency;
     const auto divisor =
-        is_latency ? static_cast<double>(global_batch(planned.experiment.config, size)) : size;
+        metric_ == Metric::latency
+            ? static_cast<double>(batch_of(space_.members.copy_of(member).planned.experiment))
+            : space_.shape(member).size();
     return std::log(throughput / divisor);
   }
 
@@ -199,7 +199,7 @@ class RaceTuner : public Tuner {
     double sum = 0;
     std::vector<std::size_t> unpredicted;
     for (const std::size_t member : planned_members(space_)) {
-      const auto predicted = predicted_score(space_.members[member].planned);
+      const auto predicted = predicted_score(member);
       sum += predicted.value_or(0);
       if (!predicted) unpredicted.push_back(entrants_.size());
       entrants_.push_back({member, predicted.value_or(0)});
@@ -216,6 +216,7 @@ class RaceTuner : public Tuner {
     for (std::size_t place = policy_.max_candidates; place < entrants_.size(); ++place)
       never_considered_.push_back(entrants_[place].member);
     entrants_.resize(std::min(entrants_.size(), policy_.max_candidates));
+    entrants_.shrink_to_fit();
     for (std::size_t place = 0; place < entrants_.size(); ++place) {
       place_of_member_[entrants_[place].member] = place;
       waiting_.insert(place);
@@ -265,7 +266,7 @@ class RaceTuner : public Tuner {
   /// A smaller size of its configuration is to be tried first, or says more of the memory.
   [[nodiscard]] bool is_for_later(std::size_t place) const {
     const std::size_t member = entrants_[place].member;
-    const bool is_searched = space_.members[member].micro_batch_chain && !space_.is_unplanned;
+    const bool is_searched = space_.micro_batch_chain(member) && !space_.is_unplanned;
     if (is_searched && tried_size_ > 0 && micro_batch(place) > largest_step_up_ * tried_size_)
       return true;
     return room_ ? room_->is_beyond_middle(member)
@@ -490,9 +491,8 @@ class RaceTuner : public Tuner {
     if (trials_left_ == 0) return past_num_trials();
     if (!best()) return {"nothing to compare it with was measured"};
     if (observed_.size() >= cap_ && !beliefs_->hold())
-      return {
-          fmt::format("the search stops after {} members when predictions are unreliable", cap_),
-          PruneKind::cap};
+      return {fmt::format("past the limit of {} experiments when predictions are unreliable", cap_),
+              PruneKind::cap};
     const double percent = 100 * std::expm1(beliefs_->advantage(place).mean);
     const double chance = 100 * chance_above_zero(beliefs_->relevant_advantage(place));
     return {fmt::format(

@@ -24,28 +24,26 @@ StageOfShape stage_of(const PlannedMember& member) {
 std::size_t member_with_size(const PlannedSpace& planned, std::int64_t size) {
   const std::size_t smallest = *planned.baseline;
   std::size_t chosen = smallest;
-  for (std::size_t member = 0; member < planned.members.size(); ++member) {
-    const PlannedMember& one = planned.members[member];
-    if (one.planned.status == PlanStatus::planned &&
-        one.micro_batch_chain == planned.members[smallest].micro_batch_chain &&
+  for (std::size_t member = 0; member < planned.members.size(); ++member)
+    if (planned.status(member) == PlanStatus::planned &&
+        planned.micro_batch_chain(member) == planned.micro_batch_chain(smallest) &&
         planned.micro_batch(member) <= size &&
         planned.micro_batch(member) > planned.micro_batch(chosen))
       chosen = member;
-  }
   return chosen;
 }
 
 /// The baseline is run whatever the cap is: the last one before the cap makes room for it.
 void keep_within_cap(PlannedSpace& planned, std::size_t baseline) {
+  if (planned.status(baseline) == PlanStatus::planned) return;
+  std::size_t last = planned.members.size();
+  while (last > 0 && planned.status(last - 1) != PlanStatus::planned) --last;
+  if (last == 0) return;
   PlannedExperiment& kept = planned.members[baseline].planned;
-  if (kept.status == PlanStatus::planned) return;
-  const auto last = std::find_if(
-      planned.members.rbegin(), planned.members.rend(),
-      [](const PlannedMember& member) { return member.planned.status == PlanStatus::planned; });
-  if (last == planned.members.rend()) return;
-  std::swap(kept.status, last->planned.status);
-  std::swap(kept.reason, last->planned.reason);
-  std::swap(kept.prune_kind, last->planned.prune_kind);
+  PlannedExperiment& given_up = planned.members[last - 1].planned;
+  std::swap(kept.status, given_up.status);
+  std::swap(kept.reason, given_up.reason);
+  std::swap(kept.prune_kind, given_up.prune_kind);
 }
 
 }  // namespace
@@ -79,7 +77,7 @@ bool is_of_today(const JobSpec& job, const Experiment& experiment, bool is_searc
 void settle_smaller_sizes(const JobSpec& job, PlannedSpace& planned) {
   if (planned.only_runs_tell) return;
   std::map<StageOfShape, bool> fits;
-  for (const PlannedMember& member : planned.members)
+  for (const PlannedMember& member : std::as_const(planned.members))
     if (member.planned.status != PlanStatus::pruned)
       fits[stage_of(member)] |=
           !member.is_below_lowest && member.planned.status == PlanStatus::planned;
@@ -110,15 +108,14 @@ void settle_smaller_sizes(const JobSpec& job, PlannedSpace& planned) {
 void settle_baseline(const JobSpec& job, std::vector<PossibleBaseline> possible,
                      PlannedSpace& planned) {
   // The config's own micro-batch comes before those that may take its place.
-  std::erase_if(possible, [&](const PossibleBaseline& one) {
-    return planned.members[one.member].is_below_lowest;
-  });
+  std::erase_if(possible,
+                [&](const PossibleBaseline& one) { return planned.is_below_lowest(one.member); });
   if (possible.empty()) return;
   const PossibleBaseline first = std::ranges::min(possible);
   planned.baseline = first.member;
   const std::uint64_t number = first.is_other_than_today ? first.number : 0;
   const bool has_lowest = lowest_micro_batch(job).has_value();
-  if (planned.members[*planned.baseline].micro_batch_chain && !has_lowest) {
+  if (planned.micro_batch_chain(*planned.baseline) && !has_lowest) {
     // The smallest stays: it runs soon, and nowhere near the edge of memory.
     if (job.todays_batch)
       planned.baseline = member_with_size(planned, job.todays_batch->micro_batch);

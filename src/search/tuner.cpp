@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 #include <set>
 
 #include <fmt/format.h>
@@ -14,7 +15,7 @@ namespace dstune {
 std::vector<std::size_t> planned_members(const PlannedSpace& space) {
   std::vector<std::size_t> planned;
   for (std::size_t member = 0; member < space.members.size(); ++member)
-    if (space.members[member].planned.status == PlanStatus::planned) planned.push_back(member);
+    if (space.status(member) == PlanStatus::planned) planned.push_back(member);
   return planned;
 }
 
@@ -22,7 +23,7 @@ std::vector<SizeChain> size_chains(const PlannedSpace& space) {
   // The number of a chain is not that of a member which is in none.
   std::map<std::pair<bool, std::uint64_t>, SizeChain> by_number;
   for (const std::size_t member : planned_members(space)) {
-    const std::optional<std::uint64_t>& chain = space.members[member].micro_batch_chain;
+    const std::optional<std::uint64_t> chain = space.micro_batch_chain(member);
     by_number[{chain.has_value(), chain.value_or(member)}].push_back(member);
   }
   std::vector<SizeChain> chains;
@@ -219,10 +220,8 @@ class BaselineFirst : public Tuner {
  private:
   /// Users reach first for the largest size that runs, so the comparison follows it.
   void grow_to(std::size_t member) {
-    const PlannedMember& now = space_.members[compared_with_];
-    const PlannedMember& next = space_.members[member];
-    if (next.micro_batch_chain == now.micro_batch_chain &&
-        next.planned.experiment.config.micro_batch > now.planned.experiment.config.micro_batch)
+    if (space_.micro_batch_chain(member) == space_.micro_batch_chain(compared_with_) &&
+        space_.micro_batch(member) > space_.micro_batch(compared_with_))
       compared_with_ = member;
   }
 
@@ -238,7 +237,9 @@ class BaselineFirst : public Tuner {
 
 std::unique_ptr<Tuner> make_searching_tuner(const std::string& type, const PlannedSpace& space,
                                             const TuningOptions& options) {
-  const bool may_fall = std::ranges::any_of(space.members, &PlannedMember::is_below_lowest);
+  const auto members = std::views::iota(std::size_t{0}, space.members.size());
+  const bool may_fall =
+      std::ranges::any_of(members, [&](auto member) { return space.is_below_lowest(member); });
   return may_fall ? make_fallback_tuner(type, space, options)
                   : make_plain_tuner(type, space, options);
 }
@@ -247,9 +248,9 @@ std::unique_ptr<Tuner> make_searching_tuner(const std::string& type, const Plann
 
 std::unique_ptr<Tuner> make_plain_tuner(const std::string& type, const PlannedSpace& space,
                                         const TuningOptions& options) {
-  const bool is_size_searched = std::ranges::any_of(space.members, [](const PlannedMember& member) {
-    return member.micro_batch_chain.has_value();
-  });
+  const auto members = std::views::iota(std::size_t{0}, space.members.size());
+  const bool is_size_searched = std::ranges::any_of(
+      members, [&](auto member) { return space.micro_batch_chain(member).has_value(); });
   const TunerType& tuner = tuner_type(type);
   if (is_size_searched && !tuner.searches_sizes) return make_phased_tuner(type, space, options);
   if (is_size_searched && space.is_unplanned) return make_growing_tuner(space, options);

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <type_traits>
 
 #include <fmt/format.h>
 
@@ -78,21 +77,7 @@ TrainingConfig effective_config(const TrainingConfig& config) {
 }
 
 Digest fingerprint(const TrainingConfig& config, const GroupShape& shape) {
-  std::string bytes;
-  const auto add = [&](const auto& value) {
-    bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
-  };
-  for_each_member(config, [&](const char*, const auto& member) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(member)>, std::string>) {
-      add(member.size());
-      bytes += member;
-    } else {
-      add(member);
-    }
-  });
-  add(shape.num_gpus);
-  add(shape.num_nodes);
-  return digest128(bytes);
+  return digest128(fmt::format("{}/{}/", shape.num_gpus, shape.num_nodes) + bytes_of(config));
 }
 
 std::int64_t sequence_ranks(const Settings& settings) {

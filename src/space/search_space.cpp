@@ -6,122 +6,30 @@
 
 #include <fmt/format.h>
 
-#include "sections/names.hpp"
+#include "product_members.hpp"
 
 namespace dstune {
 
 namespace {
 
 using Kind = Dimension::Kind;
-using Digits = std::vector<std::size_t>;
 
-/// The meaning of a member's knobs, whatever its batch sizes, shape and recompute.
-struct Knobs {
-  TrainingConfig config;
-  std::string refusal;  ///< why DeepSpeed refuses the combination, or what is not built
-  /// DeepSpeed divides the number of ranks by this in its rule of the batch sizes.
-  std::int64_t ranks_per_micro_batch = 1;
-};
-
-Knobs knobs_of(const JobSpec& job, const Settings& settings) {
-  Knobs knobs{training_config(settings), ""};
+/// Why DeepSpeed refuses the combination of a member's knobs, or what is not built; mostly empty.
+std::string refusal_of(const JobSpec& job, const Settings& settings) {
   const auto violations = violations_for(job, settings);
-  if (!violations.empty())
-    knobs.refusal = violations.front().pointer + ": " + violations.front().message;
-  if (job.takes_any_key()) {
-    knobs.ranks_per_micro_batch = sequence_ranks(settings);
-    knobs.config.ranks_per_batch = knobs.ranks_per_micro_batch * tensor_ranks(settings);
-  }
-  return knobs;
-}
-
-/// Goes through the members of a product, changing only what differs from one to the next.
-class MemberCursor {
- public:
-  /// At member 0. `product` outlives it.
-  MemberCursor(const KnobTable& table, const Product& product)
-      : product_(&product), digits_(product.dimensions.size(), 0), settings_(table) {
-    settings_.apply(product.settings);
-    for (const auto& dimension : product.dimensions)
-      if (dimension.kind == Kind::knob) settings_.apply(dimension.settings.front());
-  }
-
-  /// The candidate of each dimension.
-  [[nodiscard]] const Digits& digits() const { return digits_; }
-  [[nodiscard]] const Settings& settings() const { return settings_; }
-  /// Goes on; after the last member it is at the first again. Returns whether a knob changed.
-  bool advance() {
-    bool is_knob_changed = false;
-    for (std::size_t index = digits_.size(); index-- > 0;) {
-      const auto& dimension = product_->dimensions[index];
-      const bool is_last = digits_[index] + 1 == dimension.candidates.size();
-      const std::size_t next = is_last ? 0 : digits_[index] + 1;
-      if (dimension.kind == Kind::knob && next != digits_[index]) {
-        settings_.apply(dimension.settings[next]);
-        is_knob_changed = true;
-      }
-      digits_[index] = next;
-      if (!is_last) break;
-    }
-    return is_knob_changed;
-  }
-
- private:
-  const Product* product_;
-  Digits digits_;
-  Settings settings_;
-};
-
-/// How far one step of each dimension goes in a member's number; the last goes by 1.
-std::vector<std::uint64_t> strides_of(const Product& product) {
-  const auto& dimensions = product.dimensions;
-  std::vector<std::uint64_t> strides(dimensions.size(), 1);
-  for (std::size_t index = dimensions.size(); index-- > 1;)
-    strides[index - 1] = strides[index] * dimensions[index].candidates.size();
-  return strides;
+  if (violations.empty()) return "";
+  return violations.front().pointer + ": " + violations.front().message;
 }
 
 }  // namespace
-
-struct SearchSpace::Part {
-  Product product;
-  std::uint64_t first = 0;  ///< number of its first member
-  std::uint64_t size = 0;
-  std::vector<std::uint64_t> strides;
-  std::vector<std::vector<std::uint32_t>> depths;
-  std::vector<json::Value::json_pointer> places;
-  NameTemplate names;
-  std::size_t micro_batch = 0;  ///< that dimension
-
-  Part(Product made, std::uint64_t begin, bool with_shape, bool with_recompute)
-      : product(std::move(made)),
-        first(begin),
-        strides(strides_of(product)),
-        depths(depths_of(product)),
-        names(product, with_shape, with_recompute) {
-    size = strides.front() * product.dimensions.front().candidates.size();
-    for (std::size_t index = 0; index < product.dimensions.size(); ++index) {
-      places.emplace_back(product.dimensions[index].pointer);
-      if (product.dimensions[index].kind == Kind::micro_batch) micro_batch = index;
-    }
-  }
-
-  /// The candidate of each dimension of a member.
-  [[nodiscard]] Digits digits_of(std::uint64_t number) const {
-    Digits digits;
-    for (std::size_t index = 0; index < strides.size(); ++index)
-      digits.push_back((number - first) / strides[index] %
-                       product.dimensions[index].candidates.size());
-    return digits;
-  }
-};
 
 /// One walk through the space: what was seen so far.
 class SearchSpace::Visit {
  public:
   explicit Visit(const SearchSpace& space) : space_(&space), job_(space.job_) {}
 
-  Member member(const Part& part, std::uint64_t number, const Digits& digits, const Knobs& knobs) {
+  Member member(const SpacePart& part, std::uint64_t number, const Digits& digits,
+                const KnobConfig& knobs, const std::string& refusal) {
     Member member;
     member.number = number;
     for (std::size_t index = 0; index < digits.size(); ++index)
@@ -129,44 +37,25 @@ class SearchSpace::Visit {
     member.config = knobs.config;
     complete_config(*job_, job_->recompute[digits.back()], member.config);
     member.shape = job_->shapes[digits.front()];
-    member.reason = knobs.refusal.empty() ? target_refusal(*job_, member.config) : knobs.refusal;
-    const auto batch = decide_batch(part.product, digits, knobs.ranks_per_micro_batch, member);
+    member.reason = refusal.empty() ? target_refusal(*job_, member.config) : refusal;
+    std::string why;
+    const BatchTriple batch = take_batch(*job_, part.product, digits, knobs.ranks_per_micro_batch,
+                                         member.shape, member.config, why);
+    if (member.reason.empty()) {
+      member.reason = why;
+      member.prune_kind = PruneKind::batch;
+    }
+    member.train_batch_size = batch.train_batch_size;
     member.is_pruned = !member.reason.empty();
-    if (part.product.is_micro_batch_searched)
-      member.micro_batch_chain = number - digits[part.micro_batch] * part.strides[part.micro_batch];
-    member.name = unique_name(part.names.name(digits, member.config.zero_stage, batch), number);
+    member.micro_batch_chain = part.micro_batch_chain(number, digits);
+    const std::string name = part.names.name(digits, member.config.zero_stage, batch);
+    member.name = unique_name(name, number);
+    member.has_other_name = member.name != name;
     if (!member.is_pruned) prune_twin(part, digits, batch, member);
     return member;
   }
 
  private:
-  BatchTriple decide_batch(const Product& product, const Digits& digits,
-                           std::int64_t ranks_per_micro_batch, Member& member) const {
-    std::optional<std::int64_t> total, micro, steps;
-    for (std::size_t index = 0; index < digits.size(); ++index) {
-      const auto& dimension = product.dimensions[index];
-      if (dimension.kind == Kind::train_batch_size) total = size_of(dimension, digits[index]);
-      if (dimension.kind == Kind::micro_batch) micro = size_of(dimension, digits[index]);
-      if (dimension.kind == Kind::accumulation_steps) steps = size_of(dimension, digits[index]);
-    }
-    // The engine itself says so if ranks do not divide.
-    const std::int64_t group_size =
-        std::max<std::int64_t>(1, member.shape.size() / ranks_per_micro_batch);
-    std::string why;
-    auto triple = resolve_batch(total, micro, steps, group_size, why);
-    if (triple) why = batch_limit_reason(job_->tuning, triple->train_batch_size);
-    if (!triple) triple = {*total, *micro, steps.value_or(*total / *micro / group_size)};
-    if (member.reason.empty()) {
-      member.reason = why;
-      member.prune_kind = PruneKind::batch;
-    }
-    member.train_batch_size = triple->train_batch_size;
-    member.config.micro_batch = triple->micro_batch;
-    member.config.accumulation_steps = triple->accumulation_steps;
-    place_on(member.shape, member.config);
-    return *triple;
-  }
-
   std::string unique_name(const std::string& name, std::uint64_t number) {
     if (names_.insert(digest128(name)).second) return name;
     for (int count = 2;; ++count) {
@@ -178,15 +67,16 @@ class SearchSpace::Visit {
   }
 
   /// The name of an earlier member that runs as this one does, whose batch sizes are the same.
-  [[nodiscard]] std::string name_of(const Part& part, const Digits& digits, std::uint64_t number,
-                                    int zero_stage, const BatchTriple& batch) const {
+  [[nodiscard]] std::string name_of(const SpacePart& part, const Digits& digits,
+                                    std::uint64_t number, int zero_stage,
+                                    const BatchTriple& batch) const {
     const auto suffixed = suffixed_.find(number);
     return suffixed != suffixed_.end() ? suffixed->second
                                        : part.names.name(digits, zero_stage, batch);
   }
 
   /// Somebody else's code may act on keys that the step here does not read.
-  [[nodiscard]] Digest fingerprint_of(const Part& part, const Digits& digits,
+  [[nodiscard]] Digest fingerprint_of(const SpacePart& part, const Digits& digits,
                                       const Member& member) const {
     const Digest known = fingerprint(effective_config(member.config), member.shape);
     if (!job_->takes_any_key()) return known;
@@ -199,13 +89,13 @@ class SearchSpace::Visit {
     return digest128(text);
   }
 
-  void prune_twin(const Part& part, const Digits& digits, const BatchTriple& batch,
+  void prune_twin(const SpacePart& part, const Digits& digits, const BatchTriple& batch,
                   Member& member) {
     const auto [twin, is_new] =
         effects_.try_emplace(fingerprint_of(part, digits, member), member.number);
     if (is_new) return;
     const std::uint64_t number = twin->second;
-    const Part& part_of_twin = space_->part_of(number);
+    const SpacePart& part_of_twin = space_->parts_->part_of(number);
     const Digits others = part_of_twin.digits_of(number);
     const int stage = member.config.zero_stage;
     member.is_pruned = true;
@@ -227,17 +117,20 @@ SearchSpace::SearchSpace(const JobSpec& job) : job_(&job) {
   ConfigFindings findings;
   auto products = expand(job, findings);
   problems_in(job, findings).check();
+  SpaceParts parts;
   std::uint64_t first = 0;
   for (auto& product : products) {
-    parts_.emplace_back(std::move(product), first, job.shapes.size() > 1, job.recompute.size() > 1);
-    first += parts_.back().size;
+    parts.all.emplace_back(std::move(product), first, job.shapes.size() > 1,
+                           job.recompute.size() > 1);
+    first += parts.all.back().size;
   }
+  parts_ = std::make_shared<const SpaceParts>(std::move(parts));
 }
 
 SearchSpace::~SearchSpace() = default;
 
 std::uint64_t SearchSpace::size() const {
-  return parts_.back().first + parts_.back().size;
+  return parts_->size();
 }
 
 std::vector<std::string> SearchSpace::searched() const {
@@ -246,8 +139,8 @@ std::vector<std::string> SearchSpace::searched() const {
     if (std::ranges::find(pointers, pointer) == pointers.end()) pointers.push_back(pointer);
   };
   // A part has a single stage where there are several.
-  if (parts_.size() > 1) add("/zero_optimization/stage");
-  for (const Part& part : parts_)
+  if (parts_->all.size() > 1) add("/zero_optimization/stage");
+  for (const SpacePart& part : parts_->all)
     for (const Dimension& dimension : part.product.dimensions) {
       if (dimension.pointer.empty() || dimension.candidates.size() < 2) continue;
       // Candidates that are objects stand for what they write; defaults beside that only follow.
@@ -262,21 +155,18 @@ std::vector<std::string> SearchSpace::searched() const {
   return pointers;
 }
 
-const SearchSpace::Part& SearchSpace::part_of(std::uint64_t number) const {
-  std::size_t index = parts_.size() - 1;
-  while (parts_[index].first > number) --index;
-  return parts_[index];
-}
-
 void SearchSpace::visit(std::uint64_t limit, const std::function<bool(Member&&)>& visitor) const {
   Visit visit(*this);
-  for (const Part& part : parts_) {
+  for (const SpacePart& part : parts_->all) {
     MemberCursor cursor(job_->knobs(), part.product);
-    Knobs knobs = knobs_of(*job_, cursor.settings());
+    KnobConfig knobs = knob_config(*job_, cursor.settings());
+    std::string refusal = refusal_of(*job_, cursor.settings());
     const std::uint64_t last = std::min(limit, part.first + part.size);
     for (std::uint64_t number = part.first; number < last; ++number) {
-      if (!visitor(visit.member(part, number, cursor.digits(), knobs))) return;
-      if (cursor.advance()) knobs = knobs_of(*job_, cursor.settings());
+      if (!visitor(visit.member(part, number, cursor.digits(), knobs, refusal))) return;
+      if (!cursor.advance()) continue;
+      knobs = knob_config(*job_, cursor.settings());
+      refusal = refusal_of(*job_, cursor.settings());
     }
   }
 }
@@ -291,21 +181,59 @@ std::vector<Member> SearchSpace::members() const {
 }
 
 Experiment SearchSpace::experiment(const Member& member) const {
-  const Part& part = part_of(member.number);
-  const Digits digits = part.digits_of(member.number);
-  Experiment experiment{member.name, part.product.base, member.shape, member.config};
-  auto& config = experiment.ds_config;
-  for (std::size_t index = 0; index < digits.size(); ++index) {
-    const auto& dimension = part.product.dimensions[index];
-    if (dimension.kind == Kind::knob)
-      config[part.places[index]] = dimension.candidates[digits[index]];
-  }
-  config["train_batch_size"] = member.train_batch_size;
-  config["train_micro_batch_size_per_gpu"] = member.config.micro_batch;
-  config["gradient_accumulation_steps"] = member.config.accumulation_steps;
-  experiment.written_out =
-      write_out_defaults(job_->deepspeed_version, member.config.zero_stage, config);
+  const SpacePart& part = parts_->part_of(member.number);
+  Experiment experiment = experiment_of(*job_, part, part.digits_of(member.number), member.shape,
+                                        member.config, member.train_batch_size);
+  experiment.name = member.name;
   return experiment;
+}
+
+/// Holds a cursor in each part, so that neighbours in a walk cost little.
+struct MemberMaker::State {
+  State(const JobSpec& from, std::shared_ptr<const SpaceParts> all)
+      : job(from), parts(std::move(all)) {
+    for (const SpacePart& part : parts->all) {
+      cursors.emplace_back(job.knobs(), part.product);
+      knobs.push_back(knob_config(job, cursors.back().settings()));
+    }
+  }
+
+  const JobSpec job;
+  const std::shared_ptr<const SpaceParts> parts;
+  std::vector<MemberCursor> cursors;
+  std::vector<KnobConfig> knobs;  ///< of each cursor
+};
+
+MemberMaker::MemberMaker(const SearchSpace& space)
+    : state_(std::make_shared<State>(*space.job_, space.parts_)) {}
+
+Experiment MemberMaker::experiment(std::uint64_t number) const {
+  const SpacePart& part = state_->parts->part_of(number);
+  const auto place = static_cast<std::size_t>(&part - state_->parts->all.data());
+  const JobSpec& job = state_->job;
+  const Digits digits = part.digits_of(number);
+  KnobConfig& knobs = state_->knobs[place];
+  MemberCursor& cursor = state_->cursors[place];
+  if (cursor.go_to(digits)) knobs = knob_config(job, cursor.settings());
+  TrainingConfig config = knobs.config;
+  complete_config(job, job.recompute[digits.back()], config);
+  const GroupShape& shape = job.shapes[digits.front()];
+  std::string why;
+  const BatchTriple batch =
+      take_batch(job, part.product, digits, knobs.ranks_per_micro_batch, shape, config, why);
+  Experiment experiment = experiment_of(job, part, digits, shape, config, batch.train_batch_size);
+  experiment.name = part.names.name(digits, config.zero_stage, batch);
+  return experiment;
+}
+
+GroupShape MemberMaker::shape(std::uint64_t number) const {
+  const SpacePart& part = state_->parts->part_of(number);
+  return state_->job.shapes[(number - part.first) / part.strides.front()];
+}
+
+std::optional<std::uint64_t> MemberMaker::micro_batch_chain(std::uint64_t number) const {
+  const SpacePart& part = state_->parts->part_of(number);
+  return part.micro_batch_chain(number, part.digits_of(number));
 }
 
 }  // namespace dstune

@@ -111,7 +111,7 @@ struct Policy {
 
   /// The plan of a space.
   struct Planning {
-    std::uint64_t max_members = 100'000, listed = 2'000;
+    std::uint64_t max_members = 100'000, listed = 2'000, max_members_of_job = 1'000'000;
     double share_of_selecting = 0.5;
   } planning;
 

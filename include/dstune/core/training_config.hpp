@@ -342,6 +342,25 @@ struct TrainingConfigHash {
   }
 };
 
+/// All members one behind the other: equal for equal configurations alone. Within a process.
+inline std::string bytes_of(const TrainingConfig& config) {
+  std::string bytes;
+  const auto add = [&](const auto& value) {
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  };
+  for_each_member(config, [&](const char*, const auto& member) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(member)>, std::string>) {
+      add(member.size());
+      bytes += member;
+    } else {
+      static_assert(std::is_arithmetic_v<std::decay_t<decltype(member)>> ||
+                    std::is_enum_v<std::decay_t<decltype(member)>>);
+      add(member);
+    }
+  });
+  return bytes;
+}
+
 // Their names here are their texts.
 [[nodiscard]] const EnumTexts& texts_of(Precision);
 [[nodiscard]] const EnumTexts& texts_of(CommunicationType);

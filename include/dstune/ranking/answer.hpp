@@ -4,10 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "dstune/base/packed_list.hpp"
 #include "dstune/ranking/scoreboard.hpp"
 
 namespace dstune {
@@ -23,6 +25,7 @@ struct Standing {
   std::optional<MetricValue> measured{};
   std::optional<TargetTime> target{};         ///< likewise
   std::optional<double> joules_per_sample{};  ///< mean over all its runs whose energy is known
+  std::shared_ptr<const Row> made{};          ///< the row of one that was never run
 };
 
 /// Returns the outcome of a member: its record's status, `infeasible`, `pruned`, or `not_run`.
@@ -186,7 +189,7 @@ struct FlagCount {
   std::string first_flag{};
 };
 /// In the order of the kinds, those that at least one experiment has.
-[[nodiscard]] std::vector<FlagCount> count_flags(const std::vector<Row>& rows,
+[[nodiscard]] std::vector<FlagCount> count_flags(const PackedList<Row>& rows,
                                                  const Policy& policy = default_policy());
 
 /// A host on which the forward takes longer than on the others of its groups, in all of them.
@@ -197,7 +200,7 @@ struct SlowHost {
 };
 /// Only groups on several hosts tell; below stage 3, where nobody waits for others in forward.
 [[nodiscard]] std::vector<SlowHost> slow_hosts(
-    const std::vector<Row>& rows, const Policy::Flags& policy = default_policy().flags);
+    const PackedList<Row>& rows, const Policy::Flags& policy = default_policy().flags);
 
 /// Keys of zero_optimization by which a configuration's losses differ from those without: ZeRO++'s
 /// quantisation. None as a rule; docs/reference-step.md, 6.3 and 7, has how much.
@@ -220,7 +223,7 @@ struct Answer {
   std::optional<ModelProfile> model_profile{};  ///< likewise
   std::string model_name{};                     ///< likewise
   std::vector<std::string> searched{};          ///< likewise
-  std::vector<Standing> standings{};            ///< of all members, in the order of the space
+  PackedList<Standing> standings{};             ///< of all members, in the order of the space
   std::optional<Recommendation> recommendation{};  ///< nothing where nothing gave a result
   std::optional<std::size_t> best{};               ///< the member, of what was measured here
   bool finals_are_done = false;

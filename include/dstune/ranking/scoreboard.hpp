@@ -4,12 +4,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "dstune/base/packed_list.hpp"
 #include "dstune/core/interval.hpp"
 #include "dstune/core/measurement.hpp"
 #include "dstune/core/model_profile.hpp"
@@ -28,6 +31,25 @@ struct Row {
   std::vector<Repeat> repeats{};  ///< in the order in which they ended
   Overheads overheads{};          ///< of a step in the user's training
 };
+
+/// The members of a space, for a scoreboard that holds only those that were run.
+class MemberSource {
+ public:
+  MemberSource() = default;
+  virtual ~MemberSource() = default;
+  MemberSource(const MemberSource&) = delete;
+  MemberSource& operator=(const MemberSource&) = delete;
+
+  [[nodiscard]] virtual std::size_t size() const = 0;
+  [[nodiscard]] virtual PlannedExperiment planned(std::size_t member) const = 0;
+  // Single facts of it cost little.
+  [[nodiscard]] virtual PlanStatus status(std::size_t member) const = 0;
+  [[nodiscard]] virtual PruneKind prune_kind(std::size_t member) const = 0;
+  [[nodiscard]] virtual std::string_view reason(std::size_t member) const = 0;
+};
+
+/// The rows of members of which none was run. The members stay as they are.
+[[nodiscard]] PackedList<Row> rows_of(std::shared_ptr<const MemberSource> members);
 
 /// One of the user's own runs in DeepSpeed, of a member of the space.
 struct UserRun {
@@ -115,7 +137,7 @@ struct TargetTime {
 /// experiment.
 class Scoreboard {
  public:
-  explicit Scoreboard(ScoreboardSetup setup = {}, std::vector<Row> rows = {});
+  explicit Scoreboard(ScoreboardSetup setup = {}, PackedList<Row> rows = {});
 
   /// A first run has ended, or the one that takes its place. Returns whether it leads now. If the
   /// user ran it, too, the calibration is fitted anew.
@@ -161,8 +183,25 @@ class Scoreboard {
   [[nodiscard]] const ScoreboardSetup& setup() const { return setup_; }
   [[nodiscard]] const Policy& policy() const { return *setup_.policy; }
   [[nodiscard]] Metric metric() const { return setup_.metric; }
-  [[nodiscard]] const std::vector<Row>& rows() const { return rows_; }
+  /// A row is open where its member was run or somebody looked at it by its number.
+  [[nodiscard]] const PackedList<Row>& rows() const { return rows_; }
   [[nodiscard]] const Row& row(std::size_t member) const { return rows_[member]; }
+  /// Visits the members with a record, in the space's order: (member, row).
+  template <class Visitor>
+  void visit_run(Visitor&& visitor) const {
+    rows_.visit_open([&](std::size_t member, const Row& row) {
+      if (row.record) visitor(member, row);
+    });
+  }
+  // Single facts; the row stays packed.
+  [[nodiscard]] bool has_run(std::size_t member) const {
+    const Row* const row = rows_.opened(member);
+    return row != nullptr && row->record;
+  }
+  [[nodiscard]] PlanStatus status(std::size_t member) const;
+  [[nodiscard]] PruneKind prune_kind(std::size_t member) const;
+  /// Why it was not planned, or left out.
+  [[nodiscard]] std::string_view reason(std::size_t member) const;
   [[nodiscard]] const Finals& finals() const { return finals_; }
   /// The calibration that makes times of the target out of measured ones. It has the constants, and
   /// the user's own runs as soon as one of them was measured here. Nothing where there is neither.
@@ -197,12 +236,10 @@ class Scoreboard {
   [[nodiscard]] std::uint64_t answer_revision() const { return answer_revision_; }
   /// The best member, then others by their values, best first, at most `most`.
   [[nodiscard]] std::vector<std::size_t> best_members(std::size_t max_members) const;
-  /// Finds what a verdict takes of all first runs; looks at all members.
+  /// Finds what a verdict takes of all first runs; looks at all of them.
   [[nodiscard]] FirstRuns first_runs() const;
   /// … and of each run of a member that ended ok, the first one first; empty unless that is ok.
-  [[nodiscard]] const std::vector<RunFacts>& facts_of_runs(std::size_t member) const {
-    return facts_[member];
-  }
+  [[nodiscard]] const std::vector<RunFacts>& facts_of_runs(std::size_t member) const;
   /// Members that ran once more.
   [[nodiscard]] const std::set<std::size_t>& repeated() const { return repeated_; }
   /// Tells whether a member has a value and it is better than the other's: larger (smaller, where
@@ -259,6 +296,8 @@ class Scoreboard {
   [[nodiscard]] std::size_t find_answer(std::size_t best) const;
   [[nodiscard]] std::optional<MetricValue> value_of_first_run(std::size_t member,
                                                               Metric metric) const;
+  void decide(std::size_t member, PlanStatus status, PruneKind kind, std::string reason);
+  void note_first_value(std::size_t member);
   void note_first_run(std::size_t member);
   void note_interruptions(std::size_t member);
   void note_facts(std::size_t member);
@@ -268,9 +307,9 @@ class Scoreboard {
   void fit_calibration();
 
   ScoreboardSetup setup_;
-  std::vector<Row> rows_;
+  PackedList<Row> rows_;
   /// The records' values in the metric: they are asked for often, and take a while to find out.
-  std::vector<std::optional<MetricValue>> first_values_;
+  std::unordered_map<std::size_t, MetricValue> first_values_;
   std::set<std::size_t> repeated_;  ///< members with repeats
   std::optional<TimeCalibration> calibration_;
   bool is_calibrated_ = false;
@@ -285,8 +324,8 @@ class Scoreboard {
   std::size_t num_results_ = 0;
   double half_width_of_run_ = 0;
   std::optional<Verdict> verdict_;
-  bool is_verdict_new_ = false;                          ///< nothing has changed since it was made
-  std::vector<std::vector<RunFacts>> facts_;             ///< of each member, its runs
+  bool is_verdict_new_ = false;  ///< nothing has changed since it was made
+  std::unordered_map<std::size_t, std::vector<RunFacts>> facts_;  ///< of members with any
   std::optional<FirstRuns> first_runs_;                  ///< where none has ended since a verdict
   std::unordered_map<std::size_t, std::size_t> judged_;  ///< member → its place in the verdict
   double elapsed_s_ = 0;

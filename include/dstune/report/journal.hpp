@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "dstune/base/file.hpp"
-#include "dstune/base/hash.hpp"
 #include "dstune/base/json.hpp"
+#include "dstune/base/piece_hash.hpp"
 #include "dstune/core/measurement.hpp"
 
 namespace dstune {
@@ -80,6 +80,17 @@ inline constexpr int measuring_version = 1;
 /// counts only for the same key. Equal values give equal keys: the keys of objects in any order,
 /// 5e8 and 500000000, -0.0 and 0.
 std::string record_key(const json::Value& identity);
+/// The same of a long list, whose elements come one after the other.
+class ListKey {
+ public:
+  explicit ListKey(std::size_t size);
+  void add(const json::Value& element);
+  /// Once all elements are there.
+  [[nodiscard]] std::string text();
+
+ private:
+  PieceHash hash_;
+};
 
 /// All members that will not run, as one event: how many, why, and the names of the first. It is as
 /// large for a million of them as for a thousand.

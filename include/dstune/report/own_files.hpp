@@ -18,6 +18,8 @@
 #include <sys/types.h>
 
 #include "dstune/base/file.hpp"
+#include "dstune/base/file_pieces.hpp"
+#include "dstune/base/piece_hash.hpp"
 
 namespace dstune {
 
@@ -50,10 +52,10 @@ class OwnFiles {
   /// Tells whether the file is a regular one, no input, and ours by the manifest or by its own
   /// mark.
   [[nodiscard]] bool is_own(const std::string& file) const;
-  /// Tells why the place of a file of ours is taken; empty if it is free or holds ours. `content`:
-  /// what it holds already is in nobody's way.
+  /// Tells why the place of a file of ours is taken; empty if it is free or holds ours. `hash`: of
+  /// a content, which is in nobody's way where it is there already.
   [[nodiscard]] std::string obstacle(const std::string& file,
-                                     std::optional<std::string_view> content = {}) const;
+                                     const std::optional<std::string>& hash = {}) const;
   /// A folder of an earlier release has no manifest: takes the file, or the folder, for ours.
   void adopt(const std::string& file);
   void adopt_folder(const std::string& name);
@@ -82,6 +84,7 @@ class OwnFiles {
   void remove_manifest();
 
  private:
+  friend class OwnFilePieces;
   struct Line {
     std::string file, folder, appended, hash;
   };
@@ -89,7 +92,9 @@ class OwnFiles {
   [[nodiscard]] std::vector<Line> lines() const;
   void look_for_manifest();
   void read_manifest();
-  [[nodiscard]] std::string obstacle_now(const std::string& file, std::string_view content);
+  [[nodiscard]] std::string obstacle_now(const std::string& file, const std::string& hash);
+  [[nodiscard]] bool claims(const std::string& file, const std::string& hash,
+                            Durability durability);
   [[nodiscard]] bool knows(const std::string& kind, const std::string& name,
                            const std::string& hash) const;
   void know(const std::string& kind, const std::string& name, const std::string& hash);
@@ -103,6 +108,23 @@ class OwnFiles {
   std::unordered_set<std::uint64_t> known_;
   std::vector<std::string> adopted_;  ///< lines that the manifest lacks
   FileDescriptor manifest_;
+};
+
+/// A file of ours that is written piece by piece, and takes its place at the end.
+class OwnFilePieces {
+ public:
+  /// `files` outlives it.
+  OwnFilePieces(OwnFiles& files, std::string file);
+
+  void add(std::string_view piece);
+  /// As OwnFiles::write().
+  void take_place(Durability durability);
+
+ private:
+  OwnFiles& files_;
+  std::string file_;
+  PieceHash hash_;
+  AtomicFile out_;
 };
 
 /// Gives a file that has other names a copy of its own, of its first `keep_bytes`; the others keep

@@ -10,6 +10,7 @@
 #include "dstune/core/experiment.hpp"
 #include "dstune/ranking/answer.hpp"
 #include "dstune/report/job_state.hpp"
+#include "dstune/report/text_sink.hpp"
 
 namespace dstune {
 
@@ -23,6 +24,11 @@ struct AnswerOnPage {
 /// members, so that it can be written while a job runs.
 [[nodiscard]] json::Value report_json(const Answer& answer, const json::Value& environment,
                                       const JobState& state, const AnswerOnPage& on_page = {});
+
+/// The text of report.json, and report.html around the same data, piece by piece: members are made
+/// once for both, and none is held.
+void write_report(const Answer& answer, const json::Value& environment, const JobState& state,
+                  const AnswerOnPage& on_page, const TextSink& to_json, const TextSink& to_html);
 
 /// report.html: one file that needs nothing else, and draws `data`, the text of report.json.
 [[nodiscard]] std::string report_html(std::string_view data);

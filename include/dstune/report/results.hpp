@@ -19,6 +19,7 @@
 #include "dstune/ranking/answer.hpp"
 #include "dstune/report/chosen_folders.hpp"
 #include "dstune/report/job_state.hpp"
+#include "dstune/report/text_sink.hpp"
 
 namespace dstune {
 
@@ -140,6 +141,8 @@ std::string summary_text(const Answer& answer);
 /// end. RFC 4180: a header, CRLF line ends, quotes where a field needs them. An empty field: no
 /// value.
 std::string results_csv(const Answer& answer);
+/// The same, piece by piece.
+void write_results_csv(const Answer& answer, const TextSink& sink);
 /// --format json at the end of a run.
 json::Value summary_json(const Answer& answer, int exit_code);
 /// optimal.json. `command`: the launch line of the user's training.

@@ -7,8 +7,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "dstune/base/packed_list.hpp"
 #include "dstune/core/experiment.hpp"
 #include "dstune/core/policy.hpp"
 #include "dstune/plan/step_plan.hpp"
@@ -67,11 +69,21 @@ struct PlannedSpace {
   [[nodiscard]] const Experiment& experiment(std::size_t member) const {
     return members[member].planned.experiment;
   }
-  [[nodiscard]] std::int64_t micro_batch(std::size_t member) const {
-    return experiment(member).config.micro_batch;
-  }
+  // Single facts of a member; it stays packed.
+  [[nodiscard]] GroupShape shape(std::size_t member) const;
+  [[nodiscard]] int zero_stage(std::size_t member) const;
+  [[nodiscard]] std::int64_t micro_batch(std::size_t member) const;
+  [[nodiscard]] std::optional<std::uint64_t> micro_batch_chain(std::size_t member) const;
+  [[nodiscard]] PlanStatus status(std::size_t member) const;
+  [[nodiscard]] PruneKind prune_kind(std::size_t member) const;
+  [[nodiscard]] bool is_below_lowest(std::size_t member) const;
+  [[nodiscard]] std::string_view reason(std::size_t member) const;
+  /// The throughput that it is ranked by before it runs.
+  [[nodiscard]] std::optional<double> predicted_throughput(std::size_t member) const;
+  void decide(std::size_t member, PlanStatus status, PruneKind kind, std::string_view reason);
 
-  std::vector<PlannedMember> members;                     ///< in the order they would run
+  /// In the order they would run. A look by place keeps a member open; a walk does not.
+  PackedList<PlannedMember> members;
   std::vector<std::string> searched;                      ///< as SearchSpace's; empty: not known
   std::uint64_t total = 0;                                ///< members of the product
   std::uint64_t planned = 0, infeasible = 0, pruned = 0;  ///< over the whole product

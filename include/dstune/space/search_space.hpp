@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,7 +54,10 @@ struct Member {
   std::uint32_t depth = 0;
   /// Equal: they differ only in a micro-batch size that is searched.
   std::optional<std::uint64_t> micro_batch_chain;
+  bool has_other_name = false;  ///< its own would be that of an earlier member, too
 };
+
+struct SpaceParts;
 
 class SearchSpace {
  public:
@@ -79,12 +83,28 @@ class SearchSpace {
   [[nodiscard]] Experiment experiment(const Member& member) const;
 
  private:
+  friend class MemberMaker;
   class Visit;
-  struct Part;
-  [[nodiscard]] const Part& part_of(std::uint64_t number) const;
 
   const JobSpec* job_;
-  std::vector<Part> parts_;
+  std::shared_ptr<const SpaceParts> parts_;
+};
+
+/// Makes the members of a space by their numbers, when somebody looks at them. It outlives the
+/// space and its job. Copies share what they hold; for one thread at a time.
+class MemberMaker {
+ public:
+  explicit MemberMaker(const SearchSpace& space);
+
+  /// SearchSpace's experiment of a member; its name is not yet told apart from others.
+  [[nodiscard]] Experiment experiment(std::uint64_t number) const;
+  // As Member's.
+  [[nodiscard]] GroupShape shape(std::uint64_t number) const;
+  [[nodiscard]] std::optional<std::uint64_t> micro_batch_chain(std::uint64_t number) const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
 };
 
 /// DeepSpeed's canonical name of a configuration (facts in docs/space.md): walks `config` in

@@ -60,7 +60,10 @@ TEST_F(OwnFilesTest, KnowsItsFilesByWhatTheyHold) {
   EXPECT_THROW(folder_.write_summary({}), IoError);
   EXPECT_THROW(folder_.write_metrics(test::sample_record("a")), IoError);
   const FolderNames asked{.results_dir = temporary_ / "results", .exps_dir = temporary_ / "exps"};
-  EXPECT_THROW((void)choose_folders(asked, {"a"}, {}), InputError);
+  const auto experiment_a = [](const std::set<std::string>& names) {
+    return names.contains("a") ? std::set<std::string>{"a"} : std::set<std::string>{};
+  };
+  EXPECT_THROW((void)choose_folders(asked, experiment_a, {}), InputError);
   folder_.delete_previous();
   EXPECT_EQ(read_file(results("summary.txt")), "mine");
   EXPECT_EQ(read_file(results("a/metrics.json")), "{}");

@@ -30,7 +30,15 @@ test::Draft five_members() {
 
 json::Value data_of(const test::Draft& draft, const json::Value& environment = {},
                     const JobState& state = {}, const AnswerOnPage& on_page = {}) {
-  json::Value data = report_json(test::Concluded(draft), environment, state, on_page);
+  const test::Concluded concluded(draft);
+  json::Value data = report_json(concluded, environment, state, on_page);
+  // Piece by piece it is the same.
+  std::string text, page;
+  write_report(
+      concluded, environment, state, on_page, [&](std::string_view piece) { text += piece; },
+      [&](std::string_view piece) { page += piece; });
+  EXPECT_EQ(text, data.dump() + "\n");
+  EXPECT_EQ(page, report_html(data.dump()));
   static const test::SchemaCheck<json::Value> schema(DSTUNE_REPORT_SCHEMA);
   EXPECT_THAT(schema.problems_of(data), testing::IsEmpty());
   return data;

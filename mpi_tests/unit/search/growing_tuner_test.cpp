@@ -209,7 +209,7 @@ TEST_F(GrowingTunerTest, WhatRanOutTeachesWhatNeedsNoLess) {
 
 TEST_F(GrowingTunerTest, AKeyThatNobodyKnowsMayNeedLess) {
   // Members are alike but for a key that no table has.
-  space_.members.resize(2);
+  keep_first_members(space_, 2);
   for (PlannedMember& member : space_.members) {
     member.planned.experiment.config.micro_batch = 1;
     member.planned.experiment.ds_config = {{"train_micro_batch_size_per_gpu", 1}};
@@ -388,9 +388,9 @@ TEST_F(GrowingTunerTest, AKeyThatNobodyKnowsIsTried) {
 TEST_F(GrowingTunerTest, OfMembersThatTeachAlikeTheCheaperIsExplored) {
   // Listed sizes: nothing grows, nothing is known.
   for (PlannedMember& member : space_.members) member.micro_batch_chain.reset();
-  std::erase_if(space_.members, [](const PlannedMember& member) {
+  keep_members(space_, [](const PlannedMember& member) {
     const std::int64_t size = member.planned.experiment.config.micro_batch;
-    return size != 1 && size != 32 && size != 1024;
+    return size == 1 || size == 32 || size == 1024;
   });
   search();
   // The second one is the first to be explored: another stage and all else, but not the largest.

@@ -63,7 +63,7 @@ PlannedExperiment planned_for_gpus(const JobSpec& read, const WorkspaceSizes& wo
   options.forecasts.judges_memory_here = false;
   options.device_memory_bytes = static_cast<std::int64_t>(device_bytes);
   options.host_memory_bytes = host_bytes;
-  return plan_space(read, SearchSpace(read), workspaces, options).members.at(0).planned;
+  return plan_space(read, SearchSpace(read), workspaces, options).members.copy_of(0).planned;
 }
 
 TEST_F(PlannerTest, AGpusVerdictHasTheErrorOfThePlanAroundIt) {
@@ -454,6 +454,64 @@ TEST_F(PlannerTest, EndsWithItsTimeAndSaysWhatItHas) {
   options.lists_pruned = false;
   options.used_time = clock_of(10);
   EXPECT_TRUE(plan_space(read, space, workspaces_, options).is_cut_short);
+}
+
+TEST_F(PlannerTest, AMemberIsTheSamePackedAndOpen) {
+  const auto read = job(R"("zero_optimization": {"stage": [0, 1, 3], "overlap_comm": [true, false],
+                             "offload_optimizer": [null, {"device": "cpu"}]},
+                           "train_micro_batch_size_per_gpu": [1, 64], "bf16": {"enabled": true})",
+                        R"("resources": {"num_gpus": [1, 2]})");
+  PlannerOptions options = roomy();
+  options.device_memory_bytes = std::int64_t{64} << 20;
+  const PlannedSpace space = plan_space(read, SearchSpace(read), workspaces_, options);
+  const PlannedSpace open = space;
+  SinglePlanner single(read, workspaces_, options);
+  std::set<PlanStatus> statuses;
+  std::size_t index = 0;
+  for (const PlannedMember& member : space.members) {
+    const PlannedExperiment& planned = member.planned;
+    const PlannedMember& kept = open.members[index];
+    EXPECT_EQ(json::write(kept.planned.predicted), json::write(planned.predicted));
+    EXPECT_EQ(kept.planned.reason, planned.reason);
+    EXPECT_EQ(space.status(index), planned.status);
+    EXPECT_EQ(space.reason(index), planned.reason);
+    EXPECT_EQ(space.shape(index), planned.experiment.shape);
+    EXPECT_EQ(space.micro_batch(index), planned.experiment.config.micro_batch);
+    statuses.insert(planned.status);
+    ++index;
+    if (planned.status == PlanStatus::pruned) continue;
+    const PlannedExperiment again = single.plan(planned.experiment);
+    EXPECT_EQ(again.status, planned.status);
+    EXPECT_EQ(again.reason, planned.reason);
+    EXPECT_EQ(json::write(again.predicted), json::write(planned.predicted));
+    EXPECT_EQ(again.predicted.categories, planned.predicted.categories);
+    EXPECT_EQ(again.predicted.host_categories, planned.predicted.host_categories);
+    EXPECT_EQ(again.predicted.target_categories, planned.predicted.target_categories);
+    ASSERT_EQ(again.predicted.ranks.size(), planned.predicted.ranks.size());
+    for (std::size_t place = 0; place < again.predicted.ranks.size(); ++place)
+      EXPECT_EQ(again.predicted.ranks[place].categories, planned.predicted.ranks[place].categories);
+  }
+  EXPECT_EQ(statuses.size(), 3U);
+  EXPECT_EQ(index, space.members.size());
+  EXPECT_EQ(space.members.num_open(), 0U);
+}
+
+TEST_F(PlannerTest, WhatIsDecidedLaterStays) {
+  const auto read = job(R"("zero_optimization": {"stage": [0, 1]},
+                           "train_micro_batch_size_per_gpu": [1, 2])",
+                        R"("target": "self")");
+  PlannedSpace space = plan(read);
+  space.decide(1, PlanStatus::infeasible, PruneKind::not_chosen, "it is too large");
+  for (PlannedMember& member : space.members)
+    if (member.planned.experiment.config.micro_batch == 1) member.planned.predicted.throughput = 8;
+  EXPECT_EQ(space.members.num_open(), 0U);
+  const PlannedMember first = space.members.copy_of(0);
+  EXPECT_EQ(first.planned.predicted.throughput, 8.0);
+  EXPECT_FALSE(first.planned.predicted.target_throughput);
+  const PlannedMember second = space.members.copy_of(1);
+  EXPECT_EQ(second.planned.status, PlanStatus::infeasible);
+  EXPECT_EQ(second.planned.reason, "it is too large");
+  EXPECT_FALSE(second.planned.predicted.throughput);
 }
 
 }  // namespace

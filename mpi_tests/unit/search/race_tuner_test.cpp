@@ -213,7 +213,7 @@ TEST_F(RaceTunerTest, WhereEverythingFailsEverythingIsTried) {
 }
 
 TEST_F(RaceTunerTest, OneMemberIsRunAndNothingIsLeft) {
-  space_.members.resize(1);
+  keep_first_members(space_, 1);
   race({}, 2);
   EXPECT_THAT(ran_, SizeIs(1));
   EXPECT_EQ(tuner_->chance_of_better(), 0.0);

@@ -60,6 +60,19 @@ inline PlannedMember& add_member(PlannedSpace& space, const MemberKnobs& knobs,
   return member;
 }
 
+/// Keeps the members for which it holds.
+inline void keep_members(PlannedSpace& space,
+                         const std::function<bool(const PlannedMember&)>& is_kept) {
+  PackedList<PlannedMember> kept;
+  for (const PlannedMember& member : space.members)
+    if (is_kept(member)) kept.push_back(member);
+  space.members = std::move(kept);
+}
+/// Keeps the first so many.
+inline void keep_first_members(PlannedSpace& space, std::size_t count) {
+  keep_members(space, [&](const PlannedMember&) { return count > 0 && count-- > 0; });
+}
+
 /// The largest of what members are worth.
 inline double largest(const PlannedSpace& space, const std::function<double(std::size_t)>& worth) {
   double most = worth(0);

@@ -22,7 +22,7 @@ using testing::SizeIs;
 
 PlannedSpace plain_space(int count) {
   PlannedSpace space;
-  space.members.resize(static_cast<std::size_t>(count));
+  for (int member = 0; member < count; ++member) space.members.emplace_back();
   return space;
 }
 

@@ -39,7 +39,26 @@ class SpaceTest : public test::FolderTest {
     const SearchSpace space(read);
     std::vector<FoundMember> found;
     for (const auto& member : space.members()) found.push_back({member, space.experiment(member)});
+    expect_made_alike(space, found);
     return found;
+  }
+
+  /// Members that are made by their numbers are those of the walk, in any order.
+  static void expect_made_alike(const SearchSpace& space, const std::vector<FoundMember>& members) {
+    const MemberMaker maker(space);
+    for (std::size_t index = 0; index < members.size(); ++index) {
+      const std::size_t place = index % 2 == 0 ? index : members.size() - index;
+      const FoundMember& member = members[place];
+      const Experiment& experiment = member.experiment;
+      const Experiment made = maker.experiment(member.number);
+      EXPECT_EQ(made.ds_config, experiment.ds_config) << member.name;
+      EXPECT_EQ(made.config, experiment.config) << member.name;
+      EXPECT_EQ(made.shape, experiment.shape) << member.name;
+      EXPECT_EQ(made.written_out, experiment.written_out) << member.name;
+      EXPECT_EQ(made.name != member.name, member.has_other_name) << member.name;
+      EXPECT_EQ(maker.shape(member.number), member.shape) << member.name;
+      EXPECT_EQ(maker.micro_batch_chain(member.number), member.micro_batch_chain) << member.name;
+    }
   }
 
   /// "line pointer" of each problem.

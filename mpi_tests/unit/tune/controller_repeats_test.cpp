@@ -52,7 +52,7 @@ TEST_F(RepeatsTest, EnergyBesideANeighbourIsNobodys) {
   const Run result = run(members, workers, 4);
 
   // The first two run at the same time; what is measured again is alone.
-  const std::vector<Row>& rows = result.scoreboard.rows();
+  const PackedList<Row>& rows = result.scoreboard.rows();
   EXPECT_FALSE(rows[0].record->measurement.energy_j);
   EXPECT_FALSE(rows[1].record->measurement.energy_j);
   EXPECT_TRUE(rows[2].record->measurement.energy_j);
@@ -160,7 +160,7 @@ TEST_F(RepeatsTest, RaceComparesWithTheBestAndRepeatsIt) {
 
 TEST_F(RepeatsTest, AChallengerHearsOfABetterOneWhileItRuns) {
   PlannedSpace members = twins_and_a_slow_one();
-  members.members.erase(members.members.begin() + 1);
+  members.members = {members.members[0], members.members[2]};
   members.total = members.planned = 2;
   members.members.back().planned.experiment.config.micro_batch = 1;
   FakeWorkers workers({{"slow", Behaviour::raced_out}});
@@ -177,7 +177,7 @@ TEST_F(RepeatsTest, AChallengerHearsOfABetterOneWhileItRuns) {
 
 TEST_F(RepeatsTest, WhatWasRacedOutCloseByBesideANeighbourRunsAgainAlone) {
   PlannedSpace members = twins_and_a_slow_one();
-  members.members.pop_back();
+  members.members = {members.members[0], members.members[1]};
   members.total = members.planned = 2;
   FakeWorkers workers({{"other", Behaviour::raced_out}});
 

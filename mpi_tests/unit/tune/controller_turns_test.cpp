@@ -54,7 +54,7 @@ TEST_F(TurnsTest, FinalistsAreBuiltOnceAndTakeTurnsInOneRun) {
   EXPECT_EQ(workers.times_built("one"), 1);
   EXPECT_EQ(workers.times_built("other"), 1);
   EXPECT_THAT(workers.built(), IsEmpty()) << "given back at the end of the finals";
-  const std::vector<Row>& rows = result.scoreboard.rows();
+  const PackedList<Row>& rows = result.scoreboard.rows();
   EXPECT_EQ(rows[0].repeats.size(), rows[1].repeats.size());
   for (const std::size_t member : {0, 1}) {
     for (std::size_t round = 0; round < rows[member].repeats.size(); ++round) {
@@ -93,7 +93,7 @@ TEST_F(TurnsTest, OneThatLacksMemoryBesideAnotherIsRunWithoutIt) {
   EXPECT_TRUE(result.scoreboard.finals().is_done);
   EXPECT_THAT(workers.turns(), SizeIs(1)) << "nothing stays built after that";
   EXPECT_THAT(workers.built(), IsEmpty());
-  const std::vector<Row>& rows = result.scoreboard.rows();
+  const PackedList<Row>& rows = result.scoreboard.rows();
   for (const std::size_t member : {0, 1})
     EXPECT_THAT(statuses(rows[member]), Each(Status::ok)) << "it fits alone";
   EXPECT_GE(rows[1].repeats.size(), 1U);
@@ -107,7 +107,7 @@ TEST_F(TurnsTest, ADeathInTurnsIsThatOfTheOneWhoseTurnItWas) {
 
   EXPECT_EQ(result.code, ExitCode::ok) << result.reason;
   EXPECT_THAT(result.lost, ElementsAre(1));
-  const std::vector<Row>& rows = result.scoreboard.rows();
+  const PackedList<Row>& rows = result.scoreboard.rows();
   EXPECT_THAT(statuses(rows[0]), Contains(Status::timed_out).Times(1));
   EXPECT_THAT(statuses(rows[1]), Each(Status::ok)) << "it only took part";
   EXPECT_EQ(workers.times_built("one"), 2) << "anew, on the ranks that are left";

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <map>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -54,17 +55,16 @@ std::string mend_for(const std::set<std::string>& names, const Loaded& loaded) {
 
 /// The next in the space's order that can run.
 void replace_baseline(PlannedSpace& space) {
-  if (!space.baseline || space.members[*space.baseline].planned.status == PlanStatus::planned)
-    return;
-  const auto can_run = [](const PlannedMember& member) {
-    return member.planned.status == PlanStatus::planned;
+  const auto can_run = [&](std::size_t member) {
+    return space.status(member) == PlanStatus::planned;
   };
-  const auto own = space.members.begin() + static_cast<std::ptrdiff_t>(*space.baseline);
-  auto next = std::find_if(own, space.members.end(), can_run);
-  if (next == space.members.end()) next = std::ranges::find_if(space.members, can_run);
-  const std::string name = own->planned.experiment.name;
-  space.baseline = static_cast<std::size_t>(next - space.members.begin());
-  log::warning(fmt::format(log_text::other_baseline, name, next->planned.experiment.name));
+  if (!space.baseline || can_run(*space.baseline)) return;
+  const std::size_t own = *space.baseline;
+  std::size_t next = own;
+  while (!can_run(next)) next = (next + 1) % space.members.size();
+  const std::string name = space.experiment(own).name;
+  space.baseline = next;
+  log::warning(fmt::format(log_text::other_baseline, name, space.experiment(next).name));
 }
 
 }  // namespace
@@ -72,13 +72,14 @@ void replace_baseline(PlannedSpace& space) {
 void prune_for_operators(const JobSpec& job, PlannedSpace& space, Engine& engine) {
   std::map<std::string, std::size_t> places;
   std::vector<json::Value> parts;
-  std::vector<std::pair<PlannedExperiment*, std::size_t>> members;
-  for (PlannedMember& member : space.members) {
-    if (member.planned.status != PlanStatus::planned) continue;
-    json::Value part = deciding_part(member.planned.experiment.ds_config);
+  std::vector<std::pair<std::size_t, std::size_t>> members;  // and the places of their parts
+  auto next = std::as_const(space.members).begin();
+  for (std::size_t member = 0; member < space.members.size(); ++member, ++next) {
+    if (space.status(member) != PlanStatus::planned) continue;
+    json::Value part = deciding_part(next->planned.experiment.ds_config);
     const auto [place, is_new] = places.try_emplace(part.dump(), parts.size());
     if (is_new) parts.push_back(std::move(part));
-    members.emplace_back(&member.planned, place->second);
+    members.emplace_back(member, place->second);
   }
   if (members.empty()) return;
   const auto lacking = engine.lacking_operators(
@@ -97,13 +98,12 @@ void prune_for_operators(const JobSpec& job, PlannedSpace& space, Engine& engine
         "compiler may be started inside the job; " +
             mend_for(all, engine.loaded()))});
   std::size_t pruned = 0;
-  for (const auto& [planned, place] : members) {
+  for (const auto& [member, place] : members) {
     const auto& names = lacking[place];
     if (names.empty()) continue;
-    planned->status = PlanStatus::pruned;
-    planned->prune_kind = PruneKind::refused;
-    planned->reason = "needs operators of DeepSpeed that are not there; " +
-                      mend_for({names.begin(), names.end()}, engine.loaded());
+    space.decide(member, PlanStatus::pruned, PruneKind::refused,
+                 "needs operators of DeepSpeed that are not there; " +
+                     mend_for({names.begin(), names.end()}, engine.loaded()));
     ++pruned;
   }
   space.planned -= std::min<std::uint64_t>(space.planned, pruned);

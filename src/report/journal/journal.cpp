@@ -214,4 +214,19 @@ std::string record_key(const json::Value& identity) {
   return hash128(canonical);
 }
 
+ListKey::ListKey(std::size_t size) {
+  hash_.add(fmt::format("a{}[", size));
+}
+
+void ListKey::add(const json::Value& element) {
+  std::string canonical;
+  append_canonical(canonical, element);
+  hash_.add(canonical);
+}
+
+std::string ListKey::text() {
+  hash_.add("]");
+  return hash_.text();
+}
+
 }  // namespace dstune

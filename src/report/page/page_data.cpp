@@ -208,56 +208,137 @@ Value page_reasons_json(const Answer& answer) {
 
 }  // namespace
 
-Value report_json(const Answer& answer, const Value& environment, const JobState& state,
-                  const AnswerOnPage& on_page) {
-  const std::optional<PageTime> began = beginning_of(answer, state.began_at);
+namespace {
+
+/// The part of the data before the members.
+Value head_json(const Answer& answer, const Value& environment, const JobState& state,
+                const AnswerOnPage& on_page, const std::optional<PageTime>& began,
+                const Value& limit_bytes) {
   Value shown_state = state_json(state);
   shown_state["began_at"] = began ? Value(format_time(*began)) : Value();
+  const auto deepspeed = environment.find("deepspeed");
+  return {{"format", page_data_format},
+          {"written_by", "dstune-mpi " + (environment.is_object() ? environment.value("version", "")
+                                                                  : std::string())},
+          {"state", std::move(shown_state)},
+          {"metric",
+           {{"name", to_text(answer.metric)},
+            {"unit", unit_text(answer.metric)},
+            {"is_minimised", is_minimised(answer.metric)},
+            {"has_target", has_targets(answer)},
+            {"source", answer.source}}},
+          {"answer", answer_json(answer, on_page, limit_bytes)},
+          {"model", page_model_json(answer)},
+          {"machine", page_machine_json(answer, environment)},
+          {"deepspeed", deepspeed == environment.end() ? Value() : *deepspeed},
+          {"environment", environment.is_object() ? environment : Value::object()},
+          {"notes", notes_json(answer)},
+          {"counts", page_counts_json(answer)},
+          {"reasons", page_reasons_json(answer)}};
+}
+
+/// The memory of a rank's device; null where nobody says it.
+Value limit_in(const Value& environment) {
   const auto memory = environment.find("device_memory_bytes");
   const bool has_limit =
       memory != environment.end() && memory->is_number() && memory->get<double>() > 0;
-  const Value limit_bytes = has_limit ? *memory : Value();
-  const auto deepspeed = environment.find("deepspeed");
-  Value data = {
-      {"format", page_data_format},
-      {"written_by", "dstune-mpi " + (environment.is_object() ? environment.value("version", "")
-                                                              : std::string())},
-      {"state", std::move(shown_state)},
-      {"metric",
-       {{"name", to_text(answer.metric)},
-        {"unit", unit_text(answer.metric)},
-        {"is_minimised", is_minimised(answer.metric)},
-        {"has_target", has_targets(answer)},
-        {"source", answer.source}}},
-      {"answer", answer_json(answer, on_page, limit_bytes)},
-      {"model", page_model_json(answer)},
-      {"machine", page_machine_json(answer, environment)},
-      {"deepspeed", deepspeed == environment.end() ? Value() : *deepspeed},
-      {"environment", environment.is_object() ? environment : Value::object()},
-      {"notes", notes_json(answer)},
-      {"counts", page_counts_json(answer)},
-      {"reasons", page_reasons_json(answer)}};
-  add_members(answer, began, data);
+  return has_limit ? *memory : Value();
+}
+
+/// Adds the part behind the members.
+void add_rest(const Answer& answer, const std::optional<PageTime>& began, const Value& limit_bytes,
+              Value& data) {
   data["memory_limit_bytes"] = limit_bytes;
   add_measured_memory(answer, data);
   add_front(answer, data);
   add_runs(answer, began, data);
+}
+
+/// Nothing in the data may end the script's element, or begin a comment in it.
+std::string escaped(std::string_view data) {
+  std::string out;
+  out.reserve(data.size() + data.size() / 64);
+  for (const char letter : data) {
+    if (letter == '<')
+      out += "\\u003c";
+    else
+      out += letter;
+  }
+  return out;
+}
+
+/// The page before and behind its data.
+std::pair<std::string, std::string> page_around_data() {
+  const std::string mark("\0data\0", 6);
+  std::string page = filled(embedded::page, {{"DATA", mark},
+                                             {"STYLE", std::string(embedded::page_style)},
+                                             {"SCRIPT", std::string(embedded::page_script)}});
+  const std::size_t place = page.find(mark);
+  std::string behind = page.substr(place + mark.size());
+  page.resize(place);
+  return {std::move(page), std::move(behind)};
+}
+
+}  // namespace
+
+Value report_json(const Answer& answer, const Value& environment, const JobState& state,
+                  const AnswerOnPage& on_page) {
+  const std::optional<PageTime> began = beginning_of(answer, state.began_at);
+  const Value limit_bytes = limit_in(environment);
+  Value data = head_json(answer, environment, state, on_page, began, limit_bytes);
+  Value::array_t rows;
+  rows.reserve(answer.standings.size());
+  const PageTexts texts =
+      add_members(answer, began, data, [&](Value&& row) { rows.push_back(std::move(row)); });
+  data["members"] = std::move(rows);
+  data["statuses"] = statuses_json(answer);
+  Value& all_texts = data["texts"] = Value::array();
+  texts.visit([&](std::string_view text) { all_texts.push_back(text); });
+  add_rest(answer, began, limit_bytes, data);
   return data;
 }
 
+void write_report(const Answer& answer, const Value& environment, const JobState& state,
+                  const AnswerOnPage& on_page, const TextSink& to_json, const TextSink& to_html) {
+  const std::optional<PageTime> began = beginning_of(answer, state.began_at);
+  const Value limit_bytes = limit_in(environment);
+  const auto [before, behind] = page_around_data();
+  const auto add = [&](std::string_view piece) {
+    to_json(piece);
+    to_html(escaped(piece));
+  };
+  to_html(before);
+  Value data = head_json(answer, environment, state, on_page, began, limit_bytes);
+  // The list of members is the last so far, and empty: its rows go between its brackets.
+  bool has_begun = false;
+  const auto begin = [&] {
+    if (has_begun) return false;
+    const std::string text = json_text(data);
+    add(std::string_view(text).substr(0, text.size() - std::string_view("]}").size()));
+    return has_begun = true;
+  };
+  const PageTexts texts = add_members(
+      answer, began, data, [&](const Value& row) { add((begin() ? "" : ",") + json_text(row)); });
+  begin();
+  Value statuses = statuses_json(answer);
+  const std::string text =
+      json_text({{"statuses", std::move(statuses)}, {"texts", Value::array()}});
+  add("]," + text.substr(1, text.size() - 1 - std::string_view("]}").size()));
+  bool is_first_text = true;
+  texts.visit([&](std::string_view one) {
+    add((is_first_text ? "" : ",") + json_text(Value(one)));
+    is_first_text = false;
+  });
+  Value rest = Value::object();
+  add_rest(answer, began, limit_bytes, rest);
+  add("]," + json_text(rest).substr(1));
+  to_json("\n");
+  to_html(behind);
+}
+
 std::string report_html(std::string_view data) {
-  // Nothing in the data may end the script's element, or begin a comment in it.
-  std::string escaped;
-  escaped.reserve(data.size() + data.size() / 64);
-  for (const char letter : data) {
-    if (letter == '<')
-      escaped += "\\u003c";
-    else
-      escaped += letter;
-  }
-  return filled(embedded::page, {{"DATA", std::move(escaped)},
-                                 {"STYLE", std::string(embedded::page_style)},
-                                 {"SCRIPT", std::string(embedded::page_script)}});
+  const auto [before, behind] = page_around_data();
+  return before + escaped(data) + behind;
 }
 
 }  // namespace dstune

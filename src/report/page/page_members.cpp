@@ -76,23 +76,6 @@ std::optional<double> predicted_value(const Row& row, Metric metric) {
   return std::nullopt;
 }
 
-/// Texts that many members share, each once.
-class SharedTexts {
- public:
-  /// Its number; null for an empty one.
-  Value number_of(const std::string& text) {
-    if (text.empty()) return {};
-    const auto [found, is_new] = numbers_.try_emplace(text, texts_.size());
-    if (is_new) texts_.push_back(text);
-    return found->second;
-  }
-  Value take() { return std::move(texts_); }
-
- private:
-  Value texts_ = Value::array();
-  std::unordered_map<std::string, std::size_t> numbers_;
-};
-
 /// The chance of each finalist, and of the answer, to be the best.
 std::map<std::size_t, double> chances_of(const Answer& answer) {
   std::map<std::size_t, double> chances;
@@ -119,9 +102,10 @@ Value keys_json(const std::vector<SearchedKey>& keys) {
 std::vector<std::size_t> best_that_ran(const Answer& answer) {
   const double sign = is_minimised(answer.metric) ? 1 : -1;
   std::vector<std::pair<double, std::size_t>> order;
-  for (std::size_t member = 0; member < answer.standings.size(); ++member)
-    if (const auto& value = answer.standings[member].reported; value && std::isfinite(value->value))
+  answer.standings.visit_open([&](std::size_t member, const Standing& standing) {
+    if (const auto& value = standing.reported; value && std::isfinite(value->value))
       order.emplace_back(sign * value->value, member);
+  });
   std::ranges::sort(order);
   std::vector<std::size_t> members;
   for (const auto& [score, member] : order) members.push_back(member);
@@ -146,28 +130,43 @@ std::optional<PageTime> beginning_of(const Answer& answer, PageTime job_began) {
     if (moment != PageTime{} && (!began || moment < *began)) began = moment;
   };
   add(job_began);
-  for (const Standing& standing : answer.standings)
+  answer.standings.visit_open([&](std::size_t, const Standing& standing) {
     if (standing.row->record) add(standing.row->record->started_at);
+  });
   return began;
 }
 
-void add_members(const Answer& answer, const std::optional<PageTime>& began, Value& data) {
+Value PageTexts::number_of(const std::string& text) {
+  if (text.empty()) return {};
+  const auto [found, is_new] = numbers_.try_emplace(digest128(text), places_.size());
+  if (is_new) places_.push_back(pool_.add(text));
+  return found->second;
+}
+
+void PageTexts::visit(const std::function<void(std::string_view)>& visitor) const {
+  for (const TextPool::Place place : places_) visitor(pool_.text(place));
+}
+
+Value statuses_json(const Answer& answer) {
+  Value statuses = Value::array();
+  for (const StatusCount& one : answer.counts) statuses.push_back(one.status);
+  return statuses;
+}
+
+PageTexts add_members(const Answer& answer, const std::optional<PageTime>& began, Value& data,
+                      const std::function<void(Value&& row)>& take) {
   const SearchedKeys searched = searched_keys(answer);
   data["keys"] = keys_json(searched.keys);
   data["common_config"] = searched.common_config;
   data["columns"] = page_columns;
   std::map<std::string, std::size_t> status_numbers;
-  Value statuses = Value::array();
-  for (const StatusCount& one : answer.counts) {
-    status_numbers[one.status] = statuses.size();
-    statuses.push_back(one.status);
-  }
+  for (const StatusCount& one : answer.counts)
+    status_numbers.emplace(one.status, status_numbers.size());
   const std::map<std::size_t, double> chances = chances_of(answer);
-  SharedTexts reasons;
-  Value::array_t rows;
-  rows.reserve(answer.standings.size());
-  for (std::size_t member = 0; member < answer.standings.size(); ++member) {
-    const Standing& standing = answer.standings[member];
+  PageTexts reasons;
+  data["members"] = Value::array();
+  std::size_t member = 0;
+  for (const Standing& standing : answer.standings) {
     const Row& row = *standing.row;
     const Experiment& experiment = row.planned.experiment;
     const TrainingConfig& config = experiment.config;
@@ -207,11 +206,10 @@ void add_members(const Answer& answer, const std::optional<PageTime>& began, Val
     add_number(chance == chances.end() ? std::nullopt : std::optional(chance->second));
     add(row.record ? seconds_on_page(row.record->finished_at, began) : Value());
     add(std::move(keys));
-    rows.emplace_back(std::move(cells));
+    take(std::move(cells));
+    ++member;
   }
-  data["members"] = std::move(rows);
-  data["statuses"] = std::move(statuses);
-  data["texts"] = reasons.take();
+  return reasons;
 }
 
 void add_measured_memory(const Answer& answer, Value& data) {
@@ -260,8 +258,8 @@ void add_runs(const Answer& answer, const std::optional<PageTime>& began, Value&
     const Measurement* measurement;
   };
   std::vector<PageRun> runs;
-  for (std::size_t member = 0; member < answer.standings.size(); ++member) {
-    const Row& row = *answer.standings[member].row;
+  answer.standings.visit_open([&](std::size_t member, const Standing& standing) {
+    const Row& row = *standing.row;
     const auto add = [&](int kind, const auto& run) {
       if (!run.measurement.world_ranks.empty())
         runs.push_back({member, kind, run.started_at, run.finished_at, &run.measurement});
@@ -269,7 +267,7 @@ void add_runs(const Answer& answer, const std::optional<PageTime>& began, Value&
     if (row.record) add(0, *row.record);
     for (const Repeat& repeat : row.repeats)
       add(repeat.kind == RepeatKind::final_round ? 2 : 1, repeat);
-  }
+  });
   std::ranges::stable_sort(runs, {}, &PageRun::started_at);
   const std::size_t left_out = runs.size() - std::min(runs.size(), most_runs_on_page);
   Value::array_t shown;

@@ -4,9 +4,16 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
 
+#include "dstune/base/hash.hpp"
 #include "dstune/base/json.hpp"
+#include "dstune/base/text_pool.hpp"
 #include "dstune/ranking/answer.hpp"
 
 namespace dstune {
@@ -22,8 +29,26 @@ using PageTime = std::chrono::system_clock::time_point;
 /// one knows. Nothing where nobody says it.
 [[nodiscard]] std::optional<PageTime> beginning_of(const Answer& answer, PageTime job_began);
 
-/// Adds `keys`, `common_config`, `columns`, `members`, `statuses` and `texts`.
-void add_members(const Answer& answer, const std::optional<PageTime>& began, json::Value& data);
+/// Texts that many members share, each once.
+class PageTexts {
+ public:
+  /// Its number; null for an empty one.
+  json::Value number_of(const std::string& text);
+  /// Visits them by their numbers.
+  void visit(const std::function<void(std::string_view)>& visitor) const;
+
+ private:
+  TextPool pool_;
+  std::vector<TextPool::Place> places_;
+  std::unordered_map<Digest, std::size_t, DigestHash> numbers_;
+};
+
+/// Adds `keys`, `common_config`, `columns` and `members`, which stays empty: each of its rows goes
+/// to `take`. Returns the texts that rows have by their numbers.
+PageTexts add_members(const Answer& answer, const std::optional<PageTime>& began, json::Value& data,
+                      const std::function<void(json::Value&& row)>& take);
+/// The statuses that rows have by their numbers.
+[[nodiscard]] json::Value statuses_json(const Answer& answer);
 /// Adds `memory_categories` and `memory_of`: the measured memory of the best members.
 void add_measured_memory(const Answer& answer, json::Value& data);
 /// Adds `front`.

@@ -30,10 +30,10 @@ Agenda::Agenda(Search search, Take take)
       scheduler_(search.slots),
       built_(search.scoreboard, search.slots, search.built_bytes) {
   for (std::size_t member = 0; member < search_.keys.size(); ++member) {
-    const PlannedExperiment& planned = search_.space.members[member].planned;
     // An earlier part of the search may have run it.
-    if (planned.status != PlanStatus::planned || search_.scoreboard.row(member).record) continue;
-    ++num_left_[planned.experiment.shape];
+    if (search_.space.status(member) != PlanStatus::planned || search_.scoreboard.has_run(member))
+      continue;
+    ++num_left_[search_.space.shape(member)];
     if (search_.history.finished.contains(search_.keys[member]))
       known_.push_back(member);
     else if (search_.history.retried.contains(search_.keys[member]))
@@ -57,7 +57,7 @@ void Agenda::take_known() {
 
 /// The tuner will not ask for it again.
 void Agenda::note_asked_for(std::size_t member) {
-  const auto left = num_left_.find(search_.space.experiment(member).shape);
+  const auto left = num_left_.find(search_.space.shape(member));
   if (left != num_left_.end() && --left->second == 0) num_left_.erase(left);
 }
 
@@ -106,8 +106,7 @@ bool Agenda::try_failed_again(bool is_idle) {
 
 /// Answers the tuner at once where there is an answer.
 bool Agenda::take_without_run(std::size_t member) {
-  const PlannedExperiment& planned = search_.scoreboard.row(member).planned;
-  if (planned.status != PlanStatus::planned) {
+  if (search_.scoreboard.status(member) != PlanStatus::planned) {
     search_.tuner.observe(member, {Status::out_of_memory, std::nullopt});
     return true;
   }
@@ -115,11 +114,12 @@ bool Agenda::take_without_run(std::size_t member) {
   const History& history = search_.history;
   if (const auto known = history.finished.find(key); known != history.finished.end()) {
     Record record = known->second;
-    record.experiment = planned.experiment;
+    record.experiment = search_.scoreboard.row(member).planned.experiment;
     take_(member, std::move(record), true);
     return true;
   }
   if (!is_blamed(member)) return false;
+  const PlannedExperiment& planned = search_.scoreboard.row(member).planned;
   Record failed;
   failed.experiment = planned.experiment;
   failed.predicted = planned.predicted;

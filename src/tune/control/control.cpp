@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <memory>
 #include <ranges>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -30,9 +32,10 @@ namespace {
 void predict_members(PlannedSpace& space, JobPredictor& predictor, const TimeBudget& time) {
   constexpr std::uint64_t max_predicted = 20'000;
   if (space.planned > max_predicted) return;
-  for (auto& [planned, chain, is_below] : space.members)
-    if (planned.status == PlanStatus::planned && !time.is_over())
-      predictor.predict(planned.experiment, planned.predicted);
+  auto member = space.members.begin();
+  for (std::size_t index = 0; index < space.members.size(); ++index, ++member)
+    if (space.status(index) == PlanStatus::planned && !time.is_over())
+      predictor.predict(member->planned.experiment, member->planned.predicted);
 }
 
 /// Returns how much host memory and disk the ranks of each node may have. Every node's disk counts
@@ -43,12 +46,13 @@ std::vector<NodeBytes> bytes_of_nodes(const OpenJob& ready) {
   NodeBytes node;
   std::set<std::string> folders;
   std::int64_t most_taken = 0;
-  for (const PlannedExperiment* member : members_to_run(ready.space)) {
-    const std::int64_t disk_bytes = member->predicted.disk_bytes;
-    if (disk_bytes == 0) continue;
-    folders.insert(member->experiment.config.disk.folder);
-    most_taken = std::max(most_taken, disk_bytes * member->experiment.shape.num_gpus);
-  }
+  visit_members_to_run(ready.space, [&](const PlannedExperiment& member) {
+    const std::int64_t disk_bytes = member.predicted.disk_bytes;
+    if (disk_bytes == 0) return true;
+    folders.insert(member.experiment.config.disk.folder);
+    most_taken = std::max(most_taken, disk_bytes * member.experiment.shape.num_gpus);
+    return true;
+  });
   for (const std::string& folder : folders)
     node.disk = std::min(node.disk, std::max(most_taken, free_disk_bytes(folder)));
   std::vector<NodeBytes> nodes;
@@ -73,7 +77,8 @@ void leave_out_what_does_not_fit(OpenJob& ready,
   log::warning(
       fmt::format(log_text::members_do_not_fit, members, format_bytes(*free_memory_bytes)));
   MembersLeftOut left_out;
-  for (const std::size_t member : dropped) left_out.add(ready.space.members[member].planned);
+  for (const std::size_t member : dropped)
+    left_out.add(ready.space.members.copy_of(member).planned);
   ready.journal->add(left_out.event());
 }
 
@@ -189,19 +194,49 @@ double JobEnd::time_left_s(Moment now) const {
   return seconds(*end_at - now.steady);
 }
 
+namespace {
+
+/// A scoreboard's members are those of the space.
+class SpaceMembers : public MemberSource {
+ public:
+  explicit SpaceMembers(const PlannedSpace& space) : space_(space) {}
+
+  [[nodiscard]] std::size_t size() const override { return space_.members.size(); }
+  [[nodiscard]] PlannedExperiment planned(std::size_t member) const override {
+    return space_.members.copy_of(member).planned;
+  }
+  [[nodiscard]] PlanStatus status(std::size_t member) const override {
+    return space_.status(member);
+  }
+  [[nodiscard]] PruneKind prune_kind(std::size_t member) const override {
+    return space_.prune_kind(member);
+  }
+  [[nodiscard]] std::string_view reason(std::size_t member) const override {
+    return space_.reason(member);
+  }
+
+ private:
+  const PlannedSpace& space_;
+};
+
+}  // namespace
+
 Scoreboard known_scoreboard(const PlannedSpace& space, const std::vector<std::string>& keys,
                             const History& history, ScoreboardSetup setup) {
   setup.earlier_jobs = history.num_jobs;
   setup.earlier_s = history.spent_s;
   setup.earlier_rank_s = history.spent_rank_s;
-  std::vector<Row> rows;
-  for (std::size_t member = 0; member < keys.size(); ++member) {
-    rows.push_back({space.members[member].planned});
-    const auto repeats = history.repeats.find(keys[member]);
-    if (repeats != history.repeats.end()) rows.back().repeats = repeats->second;
+  PackedList<Row> rows;
+  if (space.members.is_open()) {
+    for (const PlannedMember& member : space.members) rows.push_back({member.planned});
+  } else {
+    rows = rows_of(std::make_shared<SpaceMembers>(space));
   }
   Scoreboard scoreboard(std::move(setup), std::move(rows));
   for (std::size_t member = 0; member < keys.size(); ++member) {
+    const auto repeats = history.repeats.find(keys[member]);
+    if (repeats != history.repeats.end())
+      for (const Repeat& repeat : repeats->second) scoreboard.repeat(member, repeat);
     const auto verified = history.verified.find(keys[member]);
     if (verified != history.verified.end()) scoreboard.verify(member, verified->second);
   }

@@ -15,10 +15,12 @@ namespace {
 
 std::vector<TimeEstimate::Member> members_to_estimate(const Search& search) {
   std::vector<TimeEstimate::Member> members;
-  for (const PlannedMember& one : search.space.members) {
+  members.reserve(search.space.members.size());
+  auto next = search.space.members.begin();
+  for (std::size_t index = 0; index < search.space.members.size(); ++index, ++next) {
     TimeEstimate::Member& member = members.emplace_back();
-    const PlannedExperiment& planned = one.planned;
-    if (planned.status != PlanStatus::planned) continue;
+    if (search.space.status(index) != PlanStatus::planned) continue;
+    const PlannedExperiment& planned = next->planned;
     member.num_at_once = std::max(1, search.slots.num_slots() / planned.experiment.shape.size());
     if (const auto& throughput = planned.predicted.throughput; throughput && *throughput > 0)
       member.predicted_step_s = static_cast<double>(batch_of(planned.experiment)) / *throughput;
@@ -309,9 +311,9 @@ Observation Controller::observation_of(std::size_t member) const {
 /// Tells the tuner the values of all other members with a record: what it heard before is worth
 /// something else now.
 void Controller::revise_all_but(std::size_t member) {
-  const std::vector<Row>& rows = search_.scoreboard.rows();
-  for (std::size_t other = 0; other < rows.size(); ++other)
-    if (other != member && rows[other].record) search_.tuner.revise(other, observation_of(other));
+  search_.scoreboard.visit_run([&](std::size_t other, const Row&) {
+    if (other != member) search_.tuner.revise(other, observation_of(other));
+  });
 }
 
 void Controller::record_repeat(std::size_t member, Repeat repeat) {
@@ -370,8 +372,7 @@ void Controller::finish() {
   }
   if (is_stopping_) {
     for (std::size_t member = 0; member < scoreboard.rows().size(); ++member)
-      if (scoreboard.row(member).planned.status == PlanStatus::planned &&
-          !scoreboard.row(member).record)
+      if (scoreboard.status(member) == PlanStatus::planned && !scoreboard.has_run(member))
         scoreboard.leave_out(member, "the job was stopped before it had run");
     if (!scoreboard.finals().is_done) scoreboard.give_up_finals("stopped early");
     if (scoreboard.best()) scoreboard.judge();
@@ -415,8 +416,8 @@ ExitCode Controller::judge_end() {
     return ExitCode::stopped_early;
   }
   if (!search_.scoreboard.best()) {
-    const bool has_run = std::ranges::any_of(search_.scoreboard.rows(),
-                                             [](const Row& row) { return row.record.has_value(); });
+    bool has_run = false;
+    search_.scoreboard.visit_run([&](std::size_t, const Row&) { has_run = true; });
     reason_ = fmt::format("{}; the summary has the reason of each",
                           has_run ? "no experiment succeeded" : "no configuration can run");
     return ExitCode::nothing_feasible;

@@ -72,13 +72,13 @@ std::vector<MemberBelief> beliefs_of(const SearchParts& parts, Scoreboard& score
       runs.emplace_back(member, mean_step_s(record->measurement));
   for (const UserRun& run : job.user_runs) runs.emplace_back(run.member, run.step_s);
   for (std::size_t member = 0; member < members.size(); ++member)
-    if (const auto known = job.history.verified.find(job.own_keys[member]);
+    if (const auto known = job.history.verified.find(job.own_keys()[member]);
         known != job.history.verified.end())
       runs.emplace_back(member, mean_step_s(known->second));
   std::vector<MemberBelief> beliefs = believed_in_engine(members, runs, job.target);
   for (std::size_t member = 0; member < beliefs.size(); ++member) {
     MemberBelief& belief = beliefs[member];
-    Prediction prediction = job.space.members[member].planned.predicted;
+    Prediction prediction = job.space.members.copy_of(member).planned.predicted;
     prediction.throughput = belief.prediction.throughput;
     prediction.target_throughput.reset();
     belief.prediction = std::move(prediction);

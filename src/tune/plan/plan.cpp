@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -31,16 +32,18 @@ namespace {
 std::optional<double> expected_duration_s(const PlannedJob& ready, JobPredictor& predictor) {
   double rank_seconds = 0;
   int ranks = num_ranks(ready.training_ranks);
-  for (const PlannedExperiment* member : members_to_run(ready.space)) {
-    if (ready.time.is_over()) return std::nullopt;
-    const int group_size = member->experiment.shape.size();
+  bool are_all_predicted = true;
+  visit_members_to_run(ready.space, [&](const PlannedExperiment& member) {
+    const int group_size = member.experiment.shape.size();
     ranks = std::max(ranks, group_size);
-    if (!has_plan(*member)) return std::nullopt;
-    const auto seconds = predictor.experiment_s(member->experiment);
-    if (!seconds) return std::nullopt;
-    rank_seconds += group_size * *seconds;
-  }
-  return rank_seconds / ranks;
+    const auto seconds = !ready.time.is_over() && has_plan(member)
+                             ? predictor.experiment_s(member.experiment)
+                             : std::nullopt;
+    are_all_predicted = seconds.has_value();
+    rank_seconds += group_size * seconds.value_or(0);
+    return are_all_predicted;
+  });
+  return are_all_predicted ? std::optional(rank_seconds / ranks) : std::nullopt;
 }
 
 /// Predicts as many as there is time for.
@@ -119,9 +122,10 @@ void warn_of_precision(const PlannedJob& ready) {
     return device.peak_flops.at(static_cast<std::size_t>(precision));
   };
   if (peak(Precision::fp32) == 0 || peak(Precision::bf16) > 0) return;
-  const bool is_bf16 = std::ranges::any_of(ready.space.members, [](const PlannedMember& member) {
-    return member.planned.experiment.config.precision == Precision::bf16;
-  });
+  const bool is_bf16 =
+      std::ranges::any_of(std::as_const(ready.space.members), [](const PlannedMember& member) {
+        return member.planned.experiment.config.precision == Precision::bf16;
+      });
   if (is_bf16) log::warning(fmt::format(log_text::slow_bf16, device.title));
 }
 
@@ -182,7 +186,7 @@ ExitCode show_plan(const PlannedJob& ready, const JobOptions& options, Device& d
               .model_profile = profile_of_model(ready.job, ready.space),
               .sources = plan_sources(ready),
               .runs_here = !ready.job.cluster};
-  for (const PlannedMember& member : ready.space.members)
+  for (const PlannedMember& member : std::as_const(ready.space.members))
     plan.experiments.push_back(member.planned);
   warn_of_precision(ready);
   plan.timeline = [&](const Experiment& experiment) {

@@ -61,9 +61,9 @@ double compared_s(JobPredictor& predictor, const std::vector<const Experiment*>&
 MeasuredAlone measure_alone(const PlannedJob& ready, Device& device) {
   const CpuWorkspaces workspaces(device.kernels());
   std::vector<Experiment> alone;
-  for (const Experiment* member : planned_experiments(ready)) {
-    alone.push_back({.name = {}, .ds_config = {}, .shape = {1, 1}, .config = member->config});
-  }
+  visit_planned(ready, [&](const Experiment& member) {
+    alone.push_back({.name = {}, .ds_config = {}, .shape = {1, 1}, .config = member.config});
+  });
   std::vector<const Experiment*> members;
   for (const Experiment& member : alone) members.push_back(&member);
   const Policy::Profiling& policy = default_policy().profiling;

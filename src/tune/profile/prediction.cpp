@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
+#include <set>
 #include <span>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -25,8 +28,9 @@ using json::Value;
 
 double budget_s(const PlannedJob& ready) {
   double rank_seconds = 0;
-  for (const Experiment* member : planned_experiments(ready))
-    rank_seconds += member->shape.size() * ready.job.tuning.measure.trial_budget_s;
+  visit_planned(ready, [&](const Experiment& member) {
+    rank_seconds += member.shape.size() * ready.job.tuning.measure.trial_budget_s;
+  });
   const double job_s = rank_seconds / std::max(1, num_ranks(ready.training_ranks));
   const double size = static_cast<double>(parameter_count(ready.job.model)) /
                       default_policy().profiling.small_model;
@@ -38,7 +42,7 @@ double budget_s(const PlannedJob& ready) {
 /// Tells whether an earlier job has left nothing to run.
 bool is_all_known(const OpenJob& ready) {
   for (std::size_t index = 0; index < ready.keys.size(); ++index) {
-    if (ready.space.members[index].planned.status == PlanStatus::planned &&
+    if (ready.space.status(index) == PlanStatus::planned &&
         !ready.history.finished.contains(ready.keys[index]))
       return false;
   }
@@ -162,16 +166,16 @@ std::optional<std::int64_t> free_gpu_memory(const std::vector<RankDevice>& devic
 std::vector<std::size_t> drop_what_does_not_fit(PlannedSpace& space, std::int64_t free_memory_bytes,
                                                 const std::function<bool(std::size_t)>& has_run) {
   std::vector<std::size_t> dropped;
-  for (std::size_t index = 0; index < space.members.size(); ++index) {
-    PlannedExperiment& planned = space.members[index].planned;
+  auto member = std::as_const(space.members).begin();
+  for (std::size_t index = 0; index < space.members.size(); ++index, ++member) {
+    if (space.status(index) != PlanStatus::planned) continue;
+    const PlannedExperiment& planned = member->planned;
     const std::int64_t needed_bytes =
         planned.predicted.peak_memory_bytes - planned.predicted.host_memory_bytes;
-    if (planned.status != PlanStatus::planned || needed_bytes <= free_memory_bytes ||
-        has_run(index))
-      continue;
-    planned.status = PlanStatus::infeasible;
-    planned.reason = fmt::format("needs {}, but libraries and communicators leave {} of the device",
-                                 format_bytes(needed_bytes), format_bytes(free_memory_bytes));
+    if (needed_bytes <= free_memory_bytes || has_run(index)) continue;
+    space.decide(index, PlanStatus::infeasible, planned.prune_kind,
+                 fmt::format("needs {}, but libraries and communicators leave {} of the device",
+                             format_bytes(needed_bytes), format_bytes(free_memory_bytes)));
     --space.planned;
     ++space.infeasible;
     dropped.push_back(index);
@@ -179,11 +183,11 @@ std::vector<std::size_t> drop_what_does_not_fit(PlannedSpace& space, std::int64_
   return dropped;
 }
 
-std::vector<const Experiment*> planned_experiments(const PlannedJob& ready) {
-  std::vector<const Experiment*> experiments;
-  for (const PlannedExperiment* member : members_to_run(ready.space))
-    if (has_plan(*member)) experiments.push_back(&member->experiment);
-  return experiments;
+void visit_planned(const PlannedJob& ready, const std::function<void(const Experiment&)>& visitor) {
+  visit_members_to_run(ready.space, [&](const PlannedExperiment& member) {
+    if (has_plan(member)) visitor(member.experiment);
+    return true;
+  });
 }
 
 bool is_predictable(const PlannedJob& ready) {
@@ -285,13 +289,36 @@ Cluster cluster_of(const OpenJob& ready) {
 
 }  // namespace
 
+namespace {
+
+/// The members that profiling looks at: so many of a shape, evenly over the space.
+std::vector<Experiment> profiled_members(const PlannedJob& ready) {
+  const std::size_t most = default_policy().profiling.max_members;
+  std::map<GroupShape, std::size_t> sizes;
+  visit_planned(ready, [&](const Experiment& member) { ++sizes[member.shape]; });
+  std::map<GroupShape, std::set<std::size_t>> chosen;
+  for (const auto& [shape, size] : sizes)
+    for (std::size_t index = 0; index < std::min(size, most); ++index)
+      chosen[shape].insert(index * size / std::min(size, most));
+  std::vector<Experiment> members;
+  std::map<GroupShape, std::size_t> places;
+  visit_planned(ready, [&](const Experiment& member) {
+    if (chosen[member.shape].contains(places[member.shape]++)) members.push_back(member);
+  });
+  return members;
+}
+
+}  // namespace
+
 MeasuredMachine measure_machine(const OpenJob& ready, AttemptDriver& driver,
                                 const std::function<bool()>& is_to_be_ended,
                                 const std::optional<std::string>& profile_path,
                                 double drain_timeout_s) {
   if (is_all_known(ready) && !profile_path) return {};
   const WorkspaceSizes& workspaces = *ready.workspaces;
-  const auto members = planned_experiments(ready);
+  const std::vector<Experiment> looked_at = profiled_members(ready);
+  std::vector<const Experiment*> members;
+  for (const Experiment& member : looked_at) members.push_back(&member);
   const std::vector<ProfilingTask> tasks =
       plan_profiling(ready.job.model, members, workspaces, {.budget_s = budget_s(ready)});
   const std::string key = key_of_profile(ready, tasks);

@@ -102,8 +102,9 @@ std::optional<std::int64_t> free_gpu_memory(const std::vector<RankDevice>& devic
 std::vector<std::size_t> drop_what_does_not_fit(PlannedSpace& space, std::int64_t free_memory_bytes,
                                                 const std::function<bool(std::size_t)>& has_run);
 
-/// Members that are to be run and have a plan.
-[[nodiscard]] std::vector<const Experiment*> planned_experiments(const PlannedJob& planned);
+/// Visits members that are to be run and have a plan.
+void visit_planned(const PlannedJob& planned,
+                   const std::function<void(const Experiment&)>& visitor);
 
 /// Tells whether our own step is among the instruments, and something is to be run.
 [[nodiscard]] bool is_predictable(const PlannedJob& planned);

@@ -254,7 +254,8 @@ void Profiler::await() {
     driver_.listen();
     for (Attempts::Event& event : attempts.take_events()) {
       if (auto* profiled = std::get_if<Attempts::Profiled>(&event)) take(std::move(*profiled));
-      if (const auto* failed = std::get_if<Attempts::Failed>(&event))
+      // Measurements that are given up end as if something had failed.
+      if (const auto* failed = std::get_if<Attempts::Failed>(&event); failed && !is_cut_short_)
         log::warning(fmt::format(log_text::profiling_failed, failed->reason));
       const auto* ended = std::get_if<Attempts::Ended>(&event);
       if (ended != nullptr && (ended->is_given_up || !ended->lost.empty())) cut_short();

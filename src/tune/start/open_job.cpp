@@ -60,7 +60,8 @@ Value identity(const OpenJob& job, const Instrument& instrument, const Experimen
 
 std::vector<std::string> keys_of(const OpenJob& job, const Instrument& instrument) {
   std::vector<std::string> keys;
-  for (const PlannedMember& member : job.space.members)
+  keys.reserve(job.space.members.size());
+  for (const PlannedMember& member : std::as_const(job.space.members))
     keys.push_back(record_key(identity(job, instrument, member.planned.experiment)));
   return keys;
 }
@@ -85,16 +86,20 @@ double seconds_since(std::chrono::steady_clock::time_point then) {
 /// Does --retry-failed, and returns whether any is to run again. The journal keeps what they were.
 bool retry_failed(OpenJob& job) {
   std::size_t count = forget_failed(job.history, job.keys);
-  if (job.own_keys != job.keys) count += forget_failed(job.history, job.own_keys);
+  if (job.has_other_keys()) count += forget_failed(job.history, job.own_keys());
   log::info(fmt::format(log_text::retry_failed, count));
   return count > 0;
 }
 
-std::set<std::string> names_of(const PlannedSpace& space) {
-  std::set<std::string> names;
-  for (const PlannedMember& member : space.members)
-    if (member.planned.status == PlanStatus::planned) names.insert(member.planned.experiment.name);
-  return names;
+ExperimentsAmong experiments_of(const PlannedSpace& space) {
+  return [&space](const std::set<std::string>& names) {
+    std::set<std::string> found;
+    visit_members_to_run(space, [&](const PlannedExperiment& member) {
+      if (names.contains(member.experiment.name)) found.insert(member.experiment.name);
+      return found.size() < names.size();
+    });
+    return found;
+  };
 }
 
 /// The folders, for this job alone. Nothing in them is changed before.
@@ -105,7 +110,7 @@ void hold_results(OpenJob& job, const JobFolders& folders) {
   // Once more, now that no other job can put anything there.
   [[maybe_unused]] const FolderNames same =
       choose_folders({.results_dir = names.results_dir, .exps_dir = names.exps_dir},
-                     names_of(job.space), inputs, true);
+                     experiments_of(job.space), inputs, true);
   job.results->begin();
   job.results->forget_exit_status();
 }
@@ -145,9 +150,8 @@ void name_members(OpenJob& job) {
   const auto own = std::ranges::find_if(*job.instruments,
                                         [](const auto& one) { return one->traits().runs_plan; });
   job.keys = keys_of(job, job.deciding());
-  job.own_keys = own == job.instruments->end() || own->get() == &job.deciding()
-                     ? job.keys
-                     : keys_of(job, **own);
+  if (own != job.instruments->end() && own->get() != &job.deciding())
+    job.keys_of_own_step = keys_of(job, **own);
 }
 
 /// Warns where the folder has another job's results alone, as it may by mistake: the answer's files
@@ -156,7 +160,7 @@ void warn_of_other_results(const OpenJob& job) {
   const auto& finished = job.history.finished;
   const auto is_known = [&](const std::string& key) { return finished.contains(key); };
   if (finished.empty() || std::ranges::any_of(job.keys, is_known) ||
-      std::ranges::any_of(job.own_keys, is_known))
+      std::ranges::any_of(job.own_keys(), is_known))
     return;
   const std::string measured = format_count(finished.size(), "measured experiment");
   log::warning(fmt::format(log_text::other_results, job.results->path(), measured));
@@ -164,10 +168,11 @@ void warn_of_other_results(const OpenJob& job) {
 
 /// Returns a key of what was planned.
 std::string plan_key(const OpenJob& job) {
-  Value decided = Value::array();
-  for (std::size_t index = 0; index < job.own_keys.size(); ++index)
-    decided.push_back({job.own_keys[index], to_text(job.space.members[index].planned.status)});
-  return record_key(decided);
+  const std::vector<std::string>& keys = job.own_keys();
+  ListKey key(keys.size());
+  for (std::size_t index = 0; index < keys.size(); ++index)
+    key.add({keys[index], to_text(job.space.status(index))});
+  return key.text();
 }
 
 /// The search's name in the journal: the same one decides the same.
@@ -183,7 +188,7 @@ std::string search_key(OpenJob& job, const std::string& plan) {
   if (job.target) searched.push_back(job.target->source);
   if (!job.target_key.empty()) searched.push_back(job.target_key);
   // A changed script has another answer.
-  if (job.own_keys != job.keys) searched.push_back(job.keys);
+  if (job.has_other_keys()) searched.push_back(job.keys);
   return record_key(searched);
 }
 
@@ -223,14 +228,15 @@ void journal_plan(OpenJob& job, const JournalContent& content, const std::string
       content.events, [&](const auto& event) { return event.value.value("plan_key", "") == plan; });
   if (is_known) return;
   MembersLeftOut left_out;
-  for (const PlannedMember& member : job.space.members)
-    if (member.planned.status != PlanStatus::planned) left_out.add(member.planned);
+  auto member = std::as_const(job.space.members).begin();
+  for (std::size_t index = 0; index < job.space.members.size(); ++index, ++member)
+    if (job.space.status(index) != PlanStatus::planned) left_out.add(member->planned);
   if (!left_out.empty()) job.journal->add(left_out.event());
 }
 
 void journal_imports(OpenJob& job) {
   for (const Import& import : job.imports) {
-    const std::string& key = job.own_keys[import.index];
+    const std::string& key = job.own_keys()[import.index];
     job.journal->add(event::verified(key, job.space.members[import.index].planned.experiment.name,
                                      import.path, import.measurement));
     job.history.verified[key] = import.measurement;
@@ -240,8 +246,7 @@ void journal_imports(OpenJob& job) {
 }  // namespace
 
 GroupShape usual_shape(const PlannedSpace& space) {
-  std::map<GroupShape, int> counts;
-  for (const PlannedExperiment* member : members_to_run(space)) ++counts[member->experiment.shape];
+  const std::map<GroupShape, int> counts = shapes_to_run(space);
   require(!counts.empty(), "something is planned");
   return std::ranges::max_element(
              counts, {}, [](const auto& one) { return std::pair(one.second, one.first.size()); })
@@ -255,7 +260,7 @@ JobFolders choose_job_folders(const PlannedJob& planned, const JobOptions& optio
   FolderNames asked = asked_folders(options);
   asked.results_dir = planned.job.tuning.results_dir;
   asked.exps_dir = planned.job.tuning.exps_dir;
-  folders.names = choose_folders(asked, names_of(planned.space), folders.inputs);
+  folders.names = choose_folders(asked, experiments_of(planned.space), folders.inputs);
   if (options.profile_path)
     check_profile_place(*options.profile_path, folders.inputs,
                         {folders.names.results_dir, folders.names.exps_dir});

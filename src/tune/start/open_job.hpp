@@ -30,11 +30,16 @@ struct OpenJob : PlannedJob {
   json::Value fingerprint;       ///< of the machine
   /// The record key of each member, as the instrument that decides measures it, …
   std::vector<std::string> keys;
-  /// … and as our own step would, where that is another one: imports are known by these.
-  std::vector<std::string> own_keys;
+  /// … and as our own step would, where that is another one.
+  std::vector<std::string> keys_of_own_step;
   bool is_search_complete = false;  ///< an earlier job has ended the very same one
   std::string target_key;  ///< of what measures the target's costs here; empty: nothing does
 
+  /// As our own step measures members: imports are known by these.
+  [[nodiscard]] const std::vector<std::string>& own_keys() const {
+    return keys_of_own_step.empty() ? keys : keys_of_own_step;
+  }
+  [[nodiscard]] bool has_other_keys() const { return own_keys() != keys; }
   [[nodiscard]] Instrument& deciding() const { return *instruments->back(); }
   /// The place of the engine among the job's instruments: it and our own step are two.
   [[nodiscard]] std::size_t place_of_engine() const { return job.is_by_engine() ? 1 : 0; }

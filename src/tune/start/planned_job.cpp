@@ -6,7 +6,6 @@
 #include <limits>
 #include <numeric>
 #include <ranges>
-#include <set>
 
 #include <fmt/format.h>
 
@@ -94,7 +93,8 @@ std::int64_t host_memory_beside(std::int64_t device_memory_bytes, const RanksOfN
 /// made here begin with their ZeRO stage. Throws InputError.
 void refuse_own_names(const JobSpec& job, const PlannedSpace& space) {
   json::Problems problems;
-  const bool has_any = std::ranges::any_of(space.members, [](const PlannedMember& member) {
+  const PackedList<PlannedMember>& members = space.members;
+  const bool has_any = std::ranges::any_of(members, [](const PlannedMember& member) {
     return is_own_file_name(member.planned.experiment.name);
   });
   for (const std::string& path : job.experiment_files) {
@@ -110,11 +110,18 @@ void refuse_own_names(const JobSpec& job, const PlannedSpace& space) {
 
 }  // namespace
 
-std::vector<const PlannedExperiment*> members_to_run(const PlannedSpace& space) {
-  std::vector<const PlannedExperiment*> members;
-  for (const PlannedMember& member : space.members)
-    if (member.planned.status == PlanStatus::planned) members.push_back(&member.planned);
-  return members;
+void visit_members_to_run(const PlannedSpace& space,
+                          const std::function<bool(const PlannedExperiment&)>& visitor) {
+  auto member = space.members.begin();
+  for (std::size_t index = 0; index < space.members.size(); ++index, ++member)
+    if (space.status(index) == PlanStatus::planned && !visitor(member->planned)) return;
+}
+
+std::map<GroupShape, int> shapes_to_run(const PlannedSpace& space) {
+  std::map<GroupShape, int> counts;
+  for (std::size_t index = 0; index < space.members.size(); ++index)
+    if (space.status(index) == PlanStatus::planned) ++counts[space.shape(index)];
+  return counts;
 }
 
 int num_ranks(const std::vector<std::vector<int>>& ranks_of_node) {
@@ -261,7 +268,7 @@ PlannerOptions planner_options(const PlannedJob& ready, const JobOptions& option
   if (!ready.job.cluster) planner.free_disk_bytes = free_disk_bytes;
   if (ready.time.end_at) planner.used_time = [time = ready.time] { return time.used_share(); };
   if (!options.dry_run) {
-    planner.listed = default_policy().planning.max_members;
+    planner.max_members = planner.listed = default_policy().planning.max_members_of_job;
     planner.lists_pruned = false;
   }
   return planner;
@@ -358,10 +365,7 @@ JobInput job_input(const PlannedJob& ready) {
   input.measure = ready.job.tuning.measure;
   input.device_memory_bytes = ready.device_memory_bytes;
   input.host_memory_bytes = *ready.host_memory_bytes;
-  std::set<GroupShape> shapes;
-  for (const PlannedExperiment* member : members_to_run(ready.space))
-    shapes.insert(member->experiment.shape);
-  for (const GroupShape& shape : shapes)
+  for (const auto& [shape, count] : shapes_to_run(ready.space))
     std::ranges::move(aligned_groups(ready.training_ranks, shape.num_gpus, shape.num_nodes),
                       std::back_inserter(input.groups));
   return input;

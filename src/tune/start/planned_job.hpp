@@ -2,6 +2,8 @@
 /// A job whose input is read and whose space is planned. Rank 0's; nothing on disk has changed.
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -76,8 +78,12 @@ std::vector<UserRun> match_user_runs(const std::vector<DeepSpeedRun>& runs,
 /// can not be told to start the ranks of one of the groups.
 void check_training_command(const JobSpec& job);
 
-/// Members of the space that are to be run.
-std::vector<const PlannedExperiment*> members_to_run(const PlannedSpace& space);
+/// Visits the members of the space that are to be run, one after the other: none stays open.
+/// Visitor: false stops.
+void visit_members_to_run(const PlannedSpace& space,
+                          const std::function<bool(const PlannedExperiment&)>& visitor);
+/// The shapes of groups that they run on.
+[[nodiscard]] std::map<GroupShape, int> shapes_to_run(const PlannedSpace& space);
 /// Counts the ranks of all nodes.
 int num_ranks(const std::vector<std::vector<int>>& ranks_of_node);
 

@@ -18,16 +18,16 @@ namespace {
 /// The place in the space of the member that a run belongs to. A twin that was pruned leaves its
 /// run to the one that stands for it.
 std::optional<std::size_t> find_member(const PlannedSpace& space, const DeepSpeedRun& run) {
-  std::vector<const Experiment*> experiments;
-  std::vector<std::size_t> indices;
-  for (std::size_t index = 0; index < space.members.size(); ++index) {
-    const PlannedExperiment& planned = space.members[index].planned;
-    if (planned.status == PlanStatus::pruned) continue;
-    experiments.push_back(&planned.experiment);
-    indices.push_back(index);
+  std::optional<std::size_t> found;
+  auto member = space.members.begin();
+  for (std::size_t index = 0; index < space.members.size(); ++index, ++member) {
+    if (space.status(index) == PlanStatus::pruned) continue;
+    const Experiment& experiment = member->planned.experiment;
+    if (!find_experiment(run, {&experiment})) continue;
+    if (experiment.name == run.name) return index;
+    if (!found) found = index;
   }
-  const auto place = find_experiment(run, experiments);
-  return place ? std::optional(indices[*place]) : std::nullopt;
+  return found;
 }
 
 }  // namespace
