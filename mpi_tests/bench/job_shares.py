@@ -13,8 +13,8 @@ The time from the first GO to the job's end is divided. An instant belongs to th
 at: a timed step, a warm-up step, building (ASSIGN to GO, and making weights and states), the rest between GO and
 OUTCOME. Else all ranks wait for rank 0. A journal has no moments of single steps, only how long each took. So the
 parts of a run are laid end to end in this order: building, warm-up, timed steps, the rest. Runs of the same ranks at
-the same time take turns: they count as one run. `ranks' time` is timed and warm-up steps by ranks, not by instants: a
-rank without a run counts as waiting.
+the same time take turns: they count as one run, and what one of them builds between the steps of others is rest.
+`ranks' time` is timed and warm-up steps by ranks, not by instants: a rank without a run counts as waiting.
 """
 
 import argparse
@@ -118,7 +118,10 @@ def blocks_of(runs):
 def laid_end_to_end(block):
     """{part: [begin, end]} of a block."""
     at, end, runs = block[0], block[1], block[2]
-    building = length([[run.assigned, run.go] for run in runs]) + sum(run.initialize for run in runs)
+    # While a run waits for its GO another one may be at its steps.
+    waiting = joined([[run.assigned, run.go] for run in runs])
+    building = length(without(waiting, joined([[run.go, run.end] for run in runs])))
+    building += sum(run.initialize for run in runs)
     lengths = {"building": building, "warm-up": sum(run.warm for run in runs), "timed": sum(run.timed for run in runs)}
     spans = {}
     for part, taken in lengths.items():
