@@ -43,6 +43,7 @@ MEASURED = CLOCKS | {
     'fwd', 'bwd', 'step', 'latency', 'FLOPS_per_gpu', 'throughput', 'target_throughput', 'ci_low', 'ci_high',
     'step_times_s', 'warmup_steps', 'rank_forward_s', 'flags', 'value', 'target', 'profile', 'attempt', 'costs_s',
     'alone', 'skipped_steps', 'time_s', 'duration_s', 'expected_duration_s', 'step_time_s', 'seconds',
+    'throughput_low', 'throughput_high', 'assumptions',
 }
 REPLAYED = json.loads(re.sub(r'^//.*$', '', (HERE / 'spaces/gpt2-2ranks.json').read_text(), flags=re.M))
 BERT = json.loads(re.sub(r'^//.*$', '', (HERE / 'spaces/bert-2ranks.json').read_text(), flags=re.M))
@@ -154,7 +155,9 @@ def first_lines(path):
 
 def without(value, left_out):
     if isinstance(value, dict):
-        return {key: without(inner, left_out) for key, inner in value.items() if key not in left_out}
+        # A record's differences name what they change by its pointer.
+        return {key: without(inner, left_out) for key, inner in value.items()
+                if key.rpartition('/')[2] not in left_out}
     if isinstance(value, list):
         return [without(inner, left_out) for inner in value]
     return value
