@@ -14,6 +14,12 @@ namespace dstune {
 
 namespace {
 
+/// A share in percent, of two digits at least.
+std::string rough_percent(double share) {
+  const double percent = 100 * share;
+  return percent < 100 ? fmt::format("{:.2g}", percent) : fmt::format("{:.0f}", percent);
+}
+
 /// In the summary; a script that is told of in each of its runs would fill it.
 constexpr std::size_t most_notes = 10;
 
@@ -238,8 +244,8 @@ std::string rivals_text(const Recommendation& recommendation, std::size_t max_na
   const std::vector<Undecided>& rivals = recommendation.undecided;
   std::vector<std::string> parts;
   for (std::size_t place = 0; place < std::min(rivals.size(), max_names); ++place)
-    parts.push_back(fmt::format("{} (at most {:.2g} % {})", rivals[place].name,
-                                100 * rivals[place].at_most,
+    parts.push_back(fmt::format("{} (at most {} % {})", rivals[place].name,
+                                rough_percent(rivals[place].at_most),
                                 is_speed(recommendation.metric) ? "faster" : "better"));
   return fmt::format(
       "{}{}", fmt::join(parts, ", "),
@@ -284,8 +290,8 @@ std::string machine_text(const Answer& answer) {
   if (!answer.machine) return "";
   const MachineConduct& machine = *answer.machine;
   std::string text =
-      fmt::format("runs of one configuration differ by {:.2g} %, and drift by {:.2g} %",
-                  100 * machine.run_deviation, 100 * machine.drift_deviation);
+      fmt::format("runs of one configuration differ by {} %, and drift by {} %",
+                  rough_percent(machine.run_deviation), rough_percent(machine.drift_deviation));
   if (const long disturbed = std::lround(machine.disturbed_runs); disturbed > 0)
     text += fmt::format(". Something disturbed {} of {} runs", disturbed, machine.num_runs);
   if (machine.are_steps_interrupted)
@@ -303,8 +309,8 @@ std::string machine_text(const Answer& answer) {
   double most = 0;
   for (const Undecided& one : answer.recommendation->undecided) most = std::max(most, one.at_most);
   return text +
-         fmt::format(". The measurements are noisy: another configuration may be up to {:.2g} % {}",
-                     100 * most, is_speed(answer.metric) ? "faster" : "better");
+         fmt::format(". The measurements are noisy: another configuration may be up to {} % {}",
+                     rough_percent(most), is_speed(answer.metric) ? "faster" : "better");
 }
 
 std::string_view prune_words(PruneKind kind) {

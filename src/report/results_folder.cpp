@@ -66,13 +66,16 @@ std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
   return found;
 }
 
-void remove_temporaries(const fs::path& folder) {
+/// `min_age`: since they were written.
+void remove_temporaries(const fs::path& folder, std::chrono::seconds min_age = {}) {
   std::error_code cause;
   if (fs::symlink_status(folder, cause).type() != fs::file_type::directory) return;
   for (const fs::directory_entry& entry : entries_of(folder)) {
     const std::string path = entry.path().string();
     if (file_name::is_temporary(entry.path().filename().string()) &&
         entry.symlink_status(cause).type() == fs::file_type::regular &&
+        (min_age.count() == 0 ||
+         fs::file_time_type::clock::now() - entry.last_write_time(cause) >= min_age) &&
         ::unlink(path.c_str()) != 0 && errno != ENOENT)
       throw IoError("can not delete " + path + ": " + std::generic_category().message(errno));
   }
@@ -108,6 +111,10 @@ void ResultsFolder::begin() {
   // The results' last: without its manifest an earlier release's folder is looked through again.
   own_->exps.begin();
   own_->results.begin();
+  // A killed job has left them. Another one that just begins, or shares the second folder, may be
+  // about to rename one of its own.
+  for (const std::string& folder : {results_dir_, exps_dir_})
+    remove_temporaries(folder, std::chrono::minutes(1));
 }
 
 void ResultsFolder::write(std::string_view name, std::string_view content, Readers readers) {

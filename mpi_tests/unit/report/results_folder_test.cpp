@@ -1,5 +1,6 @@
 #include "results_folder.hpp"
 
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -44,6 +45,19 @@ TEST_F(ResultsFolderTest, MakesItsFoldersAndLeavesNoProbe) {
   EXPECT_EQ(everything(), (std::set<std::string>{"results", "exps"}));
   EXPECT_EQ(folder_.journal_path(), results("journal.jsonl"));
   EXPECT_EQ(folder_.path(), temporary_ / "results");
+}
+
+TEST_F(ResultsFolderTest, RemovesTemporaryFilesOfAKilledJob) {
+  const std::string left = results(".dstune-12-34.tmp"), fresh = results(".dstune-56-78.tmp"),
+                    in_exps = exps(".dstune-12-35.tmp"), foreign = results(".other-12-34.tmp");
+  for (const std::string& path : {left, fresh, in_exps, foreign}) std::ofstream(path) << "x";
+  for (const std::string& path : {left, in_exps, foreign})
+    fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::minutes(2));
+  folder_.begin();
+  EXPECT_FALSE(fs::exists(left));
+  EXPECT_FALSE(fs::exists(in_exps));
+  EXPECT_TRUE(fs::exists(fresh)) << "another job may be about to rename it";
+  EXPECT_TRUE(fs::exists(foreign));
 }
 
 TEST_F(ResultsFolderTest, UnwritableFolderIsAnError) {

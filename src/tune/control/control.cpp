@@ -289,7 +289,8 @@ void control(const JobOptions& options, OpenJob& ready, const Topology& topology
     ready.journal->commit();
     return end.code;
   });
-  const char* const not_written = "results can not be written";
+  const char* const not_written =
+      "results can not be written; the same command resumes once they can";
   if (end.code == ExitCode::not_writable) end.reason = not_written;
   bool is_folder_ours = false;
   end.code = guarded([&] {

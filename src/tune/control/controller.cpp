@@ -343,17 +343,22 @@ void Controller::stop(const std::string& reason) {
   log::warning(fmt::format(log_text::stopping_early, reason_));
   agenda_.clear();
   driver_.attempts().stop(driver_.now());
-  // mpirun may kill everything a second after the signal: what is known is written first.
-  publish();
-  finish();
+  // mpirun may kill everything a second after the signal, and tables of many members take longer.
+  tell();
   listeners_.publisher.write_exit_status(ExitCode::stopped_early, reason_);
+  finish();
 }
 
 /// One commit makes everything of this round durable; only then does anybody hear of it.
-bool Controller::publish() {
+bool Controller::tell() {
   bool has_said = driver_.speak_ahead();
   listeners_.journal.commit();
   has_said |= driver_.speak();
+  return has_said;
+}
+
+bool Controller::publish() {
+  const bool has_said = tell();
   const SteadyClock::time_point now = driver_.now().steady;
   search_.scoreboard.note_elapsed(seconds(now - began_));
   listeners_.publisher.publish(now);

@@ -116,6 +116,7 @@ class Controller {
   // The job's end.
   void watch();
   void stop(const std::string& reason);
+  bool tell();
   bool publish();
   void finish();
   [[nodiscard]] JobState state_at_end() const;
