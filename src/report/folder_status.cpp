@@ -102,7 +102,9 @@ FolderStatus::Life look_at_lock(FolderStatus& status) {
   sign.how_to_stop = how_to_stop(holder);
   const Life life = life_of(holder);
   const bool is_gone = life == Life::dead || (life == Life::unknown && is_stale(sign.age_s));
-  return is_gone ? FolderStatus::Life::gone : FolderStatus::Life::running;
+  if (!is_gone) return FolderStatus::Life::running;
+  // Its last word counts where it was killed behind that. The next job removes it.
+  return status.end.is_null() ? FolderStatus::Life::gone : FolderStatus::Life::ended;
 }
 
 const char* to_text(FolderStatus::Life life) {

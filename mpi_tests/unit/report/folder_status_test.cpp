@@ -126,6 +126,9 @@ TEST_F(FolderStatusTest, AJobThatShowsNoSignOfLifeIsGone) {
   dead.started = "1";
   write_lock(dead, 0);
   EXPECT_EQ(status().life, FolderStatus::Life::gone);
+  // It was killed behind its last word.
+  results_.write_exit_status(ExitCode::stopped_early, "a signal to stop");
+  EXPECT_EQ(status().life, FolderStatus::Life::ended);
 }
 
 TEST_F(FolderStatusTest, AJobThatHasEndedSaysHow) {
