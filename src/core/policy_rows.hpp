@@ -236,7 +236,7 @@ void visit(Policy::Planning& all, auto& row) {
   row("max_members", all.max_members, unit::members, "by hand: above it not every one is listed");
   row("listed", all.listed, unit::members, "by hand: of a larger space");
   row("max_members_of_job", all.max_members_of_job, unit::members,
-      "by hand: a job lists so many, which take 0.5 GiB");
+      "by hand: a job lists so many, which take 0.3 GiB");
   row("share_of_selecting", all.share_of_selecting, unit::share,
       "by hand: a plan that is only shown keeps the rest for the memory of some");
 }

@@ -90,7 +90,7 @@ Prediction MemoryPredictor::predict(const Experiment& experiment) {
     known_.clear();
     predictions_ = {};
   }
-  known_.emplace(key, predictions_.add(prediction, 0));
+  known_.emplace(key, predictions_.add(prediction));
   return prediction;
 }
 

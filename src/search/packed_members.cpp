@@ -97,7 +97,7 @@ std::uint64_t PredictionPool::number_of(const std::string& name) {
   return found->second;
 }
 
-TextPool::Place PredictionPool::add(const Prediction& predicted, TextPool::Place before) {
+TextPool::Place PredictionPool::add(const Prediction& predicted) {
   if (!is_memory_predicted(predicted)) return 0;
   ByteWriter writer;
   const auto add_bytes = [&](const Bytes& bytes) {
@@ -123,7 +123,7 @@ TextPool::Place PredictionPool::add(const Prediction& predicted, TextPool::Place
     writer.add(static_cast<std::uint64_t>(is_shared));
     if (!is_shared) add_bytes(ranks.categories);
   }
-  return texts_.text(before) == writer.bytes() ? before : texts_.add(writer.bytes());
+  return texts_.add(writer.bytes());
 }
 
 Prediction PredictionPool::prediction(TextPool::Place place) const {
@@ -164,7 +164,7 @@ void PackedMembers::take(std::size_t place, const PlannedMember& member) {
   Row& row = rows_[place];
   row.micro_batch = planned.experiment.config.micro_batch;
   row.zero_stage = static_cast<std::int8_t>(planned.experiment.config.zero_stage);
-  row.predicted = predictions_->add(planned.predicted, row.predicted);
+  row.predicted = predictions_->add(planned.predicted);
   row.is_below_lowest = member.is_below_lowest;
   decide(place, planned.status, planned.prune_kind, planned.reason);
   take_throughputs(place, planned.predicted);
@@ -200,7 +200,7 @@ void PackedMembers::decide(std::size_t place, PlanStatus status, PruneKind kind,
   Row& row = rows_[place];
   row.status = status;
   row.prune_kind = kind;
-  if (reasons_->text(row.reason) != reason) row.reason = reasons_->add(reason);
+  row.reason = reasons_->add(reason);
 }
 
 std::optional<double> PackedMembers::predicted_throughput(std::size_t place) const {

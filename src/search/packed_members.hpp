@@ -21,8 +21,8 @@ namespace dstune {
 /// The memory and the words of predictions, one behind the other. Many members share theirs.
 class PredictionPool {
  public:
-  /// All of a prediction but its throughputs. `before`: where the member's was until now.
-  [[nodiscard]] TextPool::Place add(const Prediction& predicted, TextPool::Place before);
+  /// All of a prediction but its throughputs.
+  [[nodiscard]] TextPool::Place add(const Prediction& predicted);
   [[nodiscard]] Prediction prediction(TextPool::Place place) const;
 
  private:
