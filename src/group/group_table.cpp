@@ -66,7 +66,10 @@ struct GroupTable::State {
     }
     require(communicators.has_value(), "a group on one node without shared memory");
     std::shared_ptr<MpiContext> context = communicators->obtain(ranks, attempt, waiter);
-    return std::make_unique<MpiGroup>(std::move(context), std::move(ranks), group_rank, waiter);
+    std::vector<int> nodes;
+    for (const int rank : ranks) nodes.push_back(node_of(rank));
+    return std::make_unique<MpiGroup>(std::move(context), std::move(ranks), std::move(nodes),
+                                      group_rank, waiter);
   }
 
   Topology topology;

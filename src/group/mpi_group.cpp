@@ -1,6 +1,7 @@
 #include "mpi_group.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "average.hpp"
@@ -9,9 +10,21 @@
 namespace dstune {
 namespace {
 
-constexpr int collect_tag = 1;
-constexpr int exchange_tag = 2;
+constexpr int exchange_tag = 1;
+constexpr int gather_tag = 2;
+constexpr int pass_tag = 3;
 constexpr std::size_t max_numbers = 32;
+// MPI sends a short message at once. For a long one it first asks the receiver, whose answer waits
+// behind all that the receiver itself sends: two ranks that send to each other take turns then.
+constexpr std::size_t max_piece_bytes = std::size_t{32} << 10;
+constexpr std::int64_t max_blocks_under_way = 64;
+constexpr std::int64_t min_blocks_under_way = 4;
+// More on its way from a node fills the queues of a slow link, which then drops some of it: TCP
+// takes 0.2 s and more to send that again.
+constexpr std::int64_t max_bytes_on_link = 1 << 20;
+// A shorter slice takes longer to pass on than to send twice.
+constexpr std::int64_t min_passed_bytes = 8 << 10;
+constexpr std::size_t piece_alignment = 64;
 
 }  // namespace
 
@@ -33,197 +46,283 @@ void MpiContext::abandon() noexcept {
 }
 
 MpiGroup::MpiGroup(std::shared_ptr<MpiContext> context, std::vector<int> world_ranks,
-                   int group_rank, Waiter waiter)
+                   std::vector<int> node_of_rank, int group_rank, Waiter waiter)
     : ProcessGroup(group_rank, std::move(world_ranks)),
       context_(std::move(context)),
-      staging_bytes_(context_->sent->size()),
+      node_of_rank_(std::move(node_of_rank)),
       waiter_(std::move(waiter)),
-      parts_(static_cast<std::size_t>(size())) {
-  requests_.reserve(2 * parts_.size());
+      parts_(static_cast<std::size_t>(size())),
+      requests_(static_cast<std::size_t>(max_blocks_under_way)) {
+  require(node_of_rank_.size() == parts_.size(), "every rank is on a node");
 }
 
-template <class Body>
-void MpiGroup::guarded(Body&& body) {
+void MpiGroup::begin(Call& call) {
+  require(call.ranks.contains(group_rank()), "a rank takes part in its own calls");
   require(!context_->abandoned, "a group is used after it failed");
+  const auto num_ranks = static_cast<std::size_t>(call.ranks.count);
+  const auto element = static_cast<std::size_t>(size_bytes(call.type));
+  const std::size_t per_rank = context_->sent->size() / num_ranks;
+  std::size_t piece = std::min(max_piece_bytes, per_rank / min_blocks_under_way);
+  piece = piece < piece_alignment ? element : piece / piece_alignment * piece_alignment;
+  call.piece_bytes = piece;
+  call.piece_count = static_cast<std::int64_t>(piece / element);
+  call.slice_count = (call.count + call.ranks.count - 1) / call.ranks.count;
+  call.num_blocks = (call.slice_count + call.piece_count - 1) / call.piece_count;
+  call.own_index = call.ranks.index_of(group_rank());
+  if (call.ranks != routed_) {
+    routed_ = call.ranks;
+    direct_ = direct_routes(call.ranks.count, call.own_index);
+    by_node_ = routes_by_node(node_of_rank_, call.ranks, call.own_index);
+  }
+  // Each rank beside this one sends a piece of each block to each rank of other nodes.
+  const auto near = static_cast<std::int64_t>(by_node_.mates.size()) + 1;
+  const std::int64_t on_link = near * (call.ranks.count - near) * static_cast<std::int64_t>(piece);
+  call.window = std::min(static_cast<std::int64_t>(per_rank / piece), max_blocks_under_way);
+  if (on_link > 0) {
+    call.window = std::clamp(max_bytes_on_link / on_link,
+                             std::min(min_blocks_under_way, call.window), call.window);
+  }
+  const bool is_short = call.slice_count * size_bytes(call.type) < min_passed_bytes;
+  call.routes = is_short ? &direct_ : &by_node_;
+}
+
+bool MpiGroup::has_arrived(const Call& call, std::int64_t block) {
+  std::vector<Request>& requests = requests_[static_cast<std::size_t>(block % call.window)];
+  while (!requests.empty() && requests.back().test()) requests.pop_back();
+  return requests.empty();
+}
+
+void MpiGroup::run(Call call, std::span<const Step> steps, const char* what) {
+  constexpr std::size_t max_steps = 4;
+  std::array<std::int64_t, max_steps> passed{};  // blocks that each step has behind it
+  std::int64_t& finished = passed[steps.size() - 1];
+  const auto may_take = [&](std::size_t step) {
+    const std::int64_t block = passed[step];
+    if (step == 0) return block < call.num_blocks && block - finished < call.window;
+    return block < passed[step - 1] && has_arrived(call, block);
+  };
+  // The last steps first: they make room.
+  const auto take_one = [&] {
+    for (std::size_t step = steps.size(); step-- > 0;) {
+      if (!may_take(step)) continue;
+      (this->*steps[step])(call, passed[step]);
+      ++passed[step];
+      return true;
+    }
+    return false;
+  };
   try {
-    body();
+    begin(call);
+    while (finished < call.num_blocks) waiter_.until(take_one, what);
   } catch (...) {
     context_->abandon();
     throw;
   }
 }
 
-template <class Body>
-void MpiGroup::for_chunks(std::int64_t count, std::int64_t chunk_count, Body&& body) {
-  guarded([&] {
-    for (std::int64_t first = 0; first < count; first += chunk_count)
-      body(first, std::min(chunk_count, count - first));
-  });
+std::size_t MpiGroup::bytes_of(const Call& call, std::int64_t block, int index) const {
+  const std::int64_t in_slice = std::min(call.slice_count, call.count - index * call.slice_count);
+  return as_bytes(
+      std::clamp<std::int64_t>(in_slice - block * call.piece_count, 0, call.piece_count),
+      call.type);
 }
 
-void MpiGroup::complete(Request request, const char* what) const {
-  waiter_.until([&] { return request.test(); }, what);
+std::size_t MpiGroup::place_of(const Call& call, std::int64_t block, int index) const {
+  return as_bytes(index * call.slice_count + block * call.piece_count, call.type);
 }
 
-void MpiGroup::complete_requests(const char* what) {
-  for (Request& request : requests_) complete(std::move(request), what);
+std::byte* MpiGroup::sent(const Call& call, std::int64_t block, int index) const {
+  const std::int64_t place = block % call.window * call.ranks.count + index;
+  return context_->sent->data() + static_cast<std::size_t>(place) * call.piece_bytes;
 }
 
-std::int64_t MpiGroup::elements_per_rank(DType type, const RankRange& ranks) const {
-  return static_cast<std::int64_t>(staging_bytes_) / size_bytes(type) / ranks.count;
+std::byte* MpiGroup::received(const Call& call, std::int64_t block, int index) const {
+  const std::int64_t place = block % call.window * call.ranks.count + index;
+  return context_->received->data() + static_cast<std::size_t>(place) * call.piece_bytes;
 }
 
-void MpiGroup::send_and_receive(std::size_t bytes_per_rank, std::size_t sent_stride_bytes,
-                                const RankRange& ranks, const char* what) {
-  require(ranks.contains(group_rank()), "a rank takes part in its own calls");
-  const Communicator& communicator = context_->communicator;
-  requests_.clear();
-  for (int index = 0; index < ranks.count; ++index) {
-    const int rank = ranks.rank(index);
-    const auto place = static_cast<std::size_t>(index);
-    const std::byte* const from = sent() + place * sent_stride_bytes;
-    std::byte* const to = received() + place * bytes_per_rank;
-    if (rank == group_rank()) {
-      std::memcpy(to, from, bytes_per_rank);
-      continue;
-    }
-    requests_.push_back(communicator.start_receive(to, bytes_per_rank, rank, exchange_tag));
-    requests_.push_back(communicator.start_send(from, bytes_per_rank, rank, exchange_tag));
+std::byte* MpiGroup::arrived(const Call& call, std::int64_t block, int index) const {
+  return index == call.own_index ? sent(call, block, index) : received(call, block, index);
+}
+
+void MpiGroup::send(const Call& call, std::int64_t block, const std::byte* from, std::size_t bytes,
+                    int to, int tag) {
+  if (bytes == 0) return;
+  requests_[static_cast<std::size_t>(block % call.window)].push_back(
+      context_->communicator.start_send(from, bytes, call.ranks.rank(to), tag));
+}
+
+void MpiGroup::receive(const Call& call, std::int64_t block, int place, std::size_t bytes, int from,
+                       int tag) {
+  if (bytes == 0) return;
+  requests_[static_cast<std::size_t>(block % call.window)].push_back(
+      context_->communicator.start_receive(received(call, block, place), bytes,
+                                           call.ranks.rank(from), tag));
+}
+
+void MpiGroup::exchange(const Call& call, std::int64_t block) {
+  const std::size_t own_bytes = bytes_of(call, block, call.own_index);
+  for (int index = 0; index < call.ranks.count; ++index) {
+    std::memcpy(sent(call, block, index), call.in + place_of(call, block, index),
+                bytes_of(call, block, index));
+    if (index != call.own_index) receive(call, block, index, own_bytes, index, exchange_tag);
   }
-  complete_requests(what);
-}
-
-void MpiGroup::exchange_parts(std::size_t bytes_per_rank, const RankRange& ranks,
-                              const char* what) {
-  if (ranks.count < size()) return send_and_receive(bytes_per_rank, bytes_per_rank, ranks, what);
-  complete(context_->communicator.start_all_to_all(sent(), received(), bytes_per_rank), what);
-}
-
-void MpiGroup::gather(std::size_t bytes_per_rank, const RankRange& ranks, const char* what) {
-  if (ranks.count < size()) return send_and_receive(bytes_per_rank, 0, ranks, what);
-  complete(context_->communicator.start_all_gather(sent(), received(), bytes_per_rank), what);
-}
-
-void MpiGroup::reduce_parts(std::int64_t count_per_rank, DType type, const RankRange& ranks,
-                            int divisor) {
-  const std::size_t part_bytes = as_bytes(count_per_rank, type);
-  exchange_parts(part_bytes, ranks, "waiting for data to reduce");
-  const auto parts = std::span(parts_).first(static_cast<std::size_t>(ranks.count));
-  for (std::size_t index = 0; index < parts.size(); ++index)
-    parts[index] = received() + index * part_bytes;
-  sum_and_divide(sent(), parts, divisor, count_per_rank, type, Write::cached);
-}
-
-void MpiGroup::collect_parts(std::size_t bytes_per_rank, int root) {
-  const Communicator& communicator = context_->communicator;
-  if (group_rank() != root) {
-    complete(communicator.start_send(sent(), bytes_per_rank, root, collect_tag),
-             "sending a reduced slice");
-    return;
+  // Not everybody to the same rank at once.
+  for (int step = 1; step < call.ranks.count; ++step) {
+    const int to = (call.own_index + step) % call.ranks.count;
+    send(call, block, sent(call, block, to), bytes_of(call, block, to), to, exchange_tag);
   }
-  requests_.clear();
-  for (int rank = 0; rank < size(); ++rank) {
-    std::byte* const place = received() + static_cast<std::size_t>(rank) * bytes_per_rank;
-    if (rank == root) {
-      std::memcpy(place, sent(), bytes_per_rank);
-    } else {
-      requests_.push_back(communicator.start_receive(place, bytes_per_rank, rank, collect_tag));
-    }
-  }
-  complete_requests("waiting for a reduced slice");
 }
 
-void MpiGroup::reduce(void* data, std::int64_t count, DType type, const RankRange& ranks,
-                      int divisor, std::optional<int> root) {
-  const std::int64_t chunk_count = elements_per_rank(type, ranks) * ranks.count;
-  for_chunks(count, chunk_count, [&](std::int64_t first, std::int64_t now) {
-    const std::int64_t part = (now + ranks.count - 1) / ranks.count;
-    auto* const place = static_cast<std::byte*>(data) + as_bytes(first, type);
-    std::memcpy(sent(), place, as_bytes(now, type));
-    std::memset(sent() + as_bytes(now, type), 0, as_bytes(part * ranks.count - now, type));
-    reduce_parts(part, type, ranks, divisor);
-    if (root) {
-      collect_parts(as_bytes(part, type), *root);
-    } else {
-      gather(as_bytes(part, type), ranks, "waiting for reduced slices");
-    }
-    if (!root || *root == group_rank()) std::memcpy(place, received(), as_bytes(now, type));
-  });
+void MpiGroup::sum(const Call& call, std::int64_t block) {
+  const std::size_t bytes = bytes_of(call, block, call.own_index);
+  if (bytes == 0) return;
+  const auto parts = std::span(parts_).first(static_cast<std::size_t>(call.ranks.count));
+  for (int index = 0; index < call.ranks.count; ++index)
+    parts[static_cast<std::size_t>(index)] = arrived(call, block, index);
+  sum_and_divide(sent(call, block, call.own_index), parts, call.divisor,
+                 static_cast<std::int64_t>(bytes) / size_bytes(call.type), call.type,
+                 Write::cached);
+}
+
+void MpiGroup::sum_and_store(const Call& call, std::int64_t block) {
+  sum(call, block);
+  std::memcpy(call.out + as_bytes(block * call.piece_count, call.type),
+              sent(call, block, call.own_index), bytes_of(call, block, call.own_index));
+}
+
+void MpiGroup::sum_and_gather(const Call& call, std::int64_t block) {
+  sum(call, block);
+  gather(call, block);
+}
+
+void MpiGroup::sum_and_collect(const Call& call, std::int64_t block) {
+  sum(call, block);
+  const std::size_t own_bytes = bytes_of(call, block, call.own_index);
+  if (call.own_index != call.root) {
+    return send(call, block, sent(call, block, call.own_index), own_bytes, call.root, gather_tag);
+  }
+  for (int index = 0; index < call.ranks.count; ++index) {
+    if (index != call.own_index)
+      receive(call, block, index, bytes_of(call, block, index), index, gather_tag);
+  }
+}
+
+void MpiGroup::load_and_gather(const Call& call, std::int64_t block) {
+  std::memcpy(sent(call, block, call.own_index),
+              call.in + as_bytes(block * call.piece_count, call.type),
+              bytes_of(call, block, call.own_index));
+  gather(call, block);
+}
+
+void MpiGroup::gather(const Call& call, std::int64_t block) {
+  for (int index = 0; index < call.ranks.count; ++index) {
+    if (index != call.own_index && call.routes->from[static_cast<std::size_t>(index)] == index)
+      receive(call, block, index, bytes_of(call, block, index), index, gather_tag);
+  }
+  const std::byte* const own = sent(call, block, call.own_index);
+  for (const int to : call.routes->to)
+    send(call, block, own, bytes_of(call, block, call.own_index), to, gather_tag);
+}
+
+void MpiGroup::pass_on(const Call& call, std::int64_t block) {
+  for (int index = 0; index < call.ranks.count; ++index) {
+    const int from = call.routes->from[static_cast<std::size_t>(index)];
+    if (from != index) receive(call, block, index, bytes_of(call, block, index), from, pass_tag);
+  }
+  for (const int index : call.routes->passed) {
+    for (const int to : call.routes->mates)
+      send(call, block, received(call, block, index), bytes_of(call, block, index), to, pass_tag);
+  }
+}
+
+void MpiGroup::store(const Call& call, std::int64_t block) {
+  for (int index = 0; index < call.ranks.count; ++index) {
+    std::memcpy(call.out + place_of(call, block, index), arrived(call, block, index),
+                bytes_of(call, block, index));
+  }
+}
+
+void MpiGroup::store_at_root(const Call& call, std::int64_t block) {
+  if (call.own_index == call.root) store(call, block);
 }
 
 void MpiGroup::all_reduce(void* data, std::int64_t count, DType type, Reduction op,
                           const RankRange& among) {
   const RankRange ranks = among.in_group_of(size());
-  reduce(data, count, type, ranks, op == Reduction::sum ? 1 : ranks.count, std::nullopt);
+  run({.out = static_cast<std::byte*>(data),
+       .in = static_cast<const std::byte*>(data),
+       .count = count,
+       .type = type,
+       .ranks = ranks,
+       .divisor = op == Reduction::sum ? 1 : ranks.count},
+      std::array{&MpiGroup::exchange, &MpiGroup::sum_and_gather, &MpiGroup::pass_on,
+                 &MpiGroup::store},
+      "waiting for data to reduce");
 }
 
 void MpiGroup::reduce_average(void* data, std::int64_t count, DType type, int root) {
-  reduce(data, count, type, {0, 1, size()}, size(), root);
-}
-
-void MpiGroup::copy_in(const void* parts, const Pieces& pieces) {
-  const std::size_t bytes = as_bytes(pieces.count, pieces.type);
-  for (int part = 0; part < pieces.num_parts; ++part) {
-    std::memcpy(sent() + static_cast<std::size_t>(part) * bytes,
-                static_cast<const std::byte*>(parts) +
-                    as_bytes(part * pieces.count_per_part + pieces.first, pieces.type),
-                bytes);
-  }
-}
-
-void MpiGroup::copy_out(void* parts, const Pieces& pieces) const {
-  const std::size_t bytes = as_bytes(pieces.count, pieces.type);
-  for (int part = 0; part < pieces.num_parts; ++part) {
-    std::memcpy(static_cast<std::byte*>(parts) +
-                    as_bytes(part * pieces.count_per_part + pieces.first, pieces.type),
-                received() + static_cast<std::size_t>(part) * bytes, bytes);
-  }
+  run({.out = static_cast<std::byte*>(data),
+       .in = static_cast<const std::byte*>(data),
+       .count = count,
+       .type = type,
+       .ranks = {0, 1, size()},
+       .divisor = size(),
+       .root = root},
+      std::array{&MpiGroup::exchange, &MpiGroup::sum_and_collect, &MpiGroup::store_at_root},
+      "waiting for data to reduce");
 }
 
 void MpiGroup::reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank,
                                       DType type, const RankRange& among) {
   const RankRange ranks = among.in_group_of(size());
-  const std::int64_t chunk_count = elements_per_rank(type, ranks);
-  for_chunks(count_per_rank, chunk_count, [&](std::int64_t first, std::int64_t now) {
-    copy_in(in, {first, now, count_per_rank, type, ranks.count});
-    reduce_parts(now, type, ranks, ranks.count);
-    std::memcpy(static_cast<std::byte*>(out) + as_bytes(first, type), sent(), as_bytes(now, type));
-  });
+  run({.out = static_cast<std::byte*>(out),
+       .in = static_cast<const std::byte*>(in),
+       .count = count_per_rank * ranks.count,
+       .type = type,
+       .ranks = ranks,
+       .divisor = ranks.count},
+      std::array{&MpiGroup::exchange, &MpiGroup::sum_and_store}, "waiting for data to reduce");
 }
 
 void MpiGroup::all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type,
                           const RankRange& among) {
   const RankRange ranks = among.in_group_of(size());
-  const std::int64_t chunk_count = elements_per_rank(type, ranks);
-  for_chunks(count_per_rank, chunk_count, [&](std::int64_t first, std::int64_t now) {
-    copy_in(in, {first, now, count_per_rank, type, 1});
-    gather(as_bytes(now, type), ranks, "waiting for data to gather");
-    copy_out(out, {first, now, count_per_rank, type, ranks.count});
-  });
+  run({.out = static_cast<std::byte*>(out),
+       .in = static_cast<const std::byte*>(in),
+       .count = count_per_rank * ranks.count,
+       .type = type,
+       .ranks = ranks},
+      std::array{&MpiGroup::load_and_gather, &MpiGroup::pass_on, &MpiGroup::store},
+      "waiting for data to gather");
 }
 
 void MpiGroup::all_to_all(void* out, const void* in, std::int64_t count_per_rank, DType type,
                           const RankRange& among) {
   const RankRange ranks = among.in_group_of(size());
-  const std::int64_t chunk_count = elements_per_rank(type, ranks);
-  for_chunks(count_per_rank, chunk_count, [&](std::int64_t first, std::int64_t now) {
-    const Pieces pieces{first, now, count_per_rank, type, ranks.count};
-    copy_in(in, pieces);
-    exchange_parts(as_bytes(now, type), ranks, "waiting for data of all");
-    copy_out(out, pieces);
-  });
+  run({.out = static_cast<std::byte*>(out),
+       .in = static_cast<const std::byte*>(in),
+       .count = count_per_rank * ranks.count,
+       .type = type,
+       .ranks = ranks},
+      std::array{&MpiGroup::exchange, &MpiGroup::store}, "waiting for data of all");
 }
 
 void MpiGroup::exchange_into(std::span<const double> mine, std::span<double> all) {
   require(mine.size() <= max_numbers, "too many numbers for an exchange");
   require(all.size() == mine.size() * static_cast<std::size_t>(size()), "room for all numbers");
-  guarded([&] {
-    if (mine.empty()) return;
-    std::memcpy(sent(), mine.data(), mine.size_bytes());
-    complete(context_->communicator.start_all_gather(sent(), received(), mine.size_bytes()),
-             "waiting for an exchange");
-    std::memcpy(all.data(), received(), all.size_bytes());
-  });
+  require(!context_->abandoned, "a group is used after it failed");
+  if (mine.empty()) return;
+  try {
+    std::memcpy(context_->sent->data(), mine.data(), mine.size_bytes());
+    Request request = context_->communicator.start_all_gather(
+        context_->sent->data(), context_->received->data(), mine.size_bytes());
+    waiter_.until([&] { return request.test(); }, "waiting for an exchange");
+    std::memcpy(all.data(), context_->received->data(), all.size_bytes());
+  } catch (...) {
+    context_->abandon();
+    throw;
+  }
 }
 
 }  // namespace dstune

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <memory>
-#include <optional>
+#include <span>
+#include <vector>
 
 #include "dstune/comm/communicator.hpp"
 #include "dstune/group/process_group.hpp"
+#include "slice_routes.hpp"
 
 namespace dstune {
 
@@ -23,13 +25,14 @@ struct MpiContext {
   bool abandoned = false;
 };
 
-/// Collectives through non-blocking MPI. A reduction sends every rank its slice of everybody's
-/// data; each sums its slice in order. On CollectiveError the context is abandoned.
+/// Collectives through MPI's messages between two ranks. A reduction sends every rank its slice of
+/// everybody's data; each sums its slice in order. Slices travel in pieces, many at once in both
+/// directions. On CollectiveError the context is abandoned.
 class MpiGroup : public ProcessGroup {
  public:
-  /// Local.
-  MpiGroup(std::shared_ptr<MpiContext> context, std::vector<int> world_ranks, int group_rank,
-           Waiter waiter);
+  /// `node_of_rank` is by rank in the group. Local.
+  MpiGroup(std::shared_ptr<MpiContext> context, std::vector<int> world_ranks,
+           std::vector<int> node_of_rank, int group_rank, Waiter waiter);
 
   [[nodiscard]] int mpi_communicator() const override {
     return context_->communicator.fortran_handle();
@@ -46,48 +49,67 @@ class MpiGroup : public ProcessGroup {
   void exchange_into(std::span<const double> mine, std::span<double> all) override;
 
  private:
-  /// A piece of each of a call's equal parts.
-  struct Pieces {
-    std::int64_t first, count, count_per_part;
+  /// One collective. Its data are slices of equal length, one a rank that takes part; the last ones
+  /// may be shorter. Block b is the b-th piece of each slice.
+  struct Call {
+    std::byte* out;
+    const std::byte* in;
+    std::int64_t count;  ///< elements of all slices
     DType type;
-    int num_parts;
+    RankRange ranks;
+    int divisor = 1;
+    int root = 0;
+    // begin() works these out.
+    std::int64_t slice_count = 0, piece_count = 0, num_blocks = 0, window = 0;
+    std::size_t piece_bytes = 0;
+    int own_index = 0;
+    const SliceRoutes* routes = nullptr;
   };
+  /// One step of a block; the next one begins when what this one sends and receives is there.
+  using Step = void (MpiGroup::*)(const Call& call, std::int64_t block);
 
-  /// Abandons the context where the body throws.
-  template <class Body>
-  void guarded(Body&& body);
-  /// body(first, count) for one chunk after the other.
-  template <class Body>
-  void for_chunks(std::int64_t count, std::int64_t chunk_count, Body&& body);
-  void complete(Request request, const char* what) const;
-  /// To all of the ranks, or to the root alone.
-  void reduce(void* data, std::int64_t count, DType type, const RankRange& ranks, int divisor,
-              std::optional<int> root);
-  /// The pieces of `parts` to `sent`, and those in `received` to `parts`, without gaps there.
-  void copy_in(const void* parts, const Pieces& pieces);
-  void copy_out(void* parts, const Pieces& pieces) const;
-  /// Every rank's part for this rank, summed from `sent` into the front of `sent`.
-  void reduce_parts(std::int64_t count_per_rank, DType type, const RankRange& ranks, int divisor);
-  /// From `sent` to `received`: every rank's part for this rank, or the same from each.
-  void exchange_parts(std::size_t bytes_per_rank, const RankRange& ranks, const char* what);
-  void gather(std::size_t bytes_per_rank, const RankRange& ranks, const char* what);
-  /// Point to point, where not all ranks take part: these need no communicator of their own.
-  void send_and_receive(std::size_t bytes_per_rank, std::size_t sent_stride_bytes,
-                        const RankRange& ranks, const char* what);
-  void complete_requests(const char* what);
-  /// The sums at the front of every rank's `sent`, one after the other in root's `received`.
-  void collect_parts(std::size_t bytes_per_rank, int root);
-  [[nodiscard]] std::int64_t elements_per_rank(DType type, const RankRange& ranks) const;
+  void begin(Call& call);
+  /// Takes every block through the steps, many blocks at once. Abandons the context where it fails.
+  void run(Call call, std::span<const Step> steps, const char* what);
+  /// All that a step of a block sends and receives is there.
+  [[nodiscard]] bool has_arrived(const Call& call, std::int64_t block);
 
-  [[nodiscard]] std::byte* sent() const { return context_->sent->data(); }
-  [[nodiscard]] std::byte* received() const { return context_->received->data(); }
+  /// Steps. Each rank's slices to their owners.
+  void exchange(const Call& call, std::int64_t block);
+  /// Everybody's own slice, summed in `sent`.
+  void sum(const Call& call, std::int64_t block);
+  void sum_and_gather(const Call& call, std::int64_t block);
+  void sum_and_collect(const Call& call, std::int64_t block);
+  void sum_and_store(const Call& call, std::int64_t block);
+  /// The only slice of `in`, to all.
+  void load_and_gather(const Call& call, std::int64_t block);
+  /// Slices of other nodes, to those beside this rank.
+  void pass_on(const Call& call, std::int64_t block);
+  void store(const Call& call, std::int64_t block);
+  void store_at_root(const Call& call, std::int64_t block);
+
+  void gather(const Call& call, std::int64_t block);
+  void send(const Call& call, std::int64_t block, const std::byte* from, std::size_t bytes, int to,
+            int tag);
+  /// Into the place of a slice in `received`.
+  void receive(const Call& call, std::int64_t block, int place, std::size_t bytes, int from,
+               int tag);
+  /// Bytes of a block's piece of a slice, and where that begins in the slices.
+  [[nodiscard]] std::size_t bytes_of(const Call& call, std::int64_t block, int index) const;
+  [[nodiscard]] std::size_t place_of(const Call& call, std::int64_t block, int index) const;
+  /// Its place in the staging memory: this rank's own in `sent`, others' in `received`.
+  [[nodiscard]] std::byte* sent(const Call& call, std::int64_t block, int index) const;
+  [[nodiscard]] std::byte* received(const Call& call, std::int64_t block, int index) const;
+  [[nodiscard]] std::byte* arrived(const Call& call, std::int64_t block, int index) const;
 
   std::shared_ptr<MpiContext> context_;
-  std::size_t staging_bytes_;  ///< of each direction
+  std::vector<int> node_of_rank_;
   Waiter waiter_;
-  // Kept, so that a training step takes nothing from the heap.
-  std::vector<const void*> parts_;  ///< one a rank
-  std::vector<Request> requests_;
+  // Kept, so that a training step takes nothing of them from the heap.
+  std::vector<const void*> parts_;              ///< one a rank
+  std::vector<std::vector<Request>> requests_;  ///< of each block under way
+  RankRange routed_{};                          ///< the ranks that both are of
+  SliceRoutes direct_, by_node_;
 };
 
 }  // namespace dstune

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <map>
 
+#include "group_calls.hpp"
 #include "group_values.hpp"
 #include "random_elements.hpp"
 
@@ -209,6 +210,25 @@ TEST(BitsTest, BitsDependNeitherOnTheWayNorOnChunks) {
       EXPECT_TRUE(results[0] == expected.bytes);
     }
     for (const auto& result : results) EXPECT_TRUE(result == results[0]);
+  }
+}
+
+// Pieces have 32 KiB. Ranks of one node hand each other what came from another node.
+TEST(BitsTest, NodesAndPiecesChangeNoBits) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const std::int64_t piece = (std::int64_t{32} << 10) / size_bytes(type);
+    for (const std::int64_t count : {std::int64_t{1}, piece + 1}) {
+      std::vector<std::vector<std::vector<std::byte>>> results;
+      for (const int ranks_per_node : {0, 1, 2, 3}) {
+        Job job(ranks_per_node == 0 ? Transport::shared_memory : Transport::mpi, {}, {},
+                ranks_per_node);
+        const auto group = job.join(job.everyone());
+        std::vector<std::vector<std::byte>>& mine = results.emplace_back();
+        for (const test::Call& call : test::calls_of(*group, count, type))
+          mine.push_back(call(*group, [] {}));
+        EXPECT_TRUE(mine == results.front()) << count << ", a node " << ranks_per_node;
+      }
+    }
   }
 }
 
