@@ -12,7 +12,6 @@
 namespace dstune {
 namespace {
 
-using Finding = Liveness::Finding;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
@@ -26,24 +25,24 @@ bool always() {
 TEST(LivenessTest, WhoBeatsLivesAndNobodyAsksForItsProcess) {
   Liveness peer;
   for (std::uint64_t beats = 1; beats < 200; ++beats)
-    EXPECT_EQ(peer.look(beats, always), Finding::lives);
+    EXPECT_EQ(peer.look(beats, always), Liveness::Finding::lives);
 }
 
 TEST(LivenessTest, WhoIsQuietAndHasNoProcessIsGone) {
   Liveness peer;
-  EXPECT_EQ(peer.look(5, always), Finding::lives);
-  EXPECT_EQ(peer.look(5, always), Finding::lives) << "two threads do not look in step";
-  EXPECT_EQ(peer.look(5, always), Finding::gone);
+  EXPECT_EQ(peer.look(5, always), Liveness::Finding::lives);
+  EXPECT_EQ(peer.look(5, always), Liveness::Finding::lives) << "two threads do not look in step";
+  EXPECT_EQ(peer.look(5, always), Liveness::Finding::gone);
 }
 
 TEST(LivenessTest, WhoIsQuietForLongIsSilentThoughItsProcessIsThere) {
   Liveness peer;
   peer.look(5, never);
   for (int look = 1; look < Liveness::silent_looks; ++look)
-    EXPECT_EQ(peer.look(5, never), Finding::lives) << look;
-  EXPECT_EQ(peer.look(5, never), Finding::silent);
-  EXPECT_EQ(peer.look(6, never), Finding::lives) << "it was stopped and goes on";
-  EXPECT_EQ(peer.look(6, never), Finding::lives);
+    EXPECT_EQ(peer.look(5, never), Liveness::Finding::lives) << look;
+  EXPECT_EQ(peer.look(5, never), Liveness::Finding::silent);
+  EXPECT_EQ(peer.look(6, never), Liveness::Finding::lives) << "it was stopped and goes on";
+  EXPECT_EQ(peer.look(6, never), Liveness::Finding::lives);
 }
 
 TEST(LivenessTest, WhoIsQuietIsNotWaitedForAtTheEnd) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -17,6 +18,7 @@
 #include "dstune/device/disk.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/train/executor.hpp"
+#include "profile/size_budget.hpp"
 #include "watch/waiting.hpp"
 
 namespace dstune {
@@ -73,34 +75,50 @@ class Profiling {
 
   void time_collectives() {
     if (task_.collectives.empty()) return;
-    const double each_s = policy_.share_for_collectives * task_.budget_s /
-                          static_cast<double>(task_.collectives.size());
-    std::int64_t largest = 0;
-    for (const Work& work : task_.collectives) largest = std::max(largest, work.size);
+    const double share_s = policy_.share_for_collectives * task_.budget_s;
+    const double each_s = share_s / static_cast<double>(task_.collectives.size());
+    const double end_s = std::max(task_.budget_s, spent_s() + share_s);
+    // A rank does not work while it waits for a link.
+    const TraceClock clock = task_.shape.num_nodes > 1 ? TraceClock::elapsed : clock_;
+    // A curve goes on in proportion beyond the sizes that a slow link leaves no time for.
+    const std::vector<Work> by_size = smallest_first(task_.collectives);
+    const std::int64_t largest = by_size.back().size;
     const std::int64_t bytes = std::max(policy_.cold_bytes, 2 * largest);
     std::byte* const data = device_memory(2 * bytes);
     std::byte* const out = data + bytes;
     device_.kernels().zero(data, static_cast<std::size_t>(2 * bytes));
-    for (const Work& work : task_.collectives) {
+    SizeBudget budget;
+    for (const Work& work : by_size) {
       std::int64_t offset = 0;
-      builder_.add_alone(work, time_on_device(each_s, [&] {
-                           offset = offset + 2 * work.size > bytes ? 0 : offset + work.size;
-                           collective(work, data + offset, out + offset);
-                         }));
+      double last_s = 0;
+      const auto ask = [&] {
+        const double ask_began_s = seconds(SteadyClock::now() - began_);
+        offset = offset + 2 * work.size > bytes ? 0 : offset + work.size;
+        collective(work, data + offset, out + offset);
+        last_s = seconds(SteadyClock::now() - began_) - ask_began_s;
+      };
+      const int asks = budget.asks_within(work, end_s - spent_s(),
+                                          device_.is_asynchronous() ? policy_.repeats : 1);
+      if (asks == 0) continue;
+      const double median_s = time_on_device(each_s, asks, clock, ask);
+      builder_.add_alone(work, median_s);
+      // A time of the processor is shorter than what the budget loses.
+      budget.add(work, std::ranges::max(group_.exchange(std::array{std::max(median_s, last_s)})));
     }
   }
 
   /// Seconds of what queue 0 is asked for: where that is done later, of several between two stamps,
   /// since a wait takes as long as short ones.
-  double time_on_device(double budget_s, const std::function<void()>& ask) {
+  double time_on_device(double budget_s, int asks, TraceClock clock,
+                        const std::function<void()>& ask) {
     Queues& queues = device_.queues();
-    if (!device_.is_asynchronous()) return time_together(group_, budget_s, ask, clock_);
+    if (!device_.is_asynchronous()) return time_together(group_, budget_s, ask, clock);
     return median_together(group_, budget_s, [&] {
       queues.stamp(0);
-      for (int i = 0; i < policy_.repeats; ++i) ask();
+      for (int i = 0; i < asks; ++i) ask();
       queues.stamp(1);
       queues.finish_used();
-      return queues.seconds_between(0, 1) / policy_.repeats;
+      return queues.seconds_between(0, 1) / asks;
     });
   }
 
@@ -144,8 +162,9 @@ class Profiling {
     for (const std::int64_t elements : policy_.sum_elements) {
       Work work{.kind = WorkKind::add};
       work.size = elements;
-      builder_.add_alone(
-          work, time_on_device(each_s, [&] { device_.kernels().add(f32, y, f32, x, elements); }));
+      builder_.add_alone(work, time_on_device(each_s, policy_.repeats, clock_, [&] {
+                           device_.kernels().add(f32, y, f32, x, elements);
+                         }));
     }
   }
 
