@@ -168,7 +168,8 @@ TEST_F(PlanTest, AMeasuredProfileStandsForItsMachine) {
   EXPECT_EQ(profile["cluster"]["gpus_per_node"], 2);
   EXPECT_GT(profile["cluster"]["device"]["memory_bytes"].get<std::int64_t>(), 0);
 
-  const Json shown = plan_json({"--profile", "machine.json", "--backend", "cpu", "space.json"});
+  const Json shown = plan_json({"--profile", "machine.json", "space.json"});
+  EXPECT_FALSE(shown["head"]["is_on_gpus"]);
   EXPECT_EQ(shown["head"]["device_memory_bytes"], profile["cluster"]["device"]["memory_bytes"]);
   EXPECT_EQ(shown["head"]["num_gpus_per_node"], 2);
   for (const Json& one : shown["experiments"]) {
@@ -177,6 +178,24 @@ TEST_F(PlanTest, AMeasuredProfileStandsForItsMachine) {
     EXPECT_LT(one["predicted"]["throughput_low"].get<double>(),
               one["predicted"]["throughput_high"].get<double>());
   }
+
+  // The job's folder has the same times, for this machine.
+  const auto speeds = [](const Json& plan) {
+    std::vector<double> all;
+    for (const Json& one : plan["experiments"])
+      all.push_back(one["predicted"]["target_throughput"]);
+    return all;
+  };
+  const Json again = plan_json({"space.json"});
+  EXPECT_EQ(speeds(again), speeds(shown));
+  EXPECT_THAT(again["sources"].dump(), HasSubstr("journal.jsonl"));
+  // It measured nothing of samples that are twice as long.
+  space["dstune"]["sequence_length"] = 2 * space["dstune"]["sequence_length"].get<int>();
+  write_transformer(job_, space);
+  EXPECT_THAT(plan_json({"space.json"})["sources"].dump(), Not(HasSubstr("journal.jsonl")));
+  // A journal that jobs would refuse is not read for times.
+  std::ofstream(job_.folder() / results / "journal.jsonl") << "damaged\nmore\n";
+  EXPECT_THAT(plan_json({"space.json"})["sources"].dump(), Not(HasSubstr("journal.jsonl")));
 }
 
 }  // namespace
