@@ -97,7 +97,7 @@ class Executor {
 /// The times of a plan's operations inside real steps, for the time model.
 struct TracedSteps {
   std::vector<StepTrace> traces;  ///< what this rank waited for its peers is in none
-  /// Of steps without a trace, slowest rank, by clock_of_steps().
+  /// The times of steps without a trace, slowest rank, by clock_of_steps().
   std::vector<double> steps_s;
 };
 

@@ -247,11 +247,12 @@ TEST(HeadlineTest, HasFourLines) {
   const std::string text = headline_of(report);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
   EXPECT_THAT(text, StartsWith("Fastest: m1: "));
-  EXPECT_THAT(text, HasSubstr("), 2 times as fast as your configuration.\nConfidence: proxy (not "
-                              "yet verified in DeepSpeed; "));
+  EXPECT_THAT(text, HasSubstr("), 2 (1.85 to 2.16) times as fast as your configuration.\n"
+                              "Confidence: proxy (not yet verified in DeepSpeed; "));
   EXPECT_THAT(text, HasSubstr("\nCost: 0:01:30, 0.1 GPU-hours; earned back after "));
   EXPECT_THAT(text, HasSubstr("\nFiles: /here: ds_config_optimal.json (the configuration), "));
-  EXPECT_THAT(summary_of(report), HasSubstr("  gain: 2 times as fast as your configuration m0\n"));
+  EXPECT_THAT(summary_of(report),
+              HasSubstr("  gain: 2 (1.85 to 2.16) times as fast as your configuration m0\n"));
 }
 
 TEST(HeadlineTest, SaysHowLikelySomethingUntestedIsBetter) {
