@@ -93,10 +93,10 @@ class Profiling {
       std::int64_t offset = 0;
       double last_s = 0;
       const auto ask = [&] {
-        const double ask_began_s = seconds(SteadyClock::now() - began_);
+        const double ask_began_s = seconds_by(TraceClock::elapsed);
         offset = offset + 2 * work.size > bytes ? 0 : offset + work.size;
         collective(work, data + offset, out + offset);
-        last_s = seconds(SteadyClock::now() - began_) - ask_began_s;
+        last_s = seconds_by(TraceClock::elapsed) - ask_began_s;
       };
       const int asks = budget.asks_within(work, end_s - spent_s(),
                                           device_.is_asynchronous() ? policy_.repeats : 1);
