@@ -145,6 +145,7 @@ class Simulation {
     next.ends_at_s = now_s_ + options_.build_s + sum(next.trial.step_times_s);
     has_run_[*member] = true;
     ++result_.experiments;
+    result_.stopped += next.trial.status == Status::raced_out ? 1 : 0;
     result_.steps += next.trial.step_times_s.size();
     running_.push_back(std::move(next));
     return true;

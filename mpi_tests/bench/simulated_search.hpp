@@ -63,6 +63,7 @@ struct Belief {
 struct SimulatedSearch {
   std::size_t answer = 0;  ///< member
   std::size_t experiments = 0;
+  std::size_t stopped = 0;     ///< of these, while they ran
   std::size_t runs_again = 0;  ///< of finalists
   std::size_t steps = 0;       ///< of these, too
   double seconds = 0;          ///< simulated
