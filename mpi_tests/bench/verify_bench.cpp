@@ -163,8 +163,11 @@ Outcome search(const Recorded& recorded, const std::vector<ForecastMember>& fore
     return run_of(recorded, member, random);
   };
   Outcome outcome;
-  SimulationOptions options{
-      .tuner = "race", .races = true, .build_s = build_s, .final_rounds = final_rounds_beside()};
+  SimulationOptions options{.tuner = "race",
+                            .races = true,
+                            .races_early = true,
+                            .build_s = build_s,
+                            .final_rounds = final_rounds_beside()};
   std::vector<std::optional<double>> last;
   if (!forecast.empty()) {
     options.make_tuner = [&](const TuningOptions& tuning, const Scoreboard& scoreboard) {
