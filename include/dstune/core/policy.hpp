@@ -30,7 +30,7 @@ struct Policy {
     double hopeless_ratio = 5, cold_ratio = 20, cold_s = 10;
     double prior_spread = 0.01, prior_spread_degrees = 4;
     std::array<std::size_t, 2> early_looks = {2, 3};
-    std::array<double, 2> early_margins = {0.1, 0.05};
+    std::array<double, 2> early_margins = {0.2, 0.1};
   } racing;
 
   /// When a run's warm-up and its timed steps end.

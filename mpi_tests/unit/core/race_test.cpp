@@ -50,20 +50,20 @@ TEST(RaceTest, OneStepDecidesWhereItIsHopeless) {
   EXPECT_FALSE(has_lost_race({0.6}, {})) << "no bar";
 }
 
-// What is a fifth slower shows in two steps of the engine.
+// A fifth and what runs differ by show in two steps of the engine.
 TEST(RaceTest, TwoStepsDecideWhereBothAreLong) {
   const IncumbentEstimate estimate{1, 0.01, 0.01, 4};
-  EXPECT_TRUE(has_lost_race_early({1.21, 1.25}, estimate));
-  EXPECT_FALSE(has_lost_race_early({1.17, 1.17}, estimate));
+  EXPECT_TRUE(has_lost_race_early({1.32, 1.36}, estimate));
+  EXPECT_FALSE(has_lost_race_early({1.28, 1.28}, estimate));
   EXPECT_FALSE(has_lost_race_early({1.1, 9}, estimate)) << "something interrupted one of them";
-  EXPECT_FALSE(has_lost_race_early({1.25, 1.25}, {1, 0.04, 0.04, 4})) << "runs differ";
-  EXPECT_FALSE(has_lost_race_early({1.25, 1.25}, {})) << "no bar";
+  EXPECT_FALSE(has_lost_race_early({1.36, 1.36}, {1, 0.04, 0.04, 4})) << "runs differ";
+  EXPECT_FALSE(has_lost_race_early({1.36, 1.36}, {})) << "no bar";
 }
 
 TEST(RaceTest, ThreeStepsDecideMore) {
   const IncumbentEstimate estimate{1, 0.01, 0.01, 4};
-  EXPECT_TRUE(has_lost_race_early({1.16, 1.17, 1.16}, estimate));
-  EXPECT_FALSE(has_lost_race_early({1.12, 1.12, 1.12}, estimate));
+  EXPECT_TRUE(has_lost_race_early({1.21, 1.22, 1.21}, estimate));
+  EXPECT_FALSE(has_lost_race_early({1.18, 1.18, 1.18}, estimate));
   for (const std::size_t steps : {1, 4, 5})
     EXPECT_FALSE(has_lost_race_early(std::vector<double>(steps, 9), estimate)) << steps;
 }

@@ -560,7 +560,7 @@ TEST(MeasureTest, AChallengerOfLongStepsEndsAfterTwoOfThemOnEveryRank) {
         measure_on(3, [&](int rank, ScriptedWorkload& workload, MeasureHooks& hooks) {
           workload.is_raced_early = is_raced_early;
           workload.talks = true;
-          workload.on_step = [](std::int64_t) { return StepSample{1, 0.013}; };
+          workload.on_step = [](std::int64_t) { return StepSample{1, 0.014}; };
           if (rank == 0) hooks.incumbent = [] { return IncumbentEstimate{0.01, 0.01, 0.01, 4}; };
         });
     for (const Measurement& result : results) {
