@@ -41,12 +41,13 @@ double warmup_s(const Measurement& run) {
 }
 
 /// Ends a trial at the look at which it has lost.
-void race(const IncumbentEstimate& incumbent, Measurement& trial) {
+void race(const IncumbentEstimate& incumbent, bool is_early, Measurement& trial) {
   const auto first = static_cast<std::size_t>(trial.warmup_steps);
   const std::vector<double> all = timed_steps_s(trial);
-  for (const std::size_t look : default_policy().racing.looks) {
-    if (look >= all.size()) return;
-    if (!has_lost_race({all.begin(), all.begin() + static_cast<std::ptrdiff_t>(look)}, incumbent))
+  for (std::size_t look = 1; look < all.size(); ++look) {
+    if (!is_race_look(look) && !(is_early && is_early_race_look(look))) continue;
+    const std::vector<double> so_far(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(look));
+    if (!has_lost_race(so_far, incumbent) && !(is_early && has_lost_race_early(so_far, incumbent)))
       continue;
     trial.step_times_s.resize(first + look);
     trial.status = Status::raced_out;
@@ -141,10 +142,11 @@ class Simulation {
     Running next{now_s_, *member, simulated_.run(*member, slower_by(now_s_), random_)};
     if (options_.races && scoreboard_.best())
       race(incumbent_estimate(scoreboard_, scoreboard_.row(*member).planned.experiment, {}),
-           next.trial);
+           options_.races_early, next.trial);
     next.ends_at_s = now_s_ + options_.build_s + sum(next.trial.step_times_s);
     has_run_[*member] = true;
     ++result_.experiments;
+    result_.stopped += next.trial.status == Status::raced_out ? 1 : 0;
     result_.steps += next.trial.step_times_s.size();
     running_.push_back(std::move(next));
     return true;

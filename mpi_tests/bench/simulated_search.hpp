@@ -42,6 +42,8 @@ struct SimulationOptions {
   std::size_t num_slots = 1;
   /// Trials are stopped where they have lost to the best so far, by a job's rule.
   bool races = false;
+  /// Likewise after the few steps that DeepSpeed's engine is looked at after.
+  bool races_early = false;
   /// The finalists are measured again and the answer is chosen as a job does.
   bool has_finals = true;
   /// Finalists stay built and take turns step by step; else each is built and warmed for each run.
@@ -63,6 +65,7 @@ struct Belief {
 struct SimulatedSearch {
   std::size_t answer = 0;  ///< member
   std::size_t experiments = 0;
+  std::size_t stopped = 0;     ///< of these, while they ran
   std::size_t runs_again = 0;  ///< of finalists
   std::size_t steps = 0;       ///< of these, too
   double seconds = 0;          ///< simulated

@@ -1,6 +1,6 @@
 // The search of DeepSpeed's engine by forecasts of our own step, without training.
 //   verify_bench [--seeds 50] [--wrong 0] [--profile FILE] [--build-ms 220]
-//     [--policy GROUP.NAME=FACTOR] SPACE.json TABLE.json [SPACE TABLE ...]
+//     [--policy GROUP.NAME=FACTOR] [--searched KIND] SPACE.json TABLE.json [SPACE TABLE ...]
 // TABLE is what scripts/tools/deepspeed_fidelity.py has written for the experiments of the space:
 // what our own step measured, and several passes of DeepSpeed. A run of the engine draws one of the
 // passes. The best one is named by the first, third, … pass, and what an answer is worth beside it
@@ -9,12 +9,15 @@
 // the target's time are those that --profile-out wrote of a job with tiny engines, as each job with
 // --verify has them; without it the program's. Time is the steps', warm-up included, and --build-ms
 // for each engine (docs/performance.md); it is a share of what the engine takes for all members.
+// --searched: by this alone (predicted, measured, engine, own); it may repeat. Challengers are
+// stopped by a job's rule; those that are not have run to the end.
 // Prints a Markdown table.
 // What the machine had of its own in each pass is taken out.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -130,7 +133,7 @@ Measurement run_of(const Recorded& recorded, std::size_t member, std::mt19937_64
 }
 
 struct Outcome {
-  std::size_t answer = 0, runs = 0, repeats = 0;
+  std::size_t answer = 0, runs = 0, to_end = 0, repeats = 0;
   double correlation = 0;  ///< of what is believed, with the passes' means
   double seconds = 0, finals_s = 0;
 };
@@ -160,8 +163,11 @@ Outcome search(const Recorded& recorded, const std::vector<ForecastMember>& fore
     return run_of(recorded, member, random);
   };
   Outcome outcome;
-  SimulationOptions options{
-      .tuner = "race", .build_s = build_s, .final_rounds = final_rounds_beside()};
+  SimulationOptions options{.tuner = "race",
+                            .races = true,
+                            .races_early = true,
+                            .build_s = build_s,
+                            .final_rounds = final_rounds_beside()};
   std::vector<std::optional<double>> last;
   if (!forecast.empty()) {
     options.make_tuner = [&](const TuningOptions& tuning, const Scoreboard& scoreboard) {
@@ -176,6 +182,7 @@ Outcome search(const Recorded& recorded, const std::vector<ForecastMember>& fore
   const SimulatedSearch done = simulate(simulated, options, seed);
   outcome.answer = done.answer;
   outcome.runs = done.experiments;
+  outcome.to_end = done.experiments - done.stopped;
   outcome.repeats = done.runs_again;
   outcome.seconds = done.seconds;
   outcome.finals_s = done.finals_s;
@@ -209,8 +216,12 @@ double tolerance(const Recorded& recorded) {
   return std::clamp(std::sqrt(squares / freedom / 4), 0.01, 0.02);
 }
 
+/// How a space is searched; the name is --searched's.
+using Kinds = std::set<std::string>;
+const Kinds all_kinds = {"predicted", "measured", "engine", "own"};
+
 void print(const Recorded& recorded, const TargetConstants& constants, int num_seeds, double wrong,
-           double build_s) {
+           double build_s, const Kinds& kinds) {
   const std::size_t count = recorded.passes.size();
   std::vector<std::optional<double>> truth(count);
   std::vector<double> odd, even;
@@ -226,10 +237,13 @@ void print(const Recorded& recorded, const TargetConstants& constants, int num_s
   const std::size_t best = best_by(recorded, {odd.begin(), odd.end()});
   const double allowed = tolerance(recorded);
   const auto regret = [&](std::size_t answer) { return 1 - even[answer] / even[best]; };
-  const auto row = [&](const char* how, const auto& outcome_of) {
+  const auto share_of = [&](double members) { return 100 * members / static_cast<double>(count); };
+  const auto row = [&](const char* kind, const char* how, const auto& outcome_of) {
+    if (!kinds.contains(kind)) return;
     int close = 0;
     double sum = 0, worst = -1, runs = 0, repeats = 0, correlation = 0, seconds = 0, finals_s = 0;
-    std::size_t most = 0, most_repeats = 0;
+    double to_end = 0;
+    std::size_t most = 0, most_to_end = 0, most_repeats = 0;
     for (int seed = 0; seed < num_seeds; ++seed) {
       const Outcome one = outcome_of(seed);
       const double lost = regret(one.answer);
@@ -237,38 +251,43 @@ void print(const Recorded& recorded, const TargetConstants& constants, int num_s
       sum += lost / num_seeds;
       worst = std::max(worst, lost);
       runs += static_cast<double>(one.runs) / num_seeds;
+      to_end += static_cast<double>(one.to_end) / num_seeds;
       repeats += static_cast<double>(one.repeats) / num_seeds;
       correlation += one.correlation / num_seeds;
       seconds += one.seconds / num_seeds;
       finals_s += one.finals_s / num_seeds;
       most = std::max(most, one.runs);
+      most_to_end = std::max(most_to_end, one.to_end);
       most_repeats = std::max(most_repeats, one.repeats);
     }
     std::printf(
-        "| %s (%zu) | %s | %.1f, %zu | %.1f, %zu | %.1f | %.0f | %.2f | %.2f | %d of %d | %.3f |\n",
-        recorded.name.c_str(), count, how, runs, most, repeats, most_repeats,
-        100 * seconds / grid_s, seconds > 0 ? 100 * finals_s / seconds : 0, 100 * sum, 100 * worst,
-        close, num_seeds, correlation);
+        "| %s (%zu) | %s | %.1f, %zu | %.1f, %.1f | %.1f, %zu | %.1f | %.1f | %.0f | %.2f | %.2f | "
+        "%d of %d | %.3f |\n",
+        recorded.name.c_str(), count, how, runs, most, share_of(to_end),
+        share_of(static_cast<double>(most_to_end)), repeats, most_repeats,
+        100 * (seconds - finals_s) / grid_s, 100 * seconds / grid_s,
+        seconds > 0 ? 100 * finals_s / seconds : 0, 100 * sum, 100 * worst, close, num_seeds,
+        correlation);
   };
   const auto wrong_by = [&](const std::vector<ForecastMember>& members, int seed) {
     return wrong_times(recorded, members, wrong, static_cast<std::uint64_t>(seed));
   };
-  row("the engine by what is predicted", [&](int seed) {
+  row("predicted", "the engine by what is predicted", [&](int seed) {
     return search(recorded, wrong_by(recorded.predicted, seed), constants, build_s, seed);
   });
-  row("the engine by runs of our own step", [&](int seed) {
+  row("measured", "the engine by runs of our own step", [&](int seed) {
     return search(recorded, wrong_by(recorded.measured, seed), constants, build_s, seed);
   });
-  row("the engine alone", [&](int seed) { return search(recorded, {}, constants, build_s, seed); });
-  row("our own step alone", [&](int seed) {
+  row("engine", "the engine alone",
+      [&](int seed) { return search(recorded, {}, constants, build_s, seed); });
+  row("own", "our own step alone", [&](int seed) {
     const auto believed =
         throughputs_of(believed_in_engine(wrong_by(recorded.measured, seed), {}, constants));
-    return Outcome{best_by(recorded, believed), 0, 0, 0};
+    return Outcome{.answer = best_by(recorded, believed)};
   });
   std::printf(
-      "| | the baseline | | | | | %.2f | | | |\n| | the engine's own repetition | | | | | | | "
-      "within "
-      "%.1f %% | %.3f |\n",
+      "| | the baseline | | | | | | | %.2f | | | |\n"
+      "| | the engine's own repetition | | | | | | | | | within %.1f %% | %.3f |\n",
       100 * regret(*recorded.space.baseline), 100 * allowed,
       rank_correlation(odd, even).value_or(0));
 }
@@ -281,11 +300,12 @@ int main(int argc, char** argv) {
   double wrong = 0, build_s = 0.22;
   dstune::TargetConstants constants = dstune::target_constants(false);
   std::vector<std::string> paths;
+  dstune::bench::Kinds kinds;
   try {
     for (int at = 1; at < argc; ++at) {
       const std::string word = argv[at];
       const bool is_option = word == "--seeds" || word == "--wrong" || word == "--profile" ||
-                             word == "--policy" || word == "--build-ms";
+                             word == "--policy" || word == "--build-ms" || word == "--searched";
       if (is_option && at + 1 == argc) throw std::runtime_error(word + " needs a value");
       if (word == "--seeds")
         num_seeds = std::max(1, std::stoi(argv[++at]));
@@ -295,21 +315,27 @@ int main(int argc, char** argv) {
         build_s = std::stod(argv[++at]) * 1e-3;
       else if (word == "--policy")
         dstune::bench::change_policy_by(argv[++at]);
+      else if (word == "--searched")
+        kinds.insert(argv[++at]);
       else if (word == "--profile")
         constants = dstune::bench::constants_in(argv[++at]);
       else
         paths.push_back(word);
     }
+    for (const std::string& kind : kinds)
+      if (!dstune::bench::all_kinds.contains(kind))
+        throw std::runtime_error("--searched takes predicted, measured, engine or own: " + kind);
+    if (kinds.empty()) kinds = dstune::bench::all_kinds;
     if (paths.empty() || paths.size() % 2 != 0)
       throw std::runtime_error("name spaces, each with its table");
     std::printf(
-        "| space (members) | searched by | engine runs: mean, most | repeats: mean, most | time %% "
-        "| "
-        "finals: share of time %% | mean regret %% | worst %% | as good as the best | "
-        "rank correlation |\n|---|---|---|---|---|---|---|---|---|---|\n");
+        "| space (members) | searched by | engine runs: mean, most | to the end %%: mean, most "
+        "| repeats: mean, most | time before finals %% | time %% | finals: share of time %% "
+        "| mean regret %% | worst %% | as good as the best | rank correlation |\n"
+        "|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (std::size_t at = 0; at < paths.size(); at += 2)
       dstune::bench::print(dstune::bench::read(paths[at], paths[at + 1]), constants, num_seeds,
-                           wrong, build_s);
+                           wrong, build_s, kinds);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -213,6 +213,21 @@ bool has_lost_race(const std::vector<double>& timed_s, const IncumbentEstimate& 
                           incumbent, policy.racing);
 }
 
+bool is_early_race_look(std::size_t timed_steps, const Policy::Racing& policy) {
+  return std::ranges::find(policy.early_looks, timed_steps) != policy.early_looks.end();
+}
+
+bool has_lost_race_early(const std::vector<double>& timed_s, const IncumbentEstimate& incumbent,
+                         const Policy& policy) {
+  const Policy::Racing& racing = policy.racing;
+  const auto look = std::ranges::find(racing.early_looks, timed_s.size());
+  if (incumbent.step_s <= 0 || look == racing.early_looks.end()) return false;
+  // An interruption makes steps longer, and hardly all of them.
+  const double margin =
+      racing.early_margins[static_cast<std::size_t>(look - racing.early_looks.begin())];
+  return is_clearly_worse(std::ranges::min(timed_s) / (1 + margin), 0, 1, incumbent, racing);
+}
+
 bool has_lost_race_cold(double first_step_s, const IncumbentEstimate& incumbent,
                         const Policy& policy) {
   if (incumbent.step_s <= 0) return false;

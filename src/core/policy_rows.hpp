@@ -62,6 +62,10 @@ void visit(Policy::Racing& all, auto& row) {
   row("prior_spread", all.prior_spread, unit::share, "runs of one configuration differ by so much");
   row("prior_spread_degrees", all.prior_spread_degrees, unit::degrees,
       "as if five runs had said it");
+  row("early_looks", all.early_looks, unit::steps,
+      "by hand: of DeepSpeed's engine, which makes few steps, and long ones");
+  row("early_margins", all.early_margins, unit::share,
+      "by hand: likewise, the shortest step so far is longer by so much beside the joint interval");
 }
 
 void visit(Policy::Measuring& all, auto& row) {
@@ -367,6 +371,16 @@ void visit(Policy::ModelBased& all, auto& row) {
 void visit(Policy::Verifying& all, auto& row) {
   row.begin("verifying", "docs/trust.md; verify_bench");
   row("max_anchors", all.max_anchors, unit::members, "by hand: beside the baseline");
+  row("min_anchors", all.min_anchors, unit::members, "by hand: likewise, at least");
+  row("anchor_share", all.anchor_share, unit::share, "by hand: likewise, of the members");
+  row("few_members", all.few_members, unit::members, "smaller spaces have a limit of their own");
+  row("share_to_end", all.share_to_end, unit::share,
+      "by hand: of the members of a smaller space, so many run to the end");
+  row("min_to_end", all.min_to_end, unit::members, "by hand: likewise, at least");
+  row("few_errors", all.few_errors, unit::runs,
+      "by hand: in a smaller space so many say what beliefs are worth");
+  row("squares_of_few", all.squares_of_few, "squared deviations",
+      "six normal numbers exceed it with a chance of 5 % (chi-squared)");
   row("between_runs", all.between_runs, unit::share,
       "by hand: runs of the engine differ by so much");
   row("unknown_error", all.unknown_error, unit::share,

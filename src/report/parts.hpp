@@ -171,6 +171,9 @@ std::string gain_text(const Recommendation& recommendation);
 std::string batch_change_text(const Recommendation& recommendation);
 /// The cost of the tuning, and when it is earned back.
 std::string cost_text(const Recommendation& recommendation);
+/// The price of the search in DeepSpeed's engine as a share of all members there, as sentences
+/// without the last full stop; empty where the engine did not decide, or ran them all.
+std::string engine_price_text(const Answer& answer);
 /// How steady the machine was, and what that did to the answer, as sentences without the last full
 /// stop; empty where nothing was compared.
 std::string machine_text(const Answer& answer);

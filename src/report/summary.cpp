@@ -178,6 +178,11 @@ std::string counts_text(const Answer& answer) {
   return text;
 }
 
+std::string price_line(const Answer& answer) {
+  const std::string price = engine_price_text(answer);
+  return price.empty() ? "" : fmt::format("Price: {}.\n", price);
+}
+
 std::string reasons_text(const Answer& answer) {
   const std::vector<ReasonGroup>& groups = answer.reasons;
   if (groups.empty()) return "";
@@ -278,8 +283,8 @@ std::string summary_text(const Answer& answer) {
          (answer.model_profile
               ? fmt::format("The model: {}.\n", model_profile_text(*answer.model_profile))
               : "") +
-         counts_text(answer) + warnings_text(answer) + reasons_text(answer) + front_text(answer) +
-         prediction_text(answer) +
+         counts_text(answer) + price_line(answer) + warnings_text(answer) + reasons_text(answer) +
+         front_text(answer) + prediction_text(answer) +
          fmt::format("\nTuning completed in {}. Total number of experiments: {}.\n",
                      elapsed_text(answer.elapsed_s), num_experiments);
 }

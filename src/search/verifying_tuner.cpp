@@ -5,6 +5,8 @@
 #include <span>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "dstune/ranking/scoreboard.hpp"
 #include "dstune/search/verifying.hpp"
 #include "features.hpp"
@@ -56,6 +58,34 @@ std::vector<std::size_t> choose_anchors(const PlannedSpace& space, std::size_t m
   return anchors;
 }
 
+/// Few members need few of them: there the engine soon runs a large share of all. Each stage is to
+/// be seen.
+std::size_t num_anchors(const PlannedSpace& space, const std::vector<std::size_t>& members,
+                        const Policy::Verifying& policy) {
+  std::set<int> stages;
+  for (const std::size_t member : members)
+    stages.insert(space.experiment(member).config.zero_stage);
+  const auto share = static_cast<std::size_t>(
+      std::ceil(policy.anchor_share * static_cast<double>(members.size())));
+  return std::min(policy.max_anchors, std::max({policy.min_anchors, share, stages.size() - 1}));
+}
+
+/// How many members of a small space may run to the end; SIZE_MAX in others.
+std::size_t most_to_end(std::size_t members, const Policy::Verifying& policy) {
+  if (members >= policy.few_members) return SIZE_MAX;
+  return std::max(policy.min_to_end,
+                  static_cast<std::size_t>(policy.share_to_end * static_cast<double>(members)));
+}
+
+/// The policy of the race. In a small space as many errors as usual would be most of the runs.
+Policy policy_of_race(std::size_t members, const Policy& policy) {
+  Policy own = policy;
+  if (members >= policy.verifying.few_members) return own;
+  own.surrogate.enough_errors = policy.verifying.few_errors;
+  own.surrogate.most_squares = policy.verifying.squares_of_few;
+  return own;
+}
+
 class VerifyingTuner : public Tuner {
  public:
   VerifyingTuner(const PlannedSpace& space, const TuningOptions& options, BeliefsOf beliefs)
@@ -63,16 +93,29 @@ class VerifyingTuner : public Tuner {
         options_(options),
         policy_(options.policy->verifying),
         beliefs_(std::move(beliefs)) {
+    const std::vector<std::size_t> members = planned_members(space_);
+    most_to_end_ = most_to_end(members.size(), policy_);
+    policy_of_race_ = policy_of_race(members.size(), *options_.policy);
     take_beliefs();
     if (space_.baseline) waiting_.push_back(*space_.baseline);
-    for (const std::size_t anchor : choose_anchors(space_, policy_.max_anchors))
-      waiting_.push_back(anchor);
+    std::vector<std::size_t> anchors =
+        choose_anchors(space_, num_anchors(space_, members, policy_));
+    // The best goes first: the others are compared with it while they run.
+    std::ranges::stable_sort(anchors, std::ranges::greater(), [&](std::size_t anchor) {
+      return ranked_throughput(space_.members[anchor].planned.predicted).value_or(0);
+    });
+    waiting_.insert(waiting_.end(), anchors.begin(), anchors.end());
     if (options_.num_trials)
       waiting_.resize(std::min(waiting_.size(), static_cast<std::size_t>(*options_.num_trials)));
   }
 
   std::optional<std::size_t> next() override {
-    if (race_) return race_->next();
+    if (race_) {
+      if (is_limit_reached()) return std::nullopt;
+      const auto member = race_->next();
+      if (member) racing_.insert(*member);
+      return member;
+    }
     if (waiting_.empty()) return std::nullopt;
     const std::size_t member = waiting_.front();
     waiting_.erase(waiting_.begin());
@@ -82,7 +125,11 @@ class VerifyingTuner : public Tuner {
   }
 
   void observe(std::size_t member, const Observation& observation) override {
-    if (race_) return race_->observe(member, observation);
+    if (observation.status == Status::ok) ended_.insert(member);
+    if (race_) {
+      racing_.erase(member);
+      return race_->observe(member, observation);
+    }
     if (std::erase(waiting_, member) + running_.erase(member) == 0) {
       // Known from the journal: race chose it, and hears of it when it begins.
       later_.emplace_back(member, observation);
@@ -99,19 +146,29 @@ class VerifyingTuner : public Tuner {
   }
 
   [[nodiscard]] bool is_done() const override {
-    return race_ ? race_->is_done() : have_first_ended();
+    if (!race_) return have_first_ended();
+    return race_->is_done() || (racing_.empty() && is_limit_reached());
   }
   [[nodiscard]] std::size_t max_waiting() const override {
     return race_ ? race_->max_waiting() : 1;
   }
   [[nodiscard]] std::vector<Skipped> skipped() const override {
-    return race_ ? race_->skipped() : std::vector<Skipped>{};
+    if (!race_) return {};
+    std::vector<Skipped> all = race_->skipped();
+    if (!is_limit_reached() || race_->is_done()) return all;
+    for (Skipped& each : all) {
+      if (each.kind != PruneKind::not_chosen) continue;
+      each.reason = fmt::format("past the limit of {} members that the engine runs to the end: {}",
+                                most_to_end_, each.reason);
+      each.kind = PruneKind::cap;
+    }
+    return all;
   }
   [[nodiscard]] std::optional<double> chance_of_better() const override {
     return race_ ? race_->chance_of_better() : std::nullopt;
   }
   [[nodiscard]] std::optional<ExpectedRuns> expected_left() const override {
-    if (race_) return race_->expected_left();
+    if (race_) return is_limit_reached() ? ExpectedRuns{} : race_->expected_left();
     const auto first = static_cast<double>(waiting_.size());
     const auto others = static_cast<double>(planned_members(space_).size()) - first -
                         static_cast<double>(begun_.observed.size() + running_.size());
@@ -121,6 +178,11 @@ class VerifyingTuner : public Tuner {
   }
 
  private:
+  /// Those that run count as if they would end.
+  [[nodiscard]] bool is_limit_reached() const {
+    return ended_.size() + racing_.size() >= most_to_end_;
+  }
+
   [[nodiscard]] bool have_first_ended() const { return waiting_.empty() && running_.empty(); }
 
   void begin_race() {
@@ -129,6 +191,7 @@ class VerifyingTuner : public Tuner {
     for (MemberBelief& belief : believed_) begun_.unknowns.push_back(std::move(belief.unknowns));
     begun_.are_spread = true;
     begun_.run_error = policy_.between_runs;
+    options_.policy = &policy_of_race_;
     race_ = make_race_tuner(space_, options_, begun_);
     for (const auto& [member, observation] : later_) race_->observe(member, observation);
   }
@@ -172,6 +235,7 @@ class VerifyingTuner : public Tuner {
   PlannedSpace space_;  ///< with what is believed as predictions
   TuningOptions options_;
   const Policy::Verifying& policy_;
+  Policy policy_of_race_;
   BeliefsOf beliefs_;
   std::vector<std::size_t> waiting_;
   std::set<std::size_t> running_;
@@ -179,6 +243,9 @@ class VerifyingTuner : public Tuner {
   Begun begun_;
   std::vector<std::pair<std::size_t, Observation>> later_;
   std::size_t num_begun_ = 0;
+  std::size_t most_to_end_ = SIZE_MAX;
+  std::set<std::size_t> ended_;   ///< that were not stopped, and have not failed
+  std::set<std::size_t> racing_;  ///< those of the race that run
   std::unique_ptr<Tuner> race_;
 };
 

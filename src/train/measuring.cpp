@@ -53,7 +53,7 @@ class MeasuredRun::State {
         hooks_(hooks),
         kept_(kept),
         traits_(workload.traits()),
-        timing_rule_(options) {
+        timing_rule_(options, traits_) {
     result_.world_ranks = group.world_ranks();
     result_.status = Status::ok;
   }
@@ -185,7 +185,7 @@ class MeasuredRun::State {
   /// The group's verdict after a timed step.
   StoppingDecision decide() {
     const StoppingDecision mine = timing_rule_.decide(
-        timed_s_, is_race_look(timed_s_.size()) ? incumbent() : IncumbentEstimate{});
+        timed_s_, timing_rule_.is_race_look(timed_s_.size()) ? incumbent() : IncumbentEstimate{});
     if (!timing_rule_.has_looked()) return mine;
     const std::vector<double> all = group_.exchange(std::array{static_cast<double>(mine)});
     const auto verdict = static_cast<StoppingDecision>(static_cast<int>(all[0]));

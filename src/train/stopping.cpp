@@ -59,13 +59,20 @@ int steps_until_settled(const std::vector<double>& warmup_s, const std::vector<d
   return static_cast<int>(std::max<std::ptrdiff_t>(settled - warmup_s.begin(), 1));
 }
 
-TimingRule::TimingRule(const MeasureOptions& options, const Policy& policy)
+TimingRule::TimingRule(const MeasureOptions& options, const WorkloadTraits& traits,
+                       const Policy& policy)
     : policy_(&policy),
+      is_raced_early_(traits.is_raced_early),
       min_steps_(policy.measuring.min_timed_steps),
       slice_s_(options.slice_s(policy.measuring)) {
   const int asked_for = options.end_profile_step - options.start_profile_step + 1;
   min_steps_ = std::max(min_steps_, static_cast<std::size_t>(std::max(asked_for, 0)));
   next_look_ = min_steps_;
+}
+
+bool TimingRule::is_race_look(std::size_t timed_steps) const {
+  return dstune::is_race_look(timed_steps, policy_->racing) ||
+         (is_raced_early_ && is_early_race_look(timed_steps, policy_->racing));
 }
 
 StoppingDecision TimingRule::decide(const std::vector<double>& timed_s,
@@ -79,8 +86,10 @@ StoppingDecision TimingRule::decide(const std::vector<double>& timed_s,
     return StoppingDecision::enough;
   // Looks are few and far between: one at every step would stop at the first lucky streak.
   const bool is_look = steps >= next_look_;
-  has_looked_ = is_look || is_race_look(steps, policy_->racing);
-  if (has_lost_race(timed_s, incumbent, *policy_)) return StoppingDecision::lost;
+  has_looked_ = is_look || is_race_look(steps);
+  if (has_lost_race(timed_s, incumbent, *policy_) ||
+      (is_raced_early_ && has_lost_race_early(timed_s, incumbent, *policy_)))
+    return StoppingDecision::lost;
   if (!is_look) return StoppingDecision::go_on;
   next_look_ = std::max(
       steps + 1, static_cast<std::size_t>(measuring.look_growth * static_cast<double>(steps)));

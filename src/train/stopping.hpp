@@ -41,10 +41,13 @@ enum class StoppingDecision { go_on, enough, lost };
 
 class TimingRule {
  public:
-  explicit TimingRule(const MeasureOptions& options, const Policy& policy = default_policy());
+  explicit TimingRule(const MeasureOptions& options, const WorkloadTraits& traits = {},
+                      const Policy& policy = default_policy());
   /// Decides after a timed step, with the timed steps so far. It has to be asked after every one.
   [[nodiscard]] StoppingDecision decide(const std::vector<double>& timed_s,
                                         const IncumbentEstimate& incumbent);
+  /// Tells whether the incumbent counts after so many timed steps.
+  [[nodiscard]] bool is_race_look(std::size_t timed_steps) const;
   /// Tells whether the last verdict came from a look: at an interval, or at the race. The
   /// interval's last digits may differ from machine to machine, and the leader alone knows the
   /// race's incumbent. Then the leader's verdict counts. The same on every rank.
@@ -52,6 +55,7 @@ class TimingRule {
 
  private:
   const Policy* policy_;
+  bool is_raced_early_;
   std::size_t min_steps_;
   double slice_s_;
   double spent_s_ = 0;

@@ -93,6 +93,17 @@ struct IncumbentEstimate {
                                  const IncumbentEstimate& incumbent,
                                  const Policy& policy = default_policy());
 
+/// A challenger in DeepSpeed's engine is asked after so many timed steps, too.
+[[nodiscard]] bool is_early_race_look(std::size_t timed_steps,
+                                      const Policy::Racing& policy = default_policy().racing);
+
+/// Tells the same of so few steps that they do not say how they vary: even the shortest is longer
+/// than the incumbent's by a margin beside the joint interval. False where their number is no early
+/// look's.
+[[nodiscard]] bool has_lost_race_early(const std::vector<double>& timed_s,
+                                       const IncumbentEstimate& incumbent,
+                                       const Policy& policy = default_policy());
+
 /// Tells the same of the first step of a run of our own, which may be cold: it is longer than
 /// anything that a cold step is longer by.
 [[nodiscard]] bool has_lost_race_cold(double first_step_s, const IncumbentEstimate& incumbent,

@@ -29,6 +29,8 @@ struct Policy {
     double tolerated = 0.01, error_of_all_looks = 0.05;
     double hopeless_ratio = 5, cold_ratio = 20, cold_s = 10;
     double prior_spread = 0.01, prior_spread_degrees = 4;
+    std::array<std::size_t, 2> early_looks = {2, 3};
+    std::array<double, 2> early_margins = {0.2, 0.1};
   } racing;
 
   /// When a run's warm-up and its timed steps end.
@@ -178,7 +180,10 @@ struct Policy {
 
   /// The search of DeepSpeed's engine by forecasts of our own step.
   struct Verifying {
-    std::size_t max_anchors = 4;
+    std::size_t max_anchors = 4, min_anchors = 2, few_members = 50;
+    double anchor_share = 0.1, share_to_end = 0.25;
+    std::size_t min_to_end = 6, few_errors = 6;
+    double squares_of_few = 12.6;
     double between_runs = 0.04, unknown_error = 0.1;
   } verifying;
 

@@ -48,6 +48,8 @@ struct WorkloadTraits {
   /// A first step is longer than others only by what code of ours takes to become warm. So one that
   /// nothing of that explains ends a challenger.
   bool has_short_cold_step = false;
+  /// It makes few steps, and long ones: a challenger is looked at after two of them, too.
+  bool is_raced_early = false;
   /// The calls initialize() and step() talk to peers without meeting them first. Their errors can
   /// not be agreed on, because the peers are inside a collective; they end as CollectiveError.
   bool talks_to_peers = false;

@@ -50,6 +50,24 @@ TEST(RaceTest, OneStepDecidesWhereItIsHopeless) {
   EXPECT_FALSE(has_lost_race({0.6}, {})) << "no bar";
 }
 
+// A fifth and what runs differ by show in two steps of the engine.
+TEST(RaceTest, TwoStepsDecideWhereBothAreLong) {
+  const IncumbentEstimate estimate{1, 0.01, 0.01, 4};
+  EXPECT_TRUE(has_lost_race_early({1.32, 1.36}, estimate));
+  EXPECT_FALSE(has_lost_race_early({1.28, 1.28}, estimate));
+  EXPECT_FALSE(has_lost_race_early({1.1, 9}, estimate)) << "something interrupted one of them";
+  EXPECT_FALSE(has_lost_race_early({1.36, 1.36}, {1, 0.04, 0.04, 4})) << "runs differ";
+  EXPECT_FALSE(has_lost_race_early({1.36, 1.36}, {})) << "no bar";
+}
+
+TEST(RaceTest, ThreeStepsDecideMore) {
+  const IncumbentEstimate estimate{1, 0.01, 0.01, 4};
+  EXPECT_TRUE(has_lost_race_early({1.21, 1.22, 1.21}, estimate));
+  EXPECT_FALSE(has_lost_race_early({1.18, 1.18, 1.18}, estimate));
+  for (const std::size_t steps : {1, 4, 5})
+    EXPECT_FALSE(has_lost_race_early(std::vector<double>(steps, 9), estimate)) << steps;
+}
+
 TEST(RaceTest, AColdStepDecidesWhereNothingColdExplainsIt) {
   const IncumbentEstimate estimate{0.1, 0.001, 0.01, 4};
   EXPECT_FALSE(has_lost_race_cold(11, estimate)) << "code may be compiled for so long";

@@ -220,6 +220,35 @@ TEST(AnswerTest, TheSummaryHasTheMemoryOfTheEngineBesideThePlannedOne) {
                         "PyTorch's cache\n"));
 }
 
+// The engine ran one of three to the end, for 10 s, and one for 3 s until it had lost.
+TEST(AnswerTest, TheSummaryHasThePriceInTheEngineAsAShare) {
+  std::vector<Row> rows = test::draft_of({2, 1}).rows;
+  const auto began = rows[0].record->started_at;
+  const auto lasts = [&](auto& run, int from_s, int to_s) {
+    run.started_at = began + std::chrono::seconds(from_s);
+    run.finished_at = began + std::chrono::seconds(to_s);
+  };
+  lasts(*rows[0].record, 0, 10);
+  lasts(*rows[1].record, 10, 13);
+  rows[1].record->measurement.status = Status::raced_out;
+  rows[0].repeats = {test::repeat_of(RepeatKind::final_round, 1, 2)};
+  lasts(rows[0].repeats[0], 13, 19);
+  rows.push_back(test::planned_row("late", PlanStatus::pruned, "not promising"));
+  rows.back().planned.prune_kind = PruneKind::not_chosen;
+  rows.push_back(test::planned_row("twin", PlanStatus::pruned, "a twin"));
+  rows.back().planned.prune_kind = PruneKind::twin;
+  const auto summary_by = [&](const char* label) {
+    Scoreboard scoreboard({.label = label}, rows);
+    scoreboard.conclude(20, std::nullopt);
+    return summary_text(answer_of(scoreboard));
+  };
+  EXPECT_THAT(summary_by("engine"),
+              HasSubstr("Price: 1 of 3 members ran to the end in DeepSpeed's engine. The search "
+                        "took 43 % of the time that all of them would take, by the mean of those, "
+                        "and repeats 20 %.\n"));
+  EXPECT_THAT(summary_by(""), Not(HasSubstr("Price: ")));
+}
+
 TEST(ConfidenceTest, TheSummarySaysHowSureItIs) {
   test::Draft report = test::draft_of({1, 1.1});
   report.finals.reason = "stopped early";

@@ -93,6 +93,73 @@ TEST_F(VerifyingTunerTest, BeginsWithTheBaselineAndWhatTheSpaceVaries) {
   EXPECT_THAT(sizes, testing::IsSupersetOf({1, 8}));
 }
 
+TEST_F(VerifyingTunerTest, TheFirstOnesAreAShareAndHaveEachStage) {
+  Policy policy;
+  policy.verifying.min_anchors = 1;
+  policy.verifying.anchor_share = 0.01;
+  TuningOptions options;
+  options.policy = &policy;
+  run(*tuner(options));
+  EXPECT_EQ(asked_, 5) << "at the beginning, and after one of each of four stages";
+
+  space_ = {};
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::block})
+    for (const std::int64_t bucket : {50'000, 500'000'000})
+      add_member(space_, {.recompute = recompute, .reduce_bucket_size = bucket});
+  space_.baseline = 0;
+  asked_ = 0;
+  run(*tuner(options));
+  EXPECT_EQ(asked_, 3) << "one beside the baseline";
+  asked_ = 0;
+  run(*tuner());
+  EXPECT_EQ(asked_, 4) << "two, where each kind of recompute is to be seen";
+}
+
+TEST_F(VerifyingTunerTest, TheBestOfTheFirstRunsBeforeTheOthers) {
+  const auto order = run(*tuner());
+  for (std::size_t place = 2; place < 4; ++place)
+    EXPECT_GE(in_own_step(config(order[place - 1])), in_own_step(config(order[place])));
+}
+
+TEST_F(VerifyingTunerTest, OfFewMembersAQuarterRunsToTheEnd) {
+  const auto one = tuner();
+  std::size_t runs = 0;
+  // Nothing that is believed comes true, so that the race alone would go on.
+  const auto order =
+      run_search(*one, [&](std::size_t) { return around(runs++ % 2 == 0 ? 100.0 : 10.0, 0.001); });
+  EXPECT_EQ(order.size(), space_.members.size() / 4);
+  EXPECT_TRUE(one->is_done());
+  const auto skipped = one->skipped();
+  EXPECT_EQ(skipped.size(), space_.members.size() - order.size());
+  for (const auto& each : skipped) {
+    EXPECT_EQ(each.kind, PruneKind::cap);
+    EXPECT_THAT(each.reason, testing::HasSubstr("limit of 8 members"));
+  }
+}
+
+TEST_F(VerifyingTunerTest, WhatWasStoppedIsNotOfTheQuarter) {
+  std::size_t runs = 0;
+  const auto order = run_search(*tuner(), [&](std::size_t member) {
+    Observation seen = around(runs % 2 == 0 ? 100.0 : 10.0, 0.001);
+    if (++runs > 4) seen = measured(member), seen.status = Status::raced_out;
+    return seen;
+  });
+  EXPECT_GT(order.size(), space_.members.size() / 4);
+}
+
+TEST_F(VerifyingTunerTest, ManyMembersHaveNoSuchLimit) {
+  for (const std::int64_t bucket : {1'000'000, 5'000'000})
+    for (int stage = 0; stage < 4; ++stage)
+      for (std::int64_t micro_batch = 1; micro_batch <= 8; micro_batch *= 2)
+        add_member(space_,
+                   {.zero_stage = stage, .micro_batch = micro_batch, .reduce_bucket_size = bucket});
+  std::size_t runs = 0;
+  const auto one = tuner();
+  const auto order =
+      run_search(*one, [&](std::size_t) { return around(runs++ % 2 == 0 ? 100.0 : 10.0, 0.001); });
+  EXPECT_GT(order.size(), space_.members.size() / 4);
+}
+
 TEST_F(VerifyingTunerTest, AsksForBeliefsAgainAfterEachOfTheFirst) {
   const auto one = tuner();
   EXPECT_EQ(asked_, 1);

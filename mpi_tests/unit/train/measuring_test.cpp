@@ -30,7 +30,7 @@ class ScriptedWorkload : public Workload {
   PeakMemory peak;
   std::vector<Fallback> fell_back;
   bool simulated_times = true;
-  bool talks = false, cold_is_short = false;
+  bool talks = false, cold_is_short = false, is_raced_early = false;
   WarmupNeed need{};
   std::vector<int>* told = nullptr;  ///< after how many steps it was warm
 
@@ -48,6 +48,7 @@ class ScriptedWorkload : public Workload {
     return {.micro_steps = 4,
             .has_simulated_times = simulated_times,
             .has_short_cold_step = cold_is_short,
+            .is_raced_early = is_raced_early,
             .talks_to_peers = talks};
   }
 };
@@ -550,6 +551,22 @@ TEST(MeasureTest, ARaceThatTheLeaderHearsOfLateEndsOnEveryRank) {
     EXPECT_EQ(result.status, Status::raced_out);
     EXPECT_EQ(result.step_times_s.size(), 3U + default_policy().racing.looks[2]);
     EXPECT_EQ(result.reason, "stopped after 10 steps: clearly slower than the best so far");
+  }
+}
+
+TEST(MeasureTest, AChallengerOfLongStepsEndsAfterTwoOfThemOnEveryRank) {
+  for (const bool is_raced_early : {false, true}) {
+    const auto results =
+        measure_on(3, [&](int rank, ScriptedWorkload& workload, MeasureHooks& hooks) {
+          workload.is_raced_early = is_raced_early;
+          workload.talks = true;
+          workload.on_step = [](std::int64_t) { return StepSample{1, 0.014}; };
+          if (rank == 0) hooks.incumbent = [] { return IncumbentEstimate{0.01, 0.01, 0.01, 4}; };
+        });
+    for (const Measurement& result : results) {
+      EXPECT_EQ(result.status, Status::raced_out);
+      EXPECT_EQ(timed_steps_s(result).size(), is_raced_early ? 2U : 5U);
+    }
   }
 }
 

@@ -121,6 +121,20 @@ TEST(TimingRuleTest, GoesOnWhileTheIntervalIsWide) {
       8U);
 }
 
+TEST(TimingRuleTest, OnlyWorkloadsOfLongStepsLoseEarly) {
+  const IncumbentEstimate best{.step_s = 1, .spread = 0.01, .degrees_of_freedom = 4};
+  const std::vector<double> slow = {1.3, 1.3};
+  for (const bool is_raced_early : {false, true}) {
+    TimingRule rule(unasked, {.is_raced_early = is_raced_early});
+    EXPECT_EQ(rule.is_race_look(2), is_raced_early);
+    EXPECT_TRUE(rule.is_race_look(5));
+    EXPECT_EQ(rule.decide({1.3}, best), StoppingDecision::go_on);
+    EXPECT_EQ(rule.decide(slow, best),
+              is_raced_early ? StoppingDecision::lost : StoppingDecision::go_on);
+    EXPECT_EQ(rule.has_looked(), is_raced_early) << "the leader's verdict counts";
+  }
+}
+
 // The interval at the moment at which it was narrow enough to stop: the one that is reported.
 TEST(TimingRuleTest, TheIntervalAtItsEndCoversTheMean) {
   std::mt19937_64 generator(3);

@@ -153,7 +153,9 @@ class EngineWorkload : public Workload {
       : engine_(engine), context_(context), assignment_(std::move(assignment)) {}
 
   [[nodiscard]] WorkloadTraits traits() const override {
-    return {.micro_steps = context_.config->accumulation_steps, .talks_to_peers = true};
+    return {.micro_steps = context_.config->accumulation_steps,
+            .is_raced_early = true,
+            .talks_to_peers = true};
   }
 
   /// The store by which the members find each other. Collective over the group.
