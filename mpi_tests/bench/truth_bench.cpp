@@ -195,8 +195,7 @@ void run(const Options& options) {
     print_row(std::string(to_text(kind)), of_kind);
     std::fflush(stdout);
     all.insert(all.end(), of_kind.begin(), of_kind.end());
-    if (kind != TruthKind::no_information)
-      informed.insert(informed.end(), of_kind.begin(), of_kind.end());
+    if (has_information(kind)) informed.insert(informed.end(), of_kind.begin(), of_kind.end());
   }
   if (!informed.empty()) print_row("all with information", informed);
   print_bands("Something that was not run is more than 1 % better than the best:", all,

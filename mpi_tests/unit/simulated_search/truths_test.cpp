@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <map>
 #include <numeric>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -22,9 +25,9 @@ TEST_P(TruthTest, HasFewGoodMembersAmongMany) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const SimulatedSpace truth = make_truth(kind(), seed);
     EXPECT_GE(truth.truth.size(), 100U);
-    EXPECT_LE(truth.truth.size(), 400U);
+    EXPECT_LE(truth.truth.size(), has_groups(kind()) ? 960U : 400U);
     EXPECT_LE(20 * within(truth, 0.01), truth.truth.size());
-    if (kind() == TruthKind::no_information) {
+    if (!has_information(kind())) {
       EXPECT_GE(within(truth, 0.05), 8U);
     }
   }
@@ -55,6 +58,36 @@ TEST_P(TruthTest, RunsDifferAroundTheTruth) {
   EXPECT_NEAR(sum / runs / truth.truth[0], kind() == TruthKind::jumps ? 1 - 0.13 / 4 : 1, 0.02);
 }
 
+TEST(GroupTruthTest, OnOneRankAllStagesAreTheSameStep) {
+  for (const TruthKind kind : {TruthKind::group_sizes, TruthKind::tiers_unpredicted}) {
+    const SimulatedSpace truth = make_truth(kind, 1);
+    std::map<std::tuple<std::int64_t, std::int64_t, Recompute, OffloadDevice>, double> of_step;
+    std::size_t alike = 0;
+    for (std::size_t member = 0; member < truth.truth.size(); ++member) {
+      const Experiment& experiment = truth.space.members[member].planned.experiment;
+      const TrainingConfig& config = experiment.config;
+      if (experiment.shape.size() > 1) continue;
+      const auto [found, is_new] =
+          of_step.try_emplace({config.micro_batch, config.accumulation_steps, config.recompute,
+                               config.offload_optimizer},
+                              truth.truth[member]);
+      if (is_new) continue;
+      ++alike;
+      EXPECT_NEAR(truth.truth[member] / found->second, 1, 1e-9) << to_text(kind);
+    }
+    EXPECT_GT(alike, 10U) << to_text(kind);
+  }
+}
+
+TEST(GroupTruthTest, OnlyWhereAKindSaysSoAreMembersPredicted) {
+  for (int kind = 0; kind < num_truth_kinds; ++kind) {
+    const bool is_predicted = static_cast<TruthKind>(kind) < TruthKind::group_sizes_unpredicted;
+    const SimulatedSpace truth = make_truth(static_cast<TruthKind>(kind), 0);
+    for (const PlannedMember& member : truth.space.members)
+      EXPECT_EQ(member.planned.predicted.throughput.has_value(), is_predicted);
+  }
+}
+
 TEST(SimulatedSearchTest, TheGridRunsEverythingAndFindsTheBestWithoutNoise) {
   SimulatedSpace truth = make_truth(TruthKind::stages, 2);
   truth.run = [&, times = truth.truth](std::size_t member, double, std::mt19937_64&) {
@@ -77,7 +110,9 @@ TEST(SimulatedSearchTest, TheGridRunsEverythingAndFindsTheBestWithoutNoise) {
 /// docs/search.md has 50 other seeds of each kind.
 TEST_P(TruthTest, IsSearchedWithinTheCapAndMostlyFound) {
   int found = 0;
-  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+  // Groups make many members, which take long.
+  const std::uint64_t num_seeds = has_groups(kind()) ? 2 : 5;
+  for (std::uint64_t seed = 0; seed < num_seeds; ++seed) {
     const SimulatedSpace truth = make_truth(kind(), seed);
     const SimulatedSearch search = simulate(truth, {}, static_cast<std::int64_t>(seed));
     const double cap = std::max(10.0, std::ceil(0.35 * static_cast<double>(truth.truth.size())));
@@ -85,7 +120,7 @@ TEST_P(TruthTest, IsSearchedWithinTheCapAndMostlyFound) {
     found += search.regret <= 0.05 ? 1 : 0;
   }
   // A member that is faster for no reason that a knob tells is found where it happens to be run.
-  EXPECT_GE(found, kind() == TruthKind::heavy_tails ? 3 : 4);
+  EXPECT_GE(found, has_groups(kind()) ? 1 : kind() == TruthKind::heavy_tails ? 3 : 4);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, TruthTest, testing::Range(0, num_truth_kinds),
