@@ -186,7 +186,6 @@ SimulatedSpace draw_space(TruthKind kind, Draw& draw) {
   const Machine real = kind == TruthKind::other_machine ? Machine(draw) : predicted;
   const auto error = draw_error(kind, predicted, draw);
   std::vector<MadeMember> members;
-  double sum_s = 0;
   for (const TrainingConfig& config : configs) {
     const double own =
         kind == TruthKind::heavy_tails ? 0.04 * draw.heavy() : own_error * draw.normal();
@@ -198,7 +197,6 @@ SimulatedSpace draw_space(TruthKind kind, Draw& draw) {
     member.throughput = samples / member.step_s;
     member.predicted_throughput = samples / predicted.step_s(config);
     member.memory_bytes = memory_bytes(config);
-    sum_s += member.step_s;
   }
   if (kind == TruthKind::no_information)
     for (std::size_t left = members.size(); left > 1; --left)
@@ -206,7 +204,7 @@ SimulatedSpace draw_space(TruthKind kind, Draw& draw) {
                 members[static_cast<std::size_t>(draw.uniform() * static_cast<double>(left))]
                     .predicted_throughput);
   SimulatedSpace simulated = space_of(members);
-  simulated.disturbance = draw_disturbance(kind, (warmup_steps + timed_steps) * sum_s, draw);
+  simulated.disturbance = draw_disturbance(kind, simulated.grid_s, draw);
   return simulated;
 }
 
@@ -250,6 +248,8 @@ SimulatedSpace space_of(const std::vector<MadeMember>& members) {
   }
   simulated.space.total = simulated.space.planned = members.size();
   simulated.space.baseline = 0;
+  simulated.grid_s =
+      (warmup_steps + timed_steps) * std::accumulate(steps_s.begin(), steps_s.end(), 0.0);
   simulated.run = [steps_s](std::size_t member, double slower_by, std::mt19937_64& random) {
     Draw of_run(random);
     const double longer = slower_by + run_to_run * of_run.normal();

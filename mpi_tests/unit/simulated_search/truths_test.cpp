@@ -88,6 +88,44 @@ TEST(GroupTruthTest, OnlyWhereAKindSaysSoAreMembersPredicted) {
   }
 }
 
+TEST(PredictedOrderTest, RunsTheBestPredictionsAndTheBestThreeOfTheseAgain) {
+  SimulatedSpace truth = make_truth(TruthKind::silent_knob, 1);
+  std::vector<std::size_t> ran;
+  truth.run = [&, run = truth.run](std::size_t member, double slower_by, std::mt19937_64& random) {
+    ran.push_back(member);
+    return run(member, slower_by, random);
+  };
+  const SimulatedSearch found = in_predicted_order(truth, 12, 0.1, 0);
+  EXPECT_EQ(found.experiments, 12U);
+  EXPECT_EQ(found.runs_again, 3U);
+  ASSERT_EQ(ran.size(), 15U);
+  const auto predicted = [&](std::size_t member) {
+    return *truth.space.members[member].planned.predicted.throughput;
+  };
+  for (std::size_t place = 1; place < 12; ++place)
+    EXPECT_GE(predicted(ran[place - 1]), predicted(ran[place]));
+  for (std::size_t place = 12; place < ran.size(); ++place)
+    EXPECT_EQ(std::count(ran.begin(), ran.begin() + 12, ran[place]), 1);
+  EXPECT_GT(found.finals_s, 3 * 0.1);
+  EXPECT_GT(truth.grid_s, found.seconds - 15 * 0.1);
+  EXPECT_NEAR(found.regret, 1 - truth.truth[found.answer] / truth.best_truth(), 1e-12);
+}
+
+TEST(PredictedOrderTest, WithEverythingRunItFindsTheBestWithoutNoise) {
+  SimulatedSpace truth = make_truth(TruthKind::no_information, 1);
+  truth.run = [&, times = truth.truth](std::size_t member, double, std::mt19937_64&) {
+    const Experiment& experiment = truth.space.members[member].planned.experiment;
+    Measurement trial;
+    trial.status = Status::ok;
+    trial.step_times_s.assign(
+        10, static_cast<double>(global_batch(experiment.config, experiment.shape.size())) /
+                times[member]);
+    return trial;
+  };
+  EXPECT_EQ(in_predicted_order(truth, truth.truth.size(), 0, 0).regret, 0);
+  EXPECT_GT(in_predicted_order(truth, 1, 0, 0).regret, 0.01);
+}
+
 TEST(SimulatedSearchTest, TheGridRunsEverythingAndFindsTheBestWithoutNoise) {
   SimulatedSpace truth = make_truth(TruthKind::stages, 2);
   truth.run = [&, times = truth.truth](std::size_t member, double, std::mt19937_64&) {
