@@ -66,6 +66,21 @@ TEST_F(DryRunTest, SaysWhatIsAssumed) {
   EXPECT_EQ(listed["experiments"][0]["ds_config"]["bf16"]["enabled"], "auto");
 }
 
+TEST_F(DryRunTest, SaysWhereOneSizeOpensASearch) {
+  Json space = job_.read_json("space.json");
+  space["train_micro_batch_size_per_gpu"] = 1;
+  space["gradient_accumulation_steps"] = 1;
+  space.erase("train_batch_size");
+  job_.write("space.json", space);
+  const Ended shown = plan({});
+  EXPECT_EQ(shown.exit_code, 0) << shown;
+  EXPECT_THAT(shown.out, HasSubstr("train_micro_batch_size_per_gpu is one number, 1, from which on "
+                                   "larger sizes are searched"));
+  space["train_micro_batch_size_per_gpu"] = {1};
+  job_.write("space.json", space);
+  EXPECT_THAT(plan({}).out, Not(HasSubstr("is one number")));
+}
+
 TEST_F(DryRunTest, IsForTheDeepSpeedThatIsNamedOrInstalled) {
   EXPECT_EQ(plan_json()["deepspeed_version"], "0.19.8");
   EXPECT_EQ(plan_json()["experiments"][0]["ds_config"]["gradient_clipping"], 1.0);

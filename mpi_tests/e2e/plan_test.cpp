@@ -1,8 +1,11 @@
 // Plans for machines that are not here: by a GPU's name, by counts, by a measured profile.
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -168,7 +171,8 @@ TEST_F(PlanTest, AMeasuredProfileStandsForItsMachine) {
   EXPECT_EQ(profile["cluster"]["gpus_per_node"], 2);
   EXPECT_GT(profile["cluster"]["device"]["memory_bytes"].get<std::int64_t>(), 0);
 
-  const Json shown = plan_json({"--profile", "machine.json", "--backend", "cpu", "space.json"});
+  const Json shown = plan_json({"--profile", "machine.json", "space.json"});
+  EXPECT_FALSE(shown["head"]["is_on_gpus"]);
   EXPECT_EQ(shown["head"]["device_memory_bytes"], profile["cluster"]["device"]["memory_bytes"]);
   EXPECT_EQ(shown["head"]["num_gpus_per_node"], 2);
   for (const Json& one : shown["experiments"]) {
@@ -177,6 +181,76 @@ TEST_F(PlanTest, AMeasuredProfileStandsForItsMachine) {
     EXPECT_LT(one["predicted"]["throughput_low"].get<double>(),
               one["predicted"]["throughput_high"].get<double>());
   }
+
+  // The job's folder has the same times, for this machine.
+  const auto speeds = [](const Json& plan) {
+    std::vector<double> all;
+    for (const Json& one : plan["experiments"])
+      all.push_back(one["predicted"]["target_throughput"]);
+    return all;
+  };
+  const Json again = plan_json({"space.json"});
+  EXPECT_EQ(speeds(again), speeds(shown));
+  EXPECT_THAT(again["sources"].dump(), HasSubstr("journal.jsonl"));
+  // It measured nothing of samples that are twice as long.
+  space["dstune"]["sequence_length"] = 2 * space["dstune"]["sequence_length"].get<int>();
+  write_transformer(job_, space);
+  EXPECT_THAT(plan_json({"space.json"})["sources"].dump(), Not(HasSubstr("journal.jsonl")));
+  // A journal that jobs would refuse is not read for times.
+  std::ofstream(job_.folder() / results / "journal.jsonl") << "damaged\nmore\n";
+  EXPECT_THAT(plan_json({"space.json"})["sources"].dump(), Not(HasSubstr("journal.jsonl")));
+}
+
+/// Threads that never rest, until its end.
+class BusyThreads {
+ public:
+  explicit BusyThreads(int count) {
+    for (int each = 0; each < count; ++each)
+      threads_.emplace_back([this] {
+        while (!is_over_.load(std::memory_order_relaxed)) {
+        }
+      });
+  }
+  ~BusyThreads() {
+    is_over_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+  BusyThreads(const BusyThreads&) = delete;
+  BusyThreads& operator=(const BusyThreads&) = delete;
+
+ private:
+  std::atomic<bool> is_over_ = false;
+  std::vector<std::thread> threads_;
+};
+
+/// Pairs of members of which both plans say the same; a share.
+double share_in_order(const std::vector<double>& one, const std::vector<double>& other) {
+  int same = 0, all = 0;
+  for (std::size_t first = 0; first < one.size(); ++first)
+    for (std::size_t second = first + 1; second < one.size(); ++second, ++all)
+      same += (one[first] < one[second]) == (other[first] < other[second]) ? 1 : 0;
+  return static_cast<double>(same) / all;
+}
+
+TEST_F(PlanTest, TheLoadOfOthersDoesNotChangeTheOrder) {
+  const auto cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  Json space = transformer_space({cores});
+  space["train_micro_batch_size_per_gpu"] = {1, 2, 4};
+  space["dstune"]["activation_recompute"] = {"none", "block"};
+  write_transformer(job_, space);
+  const auto speeds = [&] {
+    std::vector<double> all;
+    const Json shown = plan_json({"space.json"});
+    for (const Json& one : shown["experiments"])
+      if (one["status"] == "planned") all.push_back(one["predicted"]["target_throughput"]);
+    return all;
+  };
+  const std::vector<double> quiet = speeds();
+  const BusyThreads busy(4 * cores);
+  const std::vector<double> loaded = speeds();
+  ASSERT_EQ(loaded.size(), quiet.size());
+  ASSERT_GT(quiet.size(), 5U);
+  EXPECT_GT(share_in_order(quiet, loaded), 0.9);
 }
 
 }  // namespace

@@ -30,8 +30,10 @@ std::vector<TimePoint> points_of(const std::map<std::int64_t, TimeSum>& sums) {
   return points;
 }
 
-/// The mean of those of the same work, in the order of their first appearance.
-std::vector<TimeCurve> merge_curves(const std::vector<TimeCurve>& all) {
+enum class Merging { mean, least };
+
+/// One of those of the same work, in the order of their first appearance.
+std::vector<TimeCurve> merge_curves(const std::vector<TimeCurve>& all, Merging merging) {
   std::vector<TimeCurve> merged;
   std::vector<std::map<std::int64_t, TimeSum>> sums;
   for (const TimeCurve& curve : all) {
@@ -42,7 +44,13 @@ std::vector<TimeCurve> merge_curves(const std::vector<TimeCurve>& all) {
       merged.push_back({curve.work, {}});
       sums.emplace_back();
     }
-    for (const TimePoint& point : curve.points) sums[place][point.size].add(point.seconds);
+    for (const TimePoint& point : curve.points) {
+      TimeSum& sum = sums[place][point.size];
+      if (merging == Merging::least && sum.count > 0)
+        sum.seconds = std::min(sum.seconds, point.seconds);
+      else
+        sum.add(point.seconds);
+    }
   }
   for (std::size_t each = 0; each < merged.size(); ++each)
     merged[each].points = points_of(sums[each]);
@@ -79,7 +87,9 @@ DeviceProfile published_profile(const Cluster& cluster) {
   return profile;
 }
 
-DeviceProfile merge_profiles(std::span<const DeviceProfile> profiles) {
+namespace {
+
+DeviceProfile merged_profiles(std::span<const DeviceProfile> profiles, Merging merging) {
   require(!profiles.empty(), "there is a profile to merge");
   DeviceProfile merged = profiles.front();
   std::vector<TimeCurve> kernels;
@@ -90,19 +100,31 @@ DeviceProfile merge_profiles(std::span<const DeviceProfile> profiles) {
     std::ranges::copy(profile.kernels, std::back_inserter(kernels));
     for (const GroupProfile& group : profile.groups) groups[group.shape].push_back(&group);
   }
-  merged.kernels = merge_curves(kernels);
+  merged.kernels = merge_curves(kernels, merging);
   merged.groups.clear();
   for (const auto& [shape, measured] : groups) {
     GroupProfile group{shape, 0, {}};
     std::vector<TimeCurve> collectives;
+    const auto least = std::ranges::min(measured, {}, &GroupProfile::slowdown)->slowdown;
     for (const GroupProfile* one : measured) {
       group.slowdown += one->slowdown / static_cast<double>(measured.size());
       std::ranges::copy(one->collectives, std::back_inserter(collectives));
     }
-    group.collectives = merge_curves(collectives);
+    if (merging == Merging::least) group.slowdown = least;
+    group.collectives = merge_curves(collectives, merging);
     merged.groups.push_back(std::move(group));
   }
   return merged;
+}
+
+}  // namespace
+
+DeviceProfile merge_profiles(std::span<const DeviceProfile> profiles) {
+  return merged_profiles(profiles, Merging::mean);
+}
+
+DeviceProfile least_of_profiles(std::span<const DeviceProfile> profiles) {
+  return merged_profiles(profiles, Merging::least);
 }
 
 ProfileBuilder::Curve& ProfileBuilder::curve_of(const Work& work) {

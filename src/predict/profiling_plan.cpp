@@ -193,6 +193,36 @@ void share_budget(std::vector<ProfilingTask>& tasks, double budget_s) {
 
 }  // namespace
 
+double known_share(const ModelSpec& model, std::span<const Experiment* const> members,
+                   const WorkspaceSizes& workspaces, const DeviceProfile& profile,
+                   const Policy::Profiling& policy) {
+  StepPlanner planner(model, workspaces);
+  Demand demand;
+  double total = 0;
+  const std::size_t looked_at = std::min(members.size(), policy.max_members);
+  for (std::size_t index = 0; index < looked_at; ++index) {
+    const Experiment& member = *members[index * members.size() / looked_at];
+    if (model_violation(model, member.config, member.shape.size()).empty())
+      add_demand(planner.plan(member.config, member.shape.size()), policy, demand, total);
+  }
+  const auto has_curve = [](const std::vector<TimeCurve>& curves, const Work& work) {
+    return std::ranges::any_of(
+        curves, [&](const TimeCurve& curve) { return is_same_curve(curve.work, work); });
+  };
+  double known = 0;
+  for (const auto& [work, sizes] : demand) {
+    const bool is_known = is_collective(work.kind)
+                              ? std::ranges::any_of(profile.groups,
+                                                    [&, &of = work](const GroupProfile& group) {
+                                                      return has_curve(group.collectives, of);
+                                                    })
+                              : has_curve(profile.kernels, work);
+    if (!is_known) continue;
+    for (const auto& [size, weight] : sizes) known += weight;
+  }
+  return total > 0 ? known / total : 0;
+}
+
 ModelSpec profiling_model(const ModelSpec& model, const ProfilingRun& run) {
   ModelSpec cut = model;
   cut.num_layers = run.num_layers;

@@ -59,6 +59,13 @@ std::optional<double> throughput_of(const Scoreboard& scoreboard, std::size_t me
   return value ? std::optional(value->value) : std::nullopt;
 }
 
+/// The distance of an interval's ends from its middle, of the value's logarithm; nothing where it
+/// has none.
+std::optional<double> half_width(const std::optional<MetricValue>& value) {
+  if (!value || !(value->ci_low > 0) || !std::isfinite(value->ci_high)) return std::nullopt;
+  return std::log(value->ci_high / value->ci_low) / 2;
+}
+
 std::optional<BaselineStanding> baseline_of(const Scoreboard& scoreboard, std::size_t answer) {
   const auto& member = scoreboard.setup().baseline;
   if (!member) return std::nullopt;
@@ -66,7 +73,17 @@ std::optional<BaselineStanding> baseline_of(const Scoreboard& scoreboard, std::s
                             scoreboard.reported_value(*member)};
   const auto before = baseline.value ? throughput_of(scoreboard, *member) : std::nullopt;
   const auto after = throughput_of(scoreboard, answer);
-  if (before && after && *before > 0) baseline.gain = *after / *before - 1;
+  if (!before || !after || !(*before > 0)) return baseline;
+  const double ratio = *after / *before;
+  baseline.gain = ratio - 1;
+  const auto of_baseline = half_width(baseline.value);
+  const auto of_answer = half_width(scoreboard.reported_value(answer));
+  if (of_baseline && of_answer && *member != answer) {
+    // The two were measured apart, each with an error of its own.
+    const double width = std::hypot(*of_baseline, *of_answer);
+    baseline.gain_low = ratio * std::exp(-width) - 1;
+    baseline.gain_high = ratio * std::exp(width) - 1;
+  }
   return baseline;
 }
 

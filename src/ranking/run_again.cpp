@@ -167,6 +167,13 @@ std::vector<std::size_t> RunAgainPolicy::choose_finalists() {
     scoreboard_.give_up_finals(std::move(reason));
     return {};
   }
+  // The gain over the baseline is of runs in turns, too; one of its is enough, and it goes first
+  // where time is short.
+  const auto& baseline = scoreboard_.setup().baseline;
+  if (baseline && scoreboard_.verdict() && scoreboard_.verdict()->place_of(*baseline) &&
+      rounds_of(*baseline) == 0 && !options_.deaths.contains(*baseline) &&
+      std::ranges::find(finalists, *baseline) == finalists.end())
+    finalists.push_back(*baseline);
   std::vector<std::size_t> joining = in_turn(finalists);
   std::ranges::reverse(joining);
   scoreboard_.join_finals(joining);

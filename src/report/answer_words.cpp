@@ -263,6 +263,14 @@ std::string batch_change_text(const Recommendation& recommendation) {
       format_count(answer, "sample"), today, std::sqrt(ratio), ratio);
 }
 
+std::string factor_text(const BaselineStanding& baseline) {
+  std::string text = format_factor(1 + *baseline.gain);
+  if (baseline.gain_low && baseline.gain_high)
+    text += fmt::format(" ({} to {})", format_factor(1 + *baseline.gain_low),
+                        format_factor(1 + *baseline.gain_high));
+  return text;
+}
+
 std::string gain_text(const Recommendation& recommendation) {
   if (!recommendation.baseline) return "";
   const BaselineStanding& baseline = *recommendation.baseline;
@@ -271,8 +279,7 @@ std::string gain_text(const Recommendation& recommendation) {
     return fmt::format("{} is your configuration: nothing that was measured is clearly better",
                        name);
   if (!baseline.gain) return fmt::format("your configuration {} gave no result", name);
-  return fmt::format("{} times as fast as your configuration {}", format_factor(1 + *baseline.gain),
-                     name);
+  return fmt::format("{} times as fast as your configuration {}", factor_text(baseline), name);
 }
 
 std::string cost_text(const Recommendation& recommendation) {

@@ -157,9 +157,17 @@ std::string best_text(const json::Value& best) {
   if (baseline == best.end() || !baseline->is_object()) return text;
   if (entries::text_of(*baseline, "name") == entries::text_of(best, "name"))
     return text + ", your own configuration";
-  if (const auto gain = baseline->find("gain"); gain != baseline->end() && gain->is_number())
-    text += fmt::format(", {} times as fast as your configuration",
-                        format_factor(1 + gain->get<double>()));
+  const auto number = [&](const char* key) {
+    const auto found = baseline->find(key);
+    return found != baseline->end() && found->is_number() ? std::optional(found->get<double>())
+                                                          : std::nullopt;
+  };
+  BaselineStanding standing;
+  standing.gain = number("gain");
+  standing.gain_low = number("gain_low");
+  standing.gain_high = number("gain_high");
+  if (standing.gain)
+    text += fmt::format(", {} times as fast as your configuration", factor_text(standing));
   return text;
 }
 

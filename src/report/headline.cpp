@@ -28,8 +28,7 @@ std::string comparison_text(const Recommendation& recommendation) {
   if (baseline.member == recommendation.member)
     return ". It is your configuration: nothing that was measured is clearly better.";
   if (!baseline.gain) return ". Your configuration gave no result to compare with.";
-  return fmt::format(", {} times as fast as your configuration.",
-                     format_factor(1 + *baseline.gain));
+  return fmt::format(", {} times as fast as your configuration.", factor_text(baseline));
 }
 
 std::string batch_line(const Recommendation& recommendation) {

@@ -162,6 +162,8 @@ std::string label_words(std::string_view label);
 std::string undecided_text(const Recommendation& recommendation);
 /// The same without the time, with at most so many names.
 std::string rivals_text(const Recommendation& recommendation, std::size_t max_names);
+/// "3.85 (3.7 to 4.01)": the answer's throughput over the baseline's, which has a gain.
+std::string factor_text(const BaselineStanding& baseline);
 /// The answer beside the baseline; empty where there is none.
 std::string gain_text(const Recommendation& recommendation);
 /// "32 samples instead of 64. …": sentences without the last full stop, of what a user may do about

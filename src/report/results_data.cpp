@@ -205,6 +205,8 @@ void add_gain(json::Value& out, const Recommendation& recommendation) {
     baseline["value"] =
         finite_or_null(part_of(recommendation.baseline->value, &MetricValue::value));
     baseline["gain"] = finite_or_null(recommendation.baseline->gain);
+    baseline["gain_low"] = finite_or_null(recommendation.baseline->gain_low);
+    baseline["gain_high"] = finite_or_null(recommendation.baseline->gain_high);
   }
   if (const auto& change = recommendation.batch_change)
     out["global_batch"] = {{"today", change->today}, {"answer", change->answer}};

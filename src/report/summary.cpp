@@ -63,16 +63,30 @@ std::string measured_text(const Answer& answer) {
 }
 
 /// The memory that DeepSpeed's engine used, beside the plan for it; empty if the engine did not
-/// run.
+/// run. Compared are only tensors of a GPU with tensors: a process that grows holds code and
+/// libraries, too, and the plan of a GPU has what PyTorch does not count.
 std::string memory_text(const Recommendation& recommendation) {
   const Record& record = *recommendation.standing.row->record;
   const std::int64_t used = record.measurement.peak_memory.total_bytes;
   if (!recommendation.is_by_engine || used <= 0) return "";
-  std::string text = fmt::format("{} in DeepSpeed's engine", format_bytes(used));
-  if (const std::int64_t planned = record.predicted.target_memory_bytes; planned > 0)
-    text += fmt::format(", {} planned for it ({:+.1f} %)", format_bytes(planned),
-                        100 * (static_cast<double>(planned) / static_cast<double>(used) - 1));
-  return text;
+  const std::int64_t planned = record.predicted.target_memory_bytes;
+  if (record.measurement.peak_memory.gpu_bytes == 0) {
+    std::string text =
+        fmt::format("DeepSpeed's engine made its process grow by {}", format_bytes(used));
+    if (planned > 0) text += fmt::format("; tensors of {} were planned", format_bytes(planned));
+    return text;
+  }
+  std::string text = fmt::format("{} of tensors in DeepSpeed's engine", format_bytes(used));
+  const auto& parts = record.predicted.target_categories;
+  const auto beside = parts.find("framework");
+  if (planned == 0 || beside == parts.end()) return text;
+  const std::int64_t tensors = planned - beside->second;
+  return text + fmt::format(
+                    ", {} planned ({:+.1f} %); the plan has {} more for context, libraries "
+                    "and PyTorch's cache",
+                    format_bytes(tensors),
+                    100 * (static_cast<double>(tensors) / static_cast<double>(used) - 1),
+                    format_bytes(beside->second));
 }
 
 std::string winner_text(const Answer& answer) {

@@ -133,6 +133,15 @@ std::uint64_t SearchSpace::size() const {
   return parts_->size();
 }
 
+std::uint64_t SearchSpace::size_without_search() const {
+  std::uint64_t size = 0;
+  for (const SpacePart& part : parts_->all)
+    size += part.product.is_micro_batch_searched
+                ? part.size / part.product.dimensions[part.micro_batch].candidates.size()
+                : part.size;
+  return size;
+}
+
 std::vector<std::string> SearchSpace::searched() const {
   std::vector<std::string> pointers;
   const auto add = [&](const std::string& pointer) {

@@ -88,6 +88,10 @@ inline constexpr const char* one_kind_of_node = "Keep to nodes of one kind: {}";
 // The space and its plan.
 
 inline constexpr const char* assumed = "assumed: {}";
+inline constexpr const char* search_of_sizes =
+    "{0} is one number, {1}, from which on larger sizes are searched: {2} members become {3}; "
+    "write "
+    "[{1}] for this size alone";
 inline constexpr const char* large_space =
     "the space has {} members. All are checked before the first runs, and at most {} of them are "
     "tried; --dry-run counts them";

@@ -153,6 +153,9 @@ enum class TraceClock : std::uint8_t {
   /// Only while this thread had a core: where ranks take turns on one, others may run in between
   /// for longer than the operation takes.
   own,
+  /// Likewise, and so are whole steps and budgets: nobody else waits for this thread, so that the
+  /// load of others is none of the step's time.
+  own_alone,
 };
 
 /// In the order in which they were run. Two steady steps of a plan have equal operations.

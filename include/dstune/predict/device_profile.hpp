@@ -88,6 +88,10 @@ DeviceProfile device_profile_from_json(const json::Node& node);
 /// others', points of equal size are averaged. At least one.
 DeviceProfile merge_profiles(std::span<const DeviceProfile> profiles);
 
+/// The least of what one rank measured several times: others can only make work longer. Curves that
+/// one lacks are the others'. At least one, of equal groups.
+DeviceProfile least_of_profiles(std::span<const DeviceProfile> profiles);
+
 /// Times of which the mean is wanted.
 struct TimeSum {
   double seconds = 0;

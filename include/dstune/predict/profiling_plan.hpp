@@ -10,6 +10,7 @@
 #include "dstune/core/experiment.hpp"
 #include "dstune/core/policy.hpp"
 #include "dstune/plan/step_plan.hpp"
+#include "dstune/predict/device_profile.hpp"
 #include "dstune/predict/work.hpp"
 
 namespace dstune {
@@ -54,6 +55,12 @@ std::vector<ProfilingTask> plan_profiling(const ModelSpec& model,
                                           std::span<const Experiment* const> members,
                                           const WorkspaceSizes& workspaces,
                                           const ProfilingOptions& options);
+
+/// The share of the members' work of which the profile has a curve, by a guess of its time. 0
+/// without members.
+[[nodiscard]] double known_share(const ModelSpec& model, std::span<const Experiment* const> members,
+                                 const WorkspaceSizes& workspaces, const DeviceProfile& profile,
+                                 const Policy::Profiling& policy = default_policy().profiling);
 
 /// The model of a run.
 ModelSpec profiling_model(const ModelSpec& model, const ProfilingRun& run);

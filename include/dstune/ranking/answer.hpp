@@ -69,6 +69,9 @@ struct BaselineStanding {
   std::optional<MetricValue> value{};  ///< nothing where it gave no result
   /// The gain in throughput, 0.1: by a tenth; nothing if one of the two has none.
   std::optional<double> gain{};
+  /// The 95 % interval of the gain, of what was measured of both; nothing where one has no
+  /// interval.
+  std::optional<double> gain_low{}, gain_high{};
 };
 
 /// Another global batch than today's: another training, for which another learning rate may be

@@ -34,6 +34,12 @@ struct MachineChoice {
   [[nodiscard]] bool is_made() const { return *this != MachineChoice(); }
 };
 
+/// The machine of a measured profile, and whether its devices are the hosts' processors.
+struct ProfiledMachine {
+  Cluster cluster{};
+  bool is_of_processors = false;
+};
+
 /// The command line's values, which override the document's; absent: the document, then the
 /// default.
 struct Overrides {
@@ -59,7 +65,7 @@ struct Overrides {
   bool is_on_cpus = false;       ///< --backend cpu
   bool is_here_on_gpus = false;  ///< this machine's ranks train on GPUs
   /// Reads the machine that a profile was measured on. Throws InputError.
-  std::function<Cluster(const std::string& path)> machine_of_profile{};
+  std::function<ProfiledMachine(const std::string& path)> machine_of_profile{};
   /// The environment in which the user's DeepSpeed is looked for, if it is.
   std::optional<PythonEnvironment> python;
 };

@@ -69,6 +69,10 @@ class SearchSpace {
   /// How many members the products have. 0 never happens.
   [[nodiscard]] std::uint64_t size() const;
 
+  /// Likewise with no more than the first of the micro-batches that nobody wrote: those that are
+  /// searched.
+  [[nodiscard]] std::uint64_t size_without_search() const;
+
   /// JSON pointers in the DeepSpeed config of all that is searched, in document order. A batch size
   /// that follows from others is none of them.
   [[nodiscard]] std::vector<std::string> searched() const;

@@ -87,10 +87,18 @@ class Executor {
   std::unique_ptr<State> state_;
 };
 
+/// Seconds by that clock, from an instant of its own. Local.
+[[nodiscard]] double seconds_by(TraceClock clock);
+/// The clock of whole steps where their operations have this one.
+[[nodiscard]] constexpr TraceClock clock_of_steps(TraceClock clock) {
+  return clock == TraceClock::own_alone ? clock : TraceClock::elapsed;
+}
+
 /// The times of a plan's operations inside real steps, for the time model.
 struct TracedSteps {
   std::vector<StepTrace> traces;  ///< what this rank waited for its peers is in none
-  std::vector<double> steps_s;    ///< elapsed, of steps without a trace, slowest rank
+  /// The times of steps without a trace, slowest rank, by clock_of_steps().
+  std::vector<double> steps_s;
 };
 
 /// Runs the plan from its initial state, which is not timed, nor are the first steps; then one step

@@ -98,6 +98,24 @@ TEST(DeviceProfileTest, MergesWhatRanksMeasured) {
   EXPECT_DOUBLE_EQ(merged.groups[1].slowdown, 2);
 }
 
+TEST(DeviceProfileTest, TheLeastOfSeveralRoundsCounts) {
+  const Work work{.kind = WorkKind::add};
+  const auto round = [&](std::vector<TimePoint> points, double slowdown) {
+    DeviceProfile one;
+    one.kernels = {{work, std::move(points)}};
+    one.groups = {{{1, 1}, slowdown, {}}};
+    return one;
+  };
+  // Each round was disturbed somewhere else, and the second got further.
+  const std::vector rounds{round({{100, 2}, {200, 9}}, 3), round({{100, 8}, {200, 4}, {300, 6}}, 1),
+                           round({{100, 3}}, 2)};
+  const DeviceProfile least = least_of_profiles(rounds);
+  ASSERT_EQ(least.kernels.size(), 1U);
+  EXPECT_EQ(least.kernels[0].points, (std::vector<TimePoint>{{100, 2}, {200, 4}, {300, 6}}));
+  ASSERT_EQ(least.groups.size(), 1U);
+  EXPECT_DOUBLE_EQ(least.groups[0].slowdown, 1);
+}
+
 TEST(ProfileBuilderTest, TakesTheMedianOfTracesAndTheWholeStepsSlowdown) {
   // The fixture's second trace is five times as slow as the others.
   const DeviceProfile profile = measured();

@@ -153,5 +153,36 @@ TEST(ProfilingPlanTest, SharesTheBudgetAndTimesCollectivesBetweenTheirEnds) {
   EXPECT_NEAR(sum, 3, 1e-9);
 }
 
+TEST(ProfilingPlanTest, TellsHowMuchOfTheWorkAProfileKnows) {
+  const ModelSpec model = test::tiny_gpt2();
+  const auto members = space({2});
+  std::vector<const Experiment*> pointers;
+  for (const Experiment& member : members) pointers.push_back(&member);
+  const auto share = [&](const DeviceProfile& profile) {
+    return known_share(model, pointers, test::SomeWorkspaces(), profile);
+  };
+  DeviceProfile profile;
+  EXPECT_EQ(share(profile), 0);
+  GroupProfile group{{2, 1}, 1, {}};
+  for (const Experiment& member : members) {
+    for (Work work : works_of(test::build(model, member.config, 2))) {
+      const std::vector<TimePoint> points{{work.size, 1}};
+      work.size = 0;
+      (is_collective(work.kind) ? group.collectives : profile.kernels).push_back({work, points});
+    }
+  }
+  profile.groups.push_back(group);
+  EXPECT_NEAR(share(profile), 1, 1e-9);
+
+  // Another model has other products, and a profile without collectives lacks those.
+  ModelSpec wider = model;
+  wider.hidden_size *= 2;
+  wider.head_size *= 2;
+  EXPECT_LT(known_share(wider, pointers, test::SomeWorkspaces(), profile), 0.9);
+  profile.groups.clear();
+  EXPECT_LT(share(profile), 1);
+  EXPECT_GT(share(profile), 0);
+}
+
 }  // namespace
 }  // namespace dstune

@@ -117,6 +117,18 @@ TEST(FinalRunTest, WhatIsClearIsRunOnceMore) {
               ElementsAre(1, 1, 0));
 }
 
+TEST(FinalRunTest, TheBaselineRunsOnceBesideTheFinalists) {
+  test::Draft draft = test::draft_of({3, 1, 1.01, 2});
+  draft.baseline = 0;
+  const std::vector<int> counts = counts_of_finals(draft, {3, 1, 1.01, 2}, noisy);
+  EXPECT_EQ(counts[0], 1);
+  EXPECT_GE(counts[1], 3);
+  EXPECT_EQ(counts[3], 0);
+  // Of a baseline that may be the best it is not known after one run.
+  draft.baseline = 2;
+  EXPECT_GE(counts_of_finals(draft, {3, 1, 1.01, 2}, noisy)[2], 3);
+}
+
 // Either could be the better one, but hardly by more than 1 %.
 TEST(FinalRunTest, EqualOnesThatHardlyDifferNeedFewRuns) {
   EXPECT_THAT(counts_of_finals(test::draft_of({1, 1.001}), {1, 1.001}, quiet), Each(Lt(5)));

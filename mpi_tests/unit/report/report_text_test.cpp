@@ -194,18 +194,30 @@ TEST(AnswerTest, TheSummaryHasTheMemoryOfTheEngineBesideThePlannedOne) {
   for (Row& row : rows) {
     row.record->measurement.peak_memory.total_bytes = std::int64_t{4} << 30;
     row.record->predicted.target_memory_bytes = std::int64_t{3} << 30;
+    row.record->predicted.target_categories = {{"parameters", std::int64_t{2} << 30},
+                                               {"framework", std::int64_t{1} << 30}};
   }
   Scoreboard by_engine({.label = "engine"}, rows);
   by_engine.conclude(1, std::nullopt);
   const Answer answer = answer_of(by_engine);
-  EXPECT_THAT(summary_text(answer), HasSubstr("  memory of a rank: 4.00 GiB in DeepSpeed's engine, "
-                                              "3.00 GiB planned for it (-25.0 %)\n"));
+  EXPECT_THAT(summary_text(answer),
+              HasSubstr("  memory of a rank: DeepSpeed's engine made its process grow by 4.00 GiB; "
+                        "tensors of 3.00 GiB were planned\n"));
   EXPECT_EQ(answer.offers.front().memory_bytes, std::int64_t{4} << 30);
   Scoreboard by_our_step({}, rows);
   by_our_step.conclude(1, std::nullopt);
   const Answer other = answer_of(by_our_step);
-  EXPECT_THAT(summary_text(other), Not(HasSubstr("planned for it")));
+  EXPECT_THAT(summary_text(other), Not(HasSubstr("DeepSpeed's engine made")));
   EXPECT_EQ(other.offers.front().memory_bytes, std::int64_t{3} << 30);
+
+  // PyTorch's peak on a GPU has neither context nor cache.
+  for (Row& row : rows) row.record->measurement.peak_memory.gpu_bytes = std::int64_t{4} << 30;
+  Scoreboard on_gpus({.label = "engine"}, rows);
+  on_gpus.conclude(1, std::nullopt);
+  EXPECT_THAT(summary_text(answer_of(on_gpus)),
+              HasSubstr("  memory of a rank: 4.00 GiB of tensors in DeepSpeed's engine, 2.00 GiB "
+                        "planned (-50.0 %); the plan has 1.00 GiB more for context, libraries and "
+                        "PyTorch's cache\n"));
 }
 
 TEST(ConfidenceTest, TheSummarySaysHowSureItIs) {
@@ -235,11 +247,12 @@ TEST(HeadlineTest, HasFourLines) {
   const std::string text = headline_of(report);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
   EXPECT_THAT(text, StartsWith("Fastest: m1: "));
-  EXPECT_THAT(text, HasSubstr("), 2 times as fast as your configuration.\nConfidence: proxy (not "
-                              "yet verified in DeepSpeed; "));
+  EXPECT_THAT(text, HasSubstr("), 2 (1.85 to 2.16) times as fast as your configuration.\n"
+                              "Confidence: proxy (not yet verified in DeepSpeed; "));
   EXPECT_THAT(text, HasSubstr("\nCost: 0:01:30, 0.1 GPU-hours; earned back after "));
   EXPECT_THAT(text, HasSubstr("\nFiles: /here: ds_config_optimal.json (the configuration), "));
-  EXPECT_THAT(summary_of(report), HasSubstr("  gain: 2 times as fast as your configuration m0\n"));
+  EXPECT_THAT(summary_of(report),
+              HasSubstr("  gain: 2 (1.85 to 2.16) times as fast as your configuration m0\n"));
 }
 
 TEST(HeadlineTest, SaysHowLikelySomethingUntestedIsBetter) {

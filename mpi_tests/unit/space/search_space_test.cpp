@@ -44,6 +44,21 @@ TEST_F(SearchSpaceTest, TellsWhichKeysAreSearched) {
                           "/zero_optimization/allgather_bucket_size"));
 }
 
+TEST_F(SearchSpaceTest, CountsMembersWithoutTheSizesThatNobodyWrote) {
+  const auto sizes = [&](const std::string& document) {
+    const JobSpec read = job(document);
+    const SearchSpace space(read);
+    return std::pair(space.size_without_search(), space.size());
+  };
+  const auto [fewer, all] = sizes(R"({"train_micro_batch_size_per_gpu": 4,
+                                      "zero_optimization": {"stage": [0, 1, 2]}})");
+  EXPECT_EQ(fewer, 3);
+  EXPECT_GT(all, 3);
+  EXPECT_EQ(sizes(R"({"train_micro_batch_size_per_gpu": [4, 8],
+                      "zero_optimization": {"stage": [0, 1, 2]}})"),
+            std::pair(std::uint64_t{6}, std::uint64_t{6}));
+}
+
 // Only deepspeed.checkpointing reads the section, and only where blocks are computed again.
 TEST_F(SearchSpaceTest, CheckpointsGoToTheHostWhereTheTargetAsks) {
   const auto space = [](const char* target) {

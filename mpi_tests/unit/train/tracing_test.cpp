@@ -125,6 +125,14 @@ TEST(TracingTest, AnOperationIsNotChargedWithWhatRunsInBetween) {
   });
 }
 
+TEST(TracingTest, WholeStepsOfARankAloneAreItsOwnTimeToo) {
+  EXPECT_EQ(clock_of_steps(TraceClock::elapsed), TraceClock::elapsed);
+  EXPECT_EQ(clock_of_steps(TraceClock::own), TraceClock::elapsed);
+  const double began_s = seconds_by(clock_of_steps(TraceClock::own_alone));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_LT(seconds_by(clock_of_steps(TraceClock::own_alone)) - began_s, 0.01);
+}
+
 TEST(BarrierGroupTest, TakesWaitingOutOfTheOperationItWasIn) {
   test::run_ranks(2, [](ProcessGroup& group) {
     train::BarrierGroup rendezvous(group);

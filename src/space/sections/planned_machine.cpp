@@ -45,11 +45,17 @@ class Decider {
     JobSpec& job = *target_->job;
     const MachineChoice& choice = job.machine_choice;
     Cluster cluster;
-    if (choice.profile) cluster = of_profile(*choice.profile);
+    bool is_of_processors = overrides_->is_on_cpus;
+    if (choice.profile) {
+      ProfiledMachine measured = of_profile(*choice.profile);
+      cluster = std::move(measured.cluster);
+      is_of_processors = is_of_processors || measured.is_of_processors;
+    }
     if (choice.device) {
       cluster.device =
           named<DeviceSpec>(*choice.device, find_device_spec, device_names(), {"--device", "name"});
       cluster.node.reset();
+      is_of_processors = overrides_->is_on_cpus;
     }
     if (!cluster.node && cluster.device)
       if (const NodeSpec* const node = find_node_spec(cluster.device->node)) cluster.node = *node;
@@ -68,7 +74,7 @@ class Decider {
       target_->problems->add(
           place({choice.gpus_per_node ? "--gpus-per-node" : "--nodes", "gpus_per_node"})
               .with("--hostfile tells the nodes and their GPUs: leave one of the two out"));
-    job.target.on_gpu = !overrides_->is_on_cpus;
+    job.target.on_gpu = !is_of_processors;
     if (!overrides_->has_hostfile && (choice.gpus_per_node || choice.num_nodes)) {
       const int nodes = choice.num_nodes.value_or(1);
       const int gpus = choice.gpus_per_node.value_or(usual_gpus(cluster));
@@ -111,7 +117,7 @@ class Decider {
     return std::nullopt;
   }
 
-  Cluster of_profile(const std::string& path) {
+  ProfiledMachine of_profile(const std::string& path) {
     const bool is_of_option = overrides_->machine.profile.has_value();
     try {
       return overrides_->machine_of_profile(is_of_option ? path

@@ -1,8 +1,6 @@
 #include "executor/dispatch.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <ctime>
 #include <string_view>
 
 namespace dstune::train {
@@ -204,15 +202,6 @@ void Dispatch::replay(const Recorded& recorded) {
 }
 
 // The times of traced operations, one after the other; timed steps are not traced.
-double seconds_by(TraceClock clock) {
-  if (clock == TraceClock::elapsed) {
-    const auto now = std::chrono::steady_clock::now().time_since_epoch();
-    return std::chrono::duration<double>(now).count();
-  }
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 Dispatch::TracedBy Dispatch::traced_by(const Step& step) const {
   if (!state_.device.is_asynchronous() || !is_of_device(step.stream)) return TracedBy::host;

@@ -32,9 +32,6 @@ constexpr bool is_of_device(Stream stream) {
 /// no time, and so few that the events take no memory.
 constexpr int trace_stamps = 512;
 
-/// Seconds since any moment, as a trace counts them.
-[[nodiscard]] double seconds_by(TraceClock clock);
-
 /// A group whose members meet before each collective, so that what a member waits for its peers can
 /// be told from what the collective takes.
 class BarrierGroup : public ForwardingGroup {

@@ -1,6 +1,8 @@
 #include "dstune/train/executor.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <ctime>
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/text.hpp"
@@ -151,10 +153,6 @@ constexpr std::size_t max_steps = 15;
 /// Short steps are run until they take this long together.
 constexpr double enough_s = 0.1;
 
-double now_s() {
-  return train::seconds_by(TraceClock::elapsed);
-}
-
 /// The largest of every rank's. Collective over the group.
 double slowest(ProcessGroup& group, double mine) {
   const std::vector<double> all = group.exchange(std::array{mine});
@@ -280,10 +278,21 @@ std::vector<std::string> Executor::damage() const {
   return state_->memory.damage();
 }
 
+double seconds_by(TraceClock clock) {
+  if (clock == TraceClock::elapsed) {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration<double>(now).count();
+  }
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 std::optional<TracedSteps> trace_steps(const StepPlan& plan, Device& device, ProcessGroup& group,
                                        std::int64_t seed, double budget_s, const Waiter& waiter,
                                        TraceClock clock) {
-  const double began_s = now_s();
+  const TraceClock whole = clock_of_steps(clock);
+  const double began_s = seconds_by(whole);
   train::BarrierGroup rendezvous(group, clock);
   std::unique_ptr<Executor> executor;
   const train::Failure failure = train::agree(
@@ -304,12 +313,12 @@ std::optional<TracedSteps> trace_steps(const StepPlan& plan, Device& device, Pro
     executor->step(step++, &trace, clock);
     rendezvous.end();
     group.exchange(std::array{0.0});
-    const double step_began_s = now_s();
+    const double step_began_s = seconds_by(whole);
     executor->step(step++);
-    traced.steps_s.push_back(slowest(group, now_s() - step_began_s));
+    traced.steps_s.push_back(slowest(group, seconds_by(whole) - step_began_s));
     spent_s += traced.steps_s.back();
     const bool is_enough = spent_s >= enough_s || traced.steps_s.size() >= max_steps ||
-                           slowest(group, now_s() - began_s) >= budget_s;
+                           slowest(group, seconds_by(whole) - began_s) >= budget_s;
     if (is_enough && traced.steps_s.size() >= min_steps) return traced;
   }
 }
@@ -320,9 +329,9 @@ double median_together(ProcessGroup& group, double budget_s, const std::function
   for (double spent_s = 0;
        times_s.size() < min_steps + 1 || (spent_s < budget_s && times_s.size() < max_steps);) {
     group.exchange(std::array{0.0});
-    const double began_s = now_s();
+    const double began_s = seconds_by(TraceClock::elapsed);
     times_s.push_back(slowest(group, timed()));
-    spent_s += slowest(group, now_s() - began_s);
+    spent_s += slowest(group, seconds_by(TraceClock::elapsed) - began_s);
   }
   const auto middle = times_s.begin() + static_cast<std::ptrdiff_t>(times_s.size() / 2);
   std::nth_element(times_s.begin(), middle, times_s.end());
@@ -332,9 +341,9 @@ double median_together(ProcessGroup& group, double budget_s, const std::function
 double time_together(ProcessGroup& group, double budget_s, const std::function<void()>& work,
                      TraceClock clock) {
   return median_together(group, budget_s, [&] {
-    const double began_s = train::seconds_by(clock);
+    const double began_s = seconds_by(clock);
     work();
-    return train::seconds_by(clock) - began_s;
+    return seconds_by(clock) - began_s;
   });
 }
 

@@ -15,11 +15,10 @@
 #include "dstune/base/text.hpp"
 #include "dstune/comm/nodes.hpp"
 #include "dstune/core/log_text.hpp"
-#include "dstune/predict/device_profile.hpp"
-#include "dstune/predict/roofline.hpp"
 #include "dstune/report/dry_run.hpp"
 #include "dstune/tune/job.hpp"
 #include "plan/plan_head.hpp"
+#include "plan/plan_times.hpp"
 #include "profile/prediction.hpp"
 #include "start/planned_job.hpp"
 #include "start/rank_devices.hpp"
@@ -65,53 +64,6 @@ std::size_t output_width() {
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
   const char* const columns = std::getenv("COLUMNS");
   return columns != nullptr ? std::strtoul(columns, nullptr, 10) : 0;
-}
-
-/// Others' share of a host's processors that is told.
-constexpr double told_use_of_others = 0.1;
-
-/// Returns the predictor of a plan's times. Nothing of this machine stands in for another: there
-/// they follow from a measured profile, or from published rates. Null where nothing tells them;
-/// then `no_speed` says why.
-std::unique_ptr<JobPredictor> predictor_of_plan(const PlannedJob& ready, Device& device,
-                                                DryRun& plan) {
-  const JobSpec& job = ready.job;
-  std::string& no_speed = plan.no_speed;
-  if (!is_predictable(ready) && !(job.is_by_engine() && is_planned(job))) {
-    if (ready.space.planned > 0) no_speed = "nothing here plans what the workload does";
-    return nullptr;
-  }
-  if (ready.time.is_over()) {
-    no_speed = "the time limit ended the plan before";
-    return nullptr;
-  }
-  if (job.target.trainable && (!job.cluster || job.machine_choice.profile)) {
-    no_speed = "the steps that are timed train all parameters, unlike dstune.trainable";
-    return nullptr;
-  }
-  std::unique_ptr<JobPredictor> predictor;
-  if (!job.cluster) {
-    auto [measured, used_by_others] = measure_alone(ready, device);
-    predictor = std::move(measured);
-    if (used_by_others >= told_use_of_others)
-      plan.assumptions.push_back(
-          fmt::format("times are those of this host beside others, who used {:.0f} % of its "
-                      "processors while it was timed",
-                      100 * used_by_others));
-    if (!predictor) no_speed = "no step of it can be timed in a second on this host";
-  } else if (ready.profile) {
-    predictor = std::make_unique<JobPredictor>(ready, ready.profile);
-    const double error = ready.target ? 2 * ready.target->error : 0;
-    predictor->set_band(1 / (1 + error), 1 + error);
-  } else {
-    for (const GroupShape& shape : job.shapes)
-      if (const std::string lacks = roofline_lacks(completed(*job.cluster), shape); !lacks.empty())
-        no_speed = "the plan does not know " + lacks;
-    if (!no_speed.empty()) return nullptr;
-    return std::make_unique<JobPredictor>(ready, published_profile(*job.cluster));
-  }
-  if (predictor && ready.target) predictor->calibrate(ready.target->time);
-  return predictor;
 }
 
 /// Warns of products that the device has no units for.
@@ -192,7 +144,7 @@ ExitCode show_plan(const PlannedJob& ready, const JobOptions& options, Device& d
   plan.timeline = [&](const Experiment& experiment) {
     return ready.time.is_over() ? std::nullopt : memory_timeline_of(ready, experiment);
   };
-  const auto predictor = predictor_of_plan(ready, device, plan);
+  const auto predictor = predictor_of_plan(ready, device, rank.description, plan);
   if (predictor) predict_times(ready, *predictor, plan);
   SinglePlanner single(ready.job, *ready.workspaces, ready.planner);
   plan.what_if = [&](const Experiment& experiment) -> std::optional<Prediction> {

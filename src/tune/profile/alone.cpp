@@ -9,6 +9,7 @@
 
 #include "dstune/device/host_load.hpp"
 #include "dstune/group/process_group.hpp"
+#include "dstune/kernels/kernels.hpp"
 #include "profile/prediction.hpp"
 #include "profile/profiler.hpp"
 #include "watch/waiting.hpp"
@@ -16,8 +17,12 @@
 namespace dstune {
 namespace {
 
-/// A plan measures so often, one after the other: what differs between them is the host's doing.
+/// A plan measures so often, one after the other, and the least counts: what differs between them
+/// is the host's doing.
 constexpr int num_rounds = 3;
+/// The share of the processors that others use while it measures, from which on threads wait for
+/// each other longer than they work.
+constexpr double busy_share = 0.1;
 /// Rounds are compared by the times of so many members.
 constexpr std::size_t num_compared = 8;
 
@@ -37,9 +42,15 @@ class OthersUse {
   [[nodiscard]] double share() const {
     const std::optional<HostTimes> after = host_times();
     if (!before_ || !after || after->all_s <= before_->all_s) return 0;
-    const double busy_s = after->busy_s - before_->busy_s + after->stolen_s - before_->stolen_s;
+    // Time that other virtual machines took is in it.
+    const double busy_s = after->busy_s - before_->busy_s;
     const double others_s = busy_s - (own_processor_s() - own_before_s_);
     return std::clamp(others_s / (after->all_s - before_->all_s), 0.0, 1.0);
+  }
+  [[nodiscard]] double stolen_share() const {
+    const std::optional<HostTimes> after = host_times();
+    if (!before_ || !after || after->all_s <= before_->all_s) return 0;
+    return (after->stolen_s - before_->stolen_s) / (after->all_s - before_->all_s);
   }
 
  private:
@@ -54,6 +65,63 @@ double compared_s(JobPredictor& predictor, const std::vector<const Experiment*>&
   for (std::size_t member = 0; member < members.size(); member += step)
     sum_s += predictor.step_s(*members[member]).value_or(0);
   return sum_s;
+}
+
+/// Kernels use so many threads until its end.
+class KernelThreads {
+ public:
+  explicit KernelThreads(int threads) : before_(kernels::cpu_threads()) {
+    kernels::set_cpu_threads(threads);
+  }
+  ~KernelThreads() { kernels::set_cpu_threads(before_); }
+  KernelThreads(const KernelThreads&) = delete;
+  KernelThreads& operator=(const KernelThreads&) = delete;
+
+ private:
+  int before_;
+};
+
+/// The threads of a rank where as many ranks as the largest group has on a node share this host.
+int threads_of_rank(const PlannedJob& ready, const Device& device) {
+  int ranks = 1;
+  visit_planned(ready,
+                [&](const Experiment& member) { ranks = std::max(ranks, member.shape.num_gpus); });
+  return std::max(1, device.threads() / ranks);
+}
+
+/// Measures for plans: several short rounds of one task.
+class AloneRounds {
+ public:
+  AloneRounds(const PlannedJob& ready, Device& device, const ProfilingTask& task)
+      : ready_(ready),
+        device_(device),
+        task_(task),
+        group_(0, device.queues()),
+        waiter_(Waiter().with_deadline(
+            SteadyClock::now() + to_duration(default_policy().profiling.dry_run_timeout_s))) {}
+
+  std::vector<DeviceProfile> measure(int threads) {
+    const KernelThreads kernel_threads(threads);
+    const TraceClock clock = threads == 1 ? TraceClock::own_alone : TraceClock::elapsed;
+    std::vector<DeviceProfile> rounds;
+    for (int round = 0; round < num_rounds; ++round)
+      rounds.push_back(
+          profile_device(task_, ready_.job.model, device_, group_, reference_seed, waiter_, clock));
+    return rounds;
+  }
+
+ private:
+  const PlannedJob& ready_;
+  Device& device_;
+  const ProfilingTask& task_;
+  SelfGroup group_;
+  Waiter waiter_;
+};
+
+/// The profile of so many threads, each as fast as the one that was measured.
+void share_work(DeviceProfile& profile, int threads) {
+  for (TimeCurve& curve : profile.kernels)
+    for (TimePoint& point : curve.points) point.seconds /= threads;
 }
 
 }  // namespace
@@ -73,26 +141,32 @@ MeasuredAlone measure_alone(const PlannedJob& ready, Device& device) {
                       .max_bytes = policy.dry_run_bytes,
                       .times_disks = false});
   if (tasks.empty()) return {};
-  SelfGroup group(0, device.queues());
-  const Waiter waiter =
-      Waiter().with_deadline(SteadyClock::now() + to_duration(policy.dry_run_timeout_s));
+  MeasuredAlone result;
   const OthersUse others;
-  std::vector<std::pair<double, std::unique_ptr<JobPredictor>>> rounds;
-  for (int round = 0; round < num_rounds; ++round) {
-    auto predictor = std::make_unique<JobPredictor>(
-        ready,
-        profile_device(tasks.front(), ready.job.model, device, group, reference_seed, waiter));
-    const double seconds = compared_s(*predictor, members);
-    rounds.emplace_back(seconds, std::move(predictor));
+  AloneRounds alone_rounds(ready, device, tasks.front());
+  const int threads = device.is_asynchronous() ? 1 : threads_of_rank(ready, device);
+  std::vector<DeviceProfile> rounds = alone_rounds.measure(threads);
+  if (threads > 1 && others.share() >= busy_share) {
+    result.has_shared_work = true;
+    rounds = alone_rounds.measure(1);
+    for (DeviceProfile& round : rounds) share_work(round, threads);
   }
-  std::ranges::sort(rounds, {}, &decltype(rounds)::value_type::first);
-  auto& [middle_s, predictor] = rounds[num_rounds / 2];
+  result.used_by_others = others.share();
+  result.stolen = others.stolen_share();
+  double slowest_s = 0;
+  for (const DeviceProfile& round : rounds) {
+    JobPredictor predictor(ready, round);
+    slowest_s = std::max(slowest_s, compared_s(predictor, members));
+  }
+  result.predictor = std::make_unique<JobPredictor>(ready, least_of_profiles(rounds));
+  const double least_s = compared_s(*result.predictor, members);
   // Beside what the rounds show stands the error of the constants that lead to the target's time.
   const double error = ready.target ? 2 * ready.target->error : 0;
-  if (rounds.front().first > 0)
-    predictor->set_band(middle_s / rounds.back().first / (1 + error),
-                        middle_s / rounds.front().first * (1 + error));
-  return {std::move(predictor), others.share()};
+  if (least_s > 0) {
+    result.spread = slowest_s / least_s;
+    result.predictor->set_band(1 / result.spread / (1 + error), 1 + error);
+  }
+  return result;
 }
 
 }  // namespace dstune

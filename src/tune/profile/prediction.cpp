@@ -348,7 +348,7 @@ MeasuredMachine measure_machine(const OpenJob& ready, AttemptDriver& driver,
 }
 
 void predict_engine_members(PlannedJob& ready, Device& device) {
-  const auto [predictor, used] = measure_alone(ready, device);
+  const auto predictor = measure_alone(ready, device).predictor;
   if (!predictor) return;
   predictor->calibrate(target_constants(device.is_asynchronous()).time);
   for (PlannedMember& member : ready.space.members) {

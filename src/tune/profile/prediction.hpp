@@ -157,12 +157,17 @@ MeasuredMachine measure_machine(const OpenJob& job, AttemptDriver& driver,
                                 const std::optional<std::string>& profile_path,
                                 double drain_timeout_s);
 
-/// For a dry run: what this process alone can tell within a second, collectives estimated by the
-/// memory's speed.
+/// For a dry run: what this process alone can tell within a second of its own time, by the least of
+/// several rounds, with the threads of a rank where a group of the plan runs on this host. A single
+/// thread is timed by the time that it had a processor, so that the load of others does not count.
+/// Collectives are estimated by the memory's speed.
 struct MeasuredAlone {
   std::unique_ptr<JobPredictor> predictor;  ///< null where it can tell nothing
-  double used_by_others =
-      0;  ///< share of the host's processors while it was measured; 0: none known
+  /// Shares of the host's processors while it was measured; 0: none known. `stolen` is a part of
+  /// what others used: other virtual machines ran.
+  double used_by_others = 0, stolen = 0;
+  double spread = 1;             ///< the slowest round over the least of each work
+  bool has_shared_work = false;  ///< one thread was measured, and a rank has several as fast ones
 };
 MeasuredAlone measure_alone(const PlannedJob& planned, Device& device);
 

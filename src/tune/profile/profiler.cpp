@@ -33,7 +33,8 @@ class Profiling {
         seed_(seed),
         waiter_(std::move(waiter)),
         // A GPU works while its host's processor does not.
-        clock_(device.is_asynchronous() ? TraceClock::elapsed : clock) {}
+        clock_(device.is_asynchronous() ? TraceClock::elapsed : clock),
+        began_s_(seconds_by(clock_of_steps(clock_))) {}
 
   DeviceProfile measure() {
     trace_runs();
@@ -51,7 +52,7 @@ class Profiling {
   /// The same on every rank.
   double spent_s() {
     const std::vector<double> all =
-        group_.exchange(std::array{seconds(SteadyClock::now() - began_)});
+        group_.exchange(std::array{seconds_by(clock_of_steps(clock_)) - began_s_});
     return *std::max_element(all.begin(), all.end());
   }
 
@@ -201,7 +202,7 @@ class Profiling {
   Waiter waiter_;
   const Policy::Profiling& policy_ = default_policy().profiling;
   TraceClock clock_;
-  SteadyClock::time_point began_ = SteadyClock::now();
+  double began_s_;
   ProfileBuilder builder_;
 };
 

@@ -21,8 +21,9 @@ namespace dstune {
 
 /// A member's part. Runs what the task names, as far as its budget goes, the first run in any case.
 /// Runs that do not fit the memory are left out. Returns what this rank measured. `clock`: own
-/// where ranks take turns on a core; what that costs is then the slowdown of whole steps. The
-/// waiter ends waits for the device. Collective over the group.
+/// where ranks take turns on a core; what that costs is then the slowdown of whole steps. own_alone
+/// where nobody waits for this rank: no load of others counts. The waiter ends waits for the
+/// device. Collective over the group.
 DeviceProfile profile_device(const ProfilingTask& task, const ModelSpec& model, Device& device,
                              ProcessGroup& group, std::int64_t seed, const Waiter& waiter,
                              TraceClock clock = TraceClock::elapsed);

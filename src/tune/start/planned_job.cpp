@@ -173,8 +173,11 @@ DeviceProfile read_profile(const std::string& path) {
 }
 
 /// Returns the machine that a profile was measured on. Throws InputError.
-Cluster machine_of_profile(const std::string& path) {
-  return read_profile(path).cluster.value_or(Cluster());
+ProfiledMachine machine_of_profile(const std::string& path) {
+  const DeviceProfile profile = read_profile(path);
+  return {profile.cluster.value_or(Cluster()),
+          profile.machine.is_object() && profile.machine.value("backend", json::Value()) ==
+                                             json::Value(to_text(BackendKind::cpu))};
 }
 
 /// Reads the job for the ranks that train.
@@ -282,6 +285,22 @@ void warn_of_size(const JobSpec& job, const SearchSpace& space, const PlannerOpt
   log::warning(fmt::format(log_text::large_space, space.size(), max_tried));
 }
 
+/// One size opens a search of larger ones: DeepSpeed's autotuner does the same. Users that mean one
+/// size see it here.
+void say_search_of_sizes(JobSpec& job, const SearchSpace& space, bool is_plan) {
+  constexpr const char* key = "train_micro_batch_size_per_gpu";
+  const auto written = job.ds_config.find(key);
+  const std::uint64_t fewer = space.size_without_search();
+  if (written == job.ds_config.end() || !written->is_number_integer() || fewer == space.size())
+    return;
+  const std::string text = fmt::format(log_text::search_of_sizes, key, written->get<std::int64_t>(),
+                                       fewer, space.size());
+  if (is_plan)
+    job.assumptions.insert(job.assumptions.begin(), text);
+  else
+    log::info(text);
+}
+
 PlannedSpace plan_members(PlannedJob& ready, const JobOptions& options) {
   const WorkspaceSizes& workspaces = *ready.workspaces;
   const PlannerOptions& planner = ready.planner;
@@ -291,6 +310,7 @@ PlannedSpace plan_members(PlannedJob& ready, const JobOptions& options) {
     return space;
   }
   const SearchSpace members(ready.job);
+  say_search_of_sizes(ready.job, members, options.dry_run);
   if (!options.dry_run) warn_of_size(ready.job, members, planner);
   PlannedSpace space = plan_space(ready.job, members, workspaces, planner);
   if (!needs_smaller_sizes(ready.job, space)) return space;
@@ -326,8 +346,11 @@ PlannedJob plan_of_job(const JobOptions& options, const Topology& topology,
   const std::vector<DeepSpeedRun> user_runs = read_user_runs(options.calibration_files, ready.job);
   ready.memory_offset_bytes = memory_offset(user_runs, ready.job);
   ready.target = target_of(ready.job, options.dry_run);
+  if (ready.target && ready.profile && ready.profile->target) ready.target = ready.profile->target;
   ready.planner = planner_options(ready, options, devices);
-  if (ready.job.cluster)
+  // Processors that were measured have the libraries of this program.
+  const bool are_measured_processors = ready.profile && !ready.job.target.on_gpu;
+  if (ready.job.cluster && !are_measured_processors)
     ready.workspaces = std::make_shared<NoWorkspaces>();
   else
     ready.workspaces = std::make_shared<CpuWorkspaces>(kernels);
