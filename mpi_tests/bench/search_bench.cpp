@@ -19,7 +19,8 @@
 // or a round of finals, is this part of a recorded run (0.4 s); 1 is a job's slice with a
 // trial_budget_s of 2, 5 one of 0.4.
 // --policy: a value of the job's policy, as environment.json names it, times a factor.
-// Prints a Markdown table.
+// Prints a Markdown table. Beside race it has "predicted order": as many members are run once, as
+// they are predicted, and the best three once more.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -54,8 +55,12 @@ struct Options {
   std::vector<std::string> paths;
 };
 
+/// The row beside race: as many runs in predicted order, and the best three again.
+const std::string in_order = "predicted order";
+
 /// One search, as shares of what the grid takes and of the best.
 struct Search {
+  std::size_t num_experiments = 0;
   double experiments = 0, steps = 0, time = 0;
   double seconds = 0, finals_s = 0;
   double regret = 0;
@@ -166,8 +171,9 @@ std::vector<std::size_t> drawn_order(const SearchTable& table, double share, std
   return members;
 }
 
+/// `experiments`: of a search in predicted order, which is none of the tuners.
 Search search(const SearchTable& table, const Grid& grid, const std::string& type,
-              const Options& options, std::int64_t seed) {
+              const Options& options, std::int64_t seed, std::size_t experiments = 0) {
   std::vector<std::size_t> member_of(table.space.members.size());
   std::iota(member_of.begin(), member_of.end(), std::size_t{0});
   SimulatedSpace simulated{table.space, table.job.tuning, {}, {}};
@@ -185,16 +191,19 @@ Search search(const SearchTable& table, const Grid& grid, const std::string& typ
   simulated.run = [&](std::size_t member, double, std::mt19937_64& random) {
     return drawn(table, member_of[member], options.slices, random);
   };
-  const SimulatedSearch done = simulate(simulated,
-                                        {.tuner = type,
-                                         .num_slots = options.num_slots,
-                                         .races = options.races,
-                                         .has_finals = options.has_finals,
-                                         .keeps_finalists = options.keeps_finalists,
-                                         .build_s = options.build_s,
-                                         .has_means = options.has_means},
-                                        seed);
+  const SimulatedSearch done =
+      type == in_order ? in_predicted_order(simulated, experiments, options.build_s, seed)
+                       : simulate(simulated,
+                                  {.tuner = type,
+                                   .num_slots = options.num_slots,
+                                   .races = options.races,
+                                   .has_finals = options.has_finals,
+                                   .keeps_finalists = options.keeps_finalists,
+                                   .build_s = options.build_s,
+                                   .has_means = options.has_means},
+                                  seed);
   Search result;
+  result.num_experiments = done.experiments;
   result.experiments = static_cast<double>(done.experiments) / grid.experiments;
   result.steps = static_cast<double>(done.steps) / grid.steps;
   result.time = done.seconds / grid.seconds;
@@ -310,9 +319,20 @@ void run(const Options& options) {
       print_row(fmt::format("{} ({})", table.name, grid.experiments), tuner, searches);
       auto& all = of_tuner[tuner];
       all.insert(all.end(), searches.begin(), searches.end());
+      if (tuner != "race") continue;
+      std::vector<Search> ordered;
+      for (int seed = 0; seed < options.num_seeds; ++seed)
+        ordered.push_back(search(table, grid, in_order, options, seed,
+                                 searches[static_cast<std::size_t>(seed)].num_experiments));
+      print_row(fmt::format("{} ({})", table.name, grid.experiments), in_order, ordered);
+      auto& all_ordered = of_tuner[in_order];
+      all_ordered.insert(all_ordered.end(), ordered.begin(), ordered.end());
     }
   }
-  for (const std::string& tuner : options.tuners) print_row("all", tuner, of_tuner[tuner]);
+  for (const std::string& tuner : options.tuners) {
+    print_row("all", tuner, of_tuner[tuner]);
+    if (tuner == "race") print_row("all", in_order, of_tuner[in_order]);
+  }
 }
 
 }  // namespace

@@ -34,6 +34,9 @@ struct SimulatedSpace {
   /// One run of a member while the machine is slower by so much.
   std::function<Measurement(std::size_t member, double slower_by, std::mt19937_64& random)> run{};
 
+  /// One run of each member takes so long, what is built aside; 0: it is not known.
+  double grid_s = 0;
+
   [[nodiscard]] double best_truth() const;
 };
 
@@ -81,5 +84,11 @@ struct SimulatedSearch {
 /// Deterministic for the same seed, tuner_s aside.
 SimulatedSearch simulate(const SimulatedSpace& simulated, const SimulationOptions& options,
                          std::int64_t seed);
+
+/// What any search has to be better than: runs so many members once, as they are predicted, and the
+/// best three once more. The median of the steps stands for a run. Where nothing is predicted the
+/// order is drawn from the seed.
+SimulatedSearch in_predicted_order(const SimulatedSpace& simulated, std::size_t experiments,
+                                   double build_s, std::int64_t seed);
 
 }  // namespace dstune::bench

@@ -1,10 +1,11 @@
 // Searches spaces whose truth is made by a formula (truths.hpp), in simulated time:
 //   truth_bench [--kinds stages,jumps] [--tuner race] [--seeds 50] [--first-seed 1000] [--race]
 //               [--turns] [--policy GROUP.NAME=FACTOR]
-// Prints what the searches found and what it cost, by kind; and whether the chances that they
-// stated came true, as Markdown tables. Seeds from 1000 on are those of docs/search.md; the search
-// was built with smaller ones. --turns: finalists stay built and take turns step by step; what
-// disturbs one of a round then disturbs all of it.
+// Prints what the searches found and what it cost, by kind, beside as many runs in predicted order
+// and the best three again. Time is that of all steps, of what one run of each member takes. Prints
+// whether the chances that they stated came true, as Markdown tables. Seeds from 1000 on are those
+// of docs/search.md; the search was built with smaller ones. --turns: finalists stay built and take
+// turns step by step; what disturbs one of a round then disturbs all of it.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -29,10 +30,13 @@ struct Options {
 struct Searched {
   TruthKind kind{};
   std::size_t members = 0;
+  double grid_s = 0;
   SimulatedSearch search;
   [[nodiscard]] double share() const {
     return static_cast<double>(search.experiments) / static_cast<double>(members);
   }
+  /// Finals included, of what one run of each member takes.
+  [[nodiscard]] double share_of_time() const { return search.seconds / grid_s; }
 };
 
 /// Without beliefs that hold a search goes on to the cap.
@@ -53,23 +57,24 @@ double percent(const std::vector<Searched>& all, const Condition& condition) {
 }
 
 void print_row(const std::string& name, const std::vector<Searched>& all) {
-  double regret = 0, worst = 0, share = 0, most = 0, tuner_s = 0, longest_s = 0;
+  double regret = 0, worst = 0, share = 0, most = 0, time = 0, tuner_s = 0;
   for (const Searched& one : all) {
     regret += one.search.regret;
     worst = std::max(worst, one.search.regret);
     share += one.share();
     most = std::max(most, one.share());
+    time += one.share_of_time();
     tuner_s += one.search.tuner_s;
-    longest_s = std::max(longest_s, one.search.tuner_s);
   }
   const auto count = static_cast<double>(all.size());
   const auto within = [&](double least) {
     return percent(all, [=](const Searched& one) { return one.search.regret <= least; });
   };
-  std::printf("| %s | %zu | %.0f | %.0f | %.2f | %.1f | %.1f | %.1f | %.0f | %.0f | %.2f |\n",
-              name.c_str(), all.size(), within(0.01), within(0.05), 100 * regret / count,
-              100 * worst, 100 * share / count, 100 * most, percent(all, is_past_cap),
-              percent(all, is_sure), tuner_s / count);
+  std::printf(
+      "| %s | %zu | %.0f | %.0f | %.2f | %.1f | %.1f | %.1f | %.1f | %.0f | %.0f | %.2f |\n",
+      name.c_str(), all.size(), within(0.01), within(0.05), 100 * regret / count, 100 * worst,
+      100 * share / count, 100 * most, 100 * time / count, percent(all, is_past_cap),
+      percent(all, is_sure), tuner_s / count);
 }
 
 /// Beliefs of one search that lie in a band: how many, and how many came true.
@@ -181,24 +186,34 @@ void run(const Options& options) {
   std::printf(
       "| kind | searches | within 1 %% | within 5 %% | mean regret %% | worst %% | experiments %% "
       "| "
-      "most %% | past the cap %% | sure %% | tuner s |\n"
-      "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
-  std::vector<Searched> informed, all;
+      "most %% | time %% | past the cap %% | sure %% | tuner s |\n"
+      "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+  std::vector<Searched> informed, informed_in_order, all;
   for (const TruthKind kind : options.kinds) {
-    std::vector<Searched> of_kind;
+    std::vector<Searched> of_kind, in_order;
     for (int number = 0; number < options.num_seeds; ++number) {
       const std::uint64_t seed = options.first_seed + static_cast<std::uint64_t>(number);
       const SimulatedSpace truth = make_truth(kind, seed);
-      of_kind.push_back({kind, truth.truth.size(),
-                         simulate(truth, options.simulation, static_cast<std::int64_t>(seed))});
+      const auto number_of_draws = static_cast<std::int64_t>(seed);
+      Searched one{kind, truth.truth.size(), truth.grid_s,
+                   simulate(truth, options.simulation, number_of_draws)};
+      of_kind.push_back(one);
+      one.search = in_predicted_order(truth, one.search.experiments, 0, number_of_draws);
+      in_order.push_back(std::move(one));
     }
     print_row(std::string(to_text(kind)), of_kind);
+    print_row(fmt::format("{}, predicted order", to_text(kind)), in_order);
     std::fflush(stdout);
     all.insert(all.end(), of_kind.begin(), of_kind.end());
-    if (kind != TruthKind::no_information)
+    if (has_information(kind)) {
       informed.insert(informed.end(), of_kind.begin(), of_kind.end());
+      informed_in_order.insert(informed_in_order.end(), in_order.begin(), in_order.end());
+    }
   }
-  if (!informed.empty()) print_row("all with information", informed);
+  if (!informed.empty()) {
+    print_row("all with information", informed);
+    print_row("all with information, predicted order", informed_in_order);
+  }
   print_bands("Something that was not run is more than 1 % better than the best:", all,
               [](const SimulatedSearch& one) { return one.better_elsewhere; });
   print_bands("The answer is the best of what was measured:", all, [](const SimulatedSearch& one) {

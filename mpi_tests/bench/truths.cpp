@@ -11,91 +11,23 @@
 #include <fmt/format.h>
 
 #include "dstune/base/error.hpp"
+#include "group_truths.hpp"
+#include "truth_parts.hpp"
 
 namespace dstune::bench {
 namespace {
 
-constexpr auto truth_kinds =
-    numbered({"stages", "silent_knob", "saturation", "interaction", "cliff", "heavy_tails", "drift",
-              "jumps", "offload", "no_information", "smooth", "other_machine"});
+constexpr auto truth_kinds = numbered(
+    {"stages", "silent_knob", "saturation", "interaction", "cliff", "heavy_tails", "drift", "jumps",
+     "offload", "no_information", "smooth", "other_machine", "group_sizes", "nodes", "tiers",
+     "group_sizes_unpredicted", "nodes_unpredicted", "tiers_unpredicted"});
+/// Seeds of the first kinds were counted so, before there were others.
+constexpr std::uint64_t num_first_kinds = 12;
 
-constexpr int ranks = 4;
 constexpr std::size_t min_members = 100, max_members = 400;
 /// Of the logarithm of a run's time, and of a step's beside it.
 constexpr double run_to_run = 0.015, step_to_step = 0.02;
 constexpr int warmup_steps = 3, timed_steps = 20;
-/// No prediction is better: of a stage, and of a member.
-constexpr double stage_error = 0.02, own_error = 0.01;
-
-/// Numbers of its own making: the library's distributions differ between machines.
-class Draw {
- public:
-  explicit Draw(std::mt19937_64& bits) : bits_(bits) {}
-  double uniform(double low = 0, double high = 1) {
-    return low + (high - low) * static_cast<double>(bits_() >> 11) * 0x1p-53;
-  }
-  double log_uniform(double low, double high) {
-    return std::exp(uniform(std::log(low), std::log(high)));
-  }
-  double normal() {
-    const double radius = std::sqrt(-2 * std::log(1 - uniform()));
-    return radius * std::cos(2 * std::numbers::pi * uniform());
-  }
-  /// Student's t of two degrees of freedom.
-  double heavy() { return normal() / std::sqrt(-std::log(1 - uniform())); }
-  bool chance(double probability) { return uniform() < probability; }
-  template <class Value>
-  Value one_of(const std::vector<Value>& values) {
-    return values[bits_() % values.size()];
-  }
-
- private:
-  std::mt19937_64& bits_;
-};
-
-/// What a machine takes for the parts of a step, in seconds.
-struct Machine {
-  double micro_step_s, sample_s, recompute, gradients_s, call_s, hidden, update_s, offload;
-
-  explicit Machine(Draw& draw)
-      : micro_step_s(draw.log_uniform(2e-3, 2e-2)),
-        sample_s(draw.log_uniform(4e-3, 1.6e-2)),
-        recompute(draw.uniform(1.2, 1.4)),
-        gradients_s(draw.log_uniform(5e-3, 8e-2)),
-        call_s(draw.log_uniform(5e-5, 2e-3)),
-        hidden(draw.uniform(0.2, 0.8)),
-        update_s(draw.log_uniform(2e-3, 3e-2)),
-        offload(draw.uniform(2, 8)) {}
-
-  [[nodiscard]] double update_of(const TrainingConfig& config) const {
-    const double share = config.zero_stage == 0 ? 1 : 1.0 / ranks;
-    return update_s * share * (is_optimizer_offloaded(config) ? offload : 1);
-  }
-  [[nodiscard]] double step_s(const TrainingConfig& config) const {
-    constexpr double parameters = 5e7;
-    const auto micro_steps = static_cast<double>(config.accumulation_steps);
-    const auto samples = static_cast<double>(config.micro_batch);
-    const double again = config.recompute == Recompute::none ? 1 : recompute;
-    const double reductions = config.zero_stage >= 2 ? micro_steps : 1;
-    const double gathers = config.zero_stage == 3 ? 2 * micro_steps : config.zero_stage > 0 ? 1 : 0;
-    const double buckets = std::ceil(parameters / static_cast<double>(config.reduce_bucket_size));
-    const double calls_of_gather = config.stage3_prefetch_bucket_size > 0 ? 4 : 24;
-    const double network_s =
-        gradients_s * (reductions + gathers / 2) +
-        call_s * (reductions * buckets + (config.zero_stage == 3 ? gathers * calls_of_gather : 1));
-    return micro_steps * (micro_step_s + samples * sample_s * again) +
-           network_s * (config.overlap_comm ? 1 - hidden : 1) + update_of(config);
-  }
-};
-
-std::int64_t memory_bytes(const TrainingConfig& config) {
-  constexpr std::array<double, 4> states = {16, 7, 5.5, 4};
-  const double of_states = states[static_cast<std::size_t>(config.zero_stage)] *
-                           (is_optimizer_offloaded(config) ? 0.6 : 1.0);
-  const double of_samples =
-      static_cast<double>(config.micro_batch) * (config.recompute == Recompute::none ? 3.0 : 1.0);
-  return static_cast<std::int64_t>(1e8 * (of_states + of_samples));
-}
 
 /// Lists of candidates, whose product makes 100 to 400 members.
 std::vector<TrainingConfig> draw_members(TruthKind kind, Draw& draw) {
@@ -248,45 +180,76 @@ std::function<double(double, std::mt19937_64&)> draw_disturbance(TruthKind kind,
   return {};
 }
 
-double samples_of(const TrainingConfig& config) {
-  return static_cast<double>(global_batch(config, ranks));
-}
-
 SimulatedSpace draw_space(TruthKind kind, Draw& draw) {
   const std::vector<TrainingConfig> configs = draw_members(kind, draw);
   const Machine predicted(draw);
   const Machine real = kind == TruthKind::other_machine ? Machine(draw) : predicted;
   const auto error = draw_error(kind, predicted, draw);
-  SimulatedSpace simulated;
-  simulated.tuning.metric = Metric::throughput;
-  std::vector<double> predictions;
-  std::vector<double> steps_s;
+  std::vector<MadeMember> members;
   for (const TrainingConfig& config : configs) {
     const double own =
         kind == TruthKind::heavy_tails ? 0.04 * draw.heavy() : own_error * draw.normal();
+    MadeMember& member = members.emplace_back();
+    member.config = config;
     // Not even a heavy tail takes a day for a step.
-    steps_s.push_back(real.step_s(config) * std::exp(error(config) + std::clamp(own, -0.4, 1.5)));
-    predictions.push_back(samples_of(config) / predicted.step_s(config));
-    simulated.truth.push_back(samples_of(config) / steps_s.back());
+    member.step_s = real.step_s(config) * std::exp(error(config) + std::clamp(own, -0.4, 1.5));
+    const auto samples = static_cast<double>(global_batch(config, usual_ranks));
+    member.throughput = samples / member.step_s;
+    member.predicted_throughput = samples / predicted.step_s(config);
+    member.memory_bytes = memory_bytes(config);
   }
   if (kind == TruthKind::no_information)
-    for (std::size_t left = predictions.size(); left > 1; --left)
-      std::swap(predictions[left - 1],
-                predictions[static_cast<std::size_t>(draw.uniform() * static_cast<double>(left))]);
-  for (std::size_t index = 0; index < configs.size(); ++index) {
-    PlannedMember& member = simulated.space.members.emplace_back();
-    PlannedExperiment& planned = member.planned;
-    planned.experiment.name = fmt::format("{}_z{}", index, configs[index].zero_stage);
-    planned.experiment.shape = {.num_gpus = ranks, .num_nodes = 1};
-    planned.experiment.config = configs[index];
-    planned.predicted.throughput = predictions[index];
-    planned.predicted.peak_memory_bytes = memory_bytes(configs[index]);
+    for (std::size_t left = members.size(); left > 1; --left)
+      std::swap(members[left - 1].predicted_throughput,
+                members[static_cast<std::size_t>(draw.uniform() * static_cast<double>(left))]
+                    .predicted_throughput);
+  SimulatedSpace simulated = space_of(members);
+  simulated.disturbance = draw_disturbance(kind, simulated.grid_s, draw);
+  return simulated;
+}
+
+std::size_t within(const SimulatedSpace& simulated, double share) {
+  const double least = (1 - share) * simulated.best_truth();
+  return static_cast<std::size_t>(
+      std::ranges::count_if(simulated.truth, [&](double each) { return each >= least; }));
+}
+
+/// Without predictions nothing leads to the best: several are to be near it.
+constexpr std::size_t least_near = 8;
+
+}  // namespace
+
+std::int64_t memory_bytes(const TrainingConfig& config, int ranks) {
+  constexpr std::array<double, 4> states = {16, 7, 5.5, 4};
+  const double whole = states[0];
+  const double of_stage = states[static_cast<std::size_t>(config.zero_stage)];
+  // The states of four ranks are given; what is shared is so by fewer, or more.
+  const double of_states =
+      (of_stage + (whole - of_stage) / usual_share * (1.0 / ranks - 1.0 / usual_ranks)) *
+      (is_optimizer_offloaded(config) ? 0.6 : 1.0);
+  const double of_samples =
+      static_cast<double>(config.micro_batch) * (config.recompute == Recompute::none ? 3.0 : 1.0);
+  return static_cast<std::int64_t>(1e8 * (of_states + of_samples));
+}
+
+SimulatedSpace space_of(const std::vector<MadeMember>& members) {
+  SimulatedSpace simulated;
+  simulated.tuning.metric = Metric::throughput;
+  std::vector<double> steps_s;
+  for (const MadeMember& made : members) {
+    PlannedExperiment& planned = simulated.space.members.emplace_back().planned;
+    planned.experiment.name = fmt::format("{}_z{}", steps_s.size(), made.config.zero_stage);
+    planned.experiment.shape = made.shape;
+    planned.experiment.config = made.config;
+    planned.predicted.throughput = made.predicted_throughput;
+    planned.predicted.peak_memory_bytes = made.memory_bytes;
+    simulated.truth.push_back(made.throughput);
+    steps_s.push_back(made.step_s);
   }
-  simulated.space.total = simulated.space.planned = configs.size();
+  simulated.space.total = simulated.space.planned = members.size();
   simulated.space.baseline = 0;
-  const double grid_s =
+  simulated.grid_s =
       (warmup_steps + timed_steps) * std::accumulate(steps_s.begin(), steps_s.end(), 0.0);
-  simulated.disturbance = draw_disturbance(kind, grid_s, draw);
   simulated.run = [steps_s](std::size_t member, double slower_by, std::mt19937_64& random) {
     Draw of_run(random);
     const double longer = slower_by + run_to_run * of_run.normal();
@@ -301,27 +264,21 @@ SimulatedSpace draw_space(TruthKind kind, Draw& draw) {
   return simulated;
 }
 
-std::size_t within(const SimulatedSpace& simulated, double share) {
-  const double least = (1 - share) * simulated.best_truth();
-  return static_cast<std::size_t>(
-      std::ranges::count_if(simulated.truth, [&](double each) { return each >= least; }));
-}
-
-}  // namespace
-
 const EnumTexts& texts_of(TruthKind) {
   static constexpr EnumTexts texts{truth_kinds};
   return texts;
 }
 
 SimulatedSpace make_truth(TruthKind kind, std::uint64_t seed) {
-  std::mt19937_64 bits(seed * num_truth_kinds + static_cast<std::uint64_t>(kind));
+  const bool is_of_groups = has_groups(kind);
+  const auto number = static_cast<std::uint64_t>(kind);
+  std::mt19937_64 bits(is_of_groups ? (seed << 8U) + number : seed * num_first_kinds + number);
   Draw draw(bits);
+  const bool is_informed = has_information(kind);
   for (;;) {
-    SimulatedSpace simulated = draw_space(kind, draw);
+    SimulatedSpace simulated = is_of_groups ? draw_groups(kind, draw) : draw_space(kind, draw);
     const bool is_hard = 20 * within(simulated, 0.01) <= simulated.truth.size();
-    if (is_hard && (kind != TruthKind::no_information || within(simulated, 0.05) >= 8))
-      return simulated;
+    if (is_hard && (is_informed || within(simulated, 0.05) >= least_near)) return simulated;
   }
 }
 

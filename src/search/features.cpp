@@ -1,6 +1,7 @@
 #include "features.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -20,12 +21,19 @@ struct Column {
   std::vector<double> values;
 };
 
-/// Members of TrainingConfig: by the table of keys, and those of no row.
+/// A group of ranks differs in these.
+const std::array<std::string, 2> shape_features = {"num_gpus", "num_nodes"};
+
+/// Members of TrainingConfig: by the table of keys, and those of no row. With the ranks of a group
+/// it differs what a stage costs, and how much of a node a micro-batch takes.
 std::vector<std::pair<std::string, std::string>> acting_together() {
   std::vector<std::pair<std::string, std::string>> pairs;
   for (const Knob& knob : every_knob().knobs())
     if (!knob.acts_with.empty()) pairs.emplace_back(knob.acts_with, knob.member);
   pairs.insert(pairs.end(), {{"micro_batch", "accumulation_steps"}, {"micro_batch", "recompute"}});
+  for (const std::string& shape : shape_features)
+    for (const char* const member : {"zero_stage", "micro_batch"})
+      pairs.emplace_back(shape, member);
   return pairs;
 }
 
@@ -67,8 +75,8 @@ std::vector<Column> columns_of(std::span<const Experiment* const> experiments) {
       else
         add(name, amount_of(value), false);
     });
-    add("num_gpus", amount_of(experiment->shape.num_gpus), false);
-    add("num_nodes", amount_of(experiment->shape.num_nodes), false);
+    add(shape_features[0].c_str(), amount_of(experiment->shape.num_gpus), false);
+    add(shape_features[1].c_str(), amount_of(experiment->shape.num_nodes), false);
   }
   return columns;
 }
@@ -187,6 +195,9 @@ Features features_of(std::span<const Experiment* const> experiments) {
   for (const auto& [one, other] : acting_together())
     if (knobs.contains(one) && knobs.contains(other))
       points.pairs.emplace_back(knobs[one], knobs[other]);
+  for (const std::string& shape : shape_features)
+    if (knobs.contains(shape)) points.of_shape.push_back(knobs[shape]);
+  if (knobs.contains("zero_stage")) points.of_stage = knobs["zero_stage"];
   for (std::size_t point = 0; point < points.size; ++point)
     for (const auto& values : of_feature) points.features.push_back(values[point]);
   return features;

@@ -2,6 +2,7 @@
 /// Members of a space as points of numbers. Local.
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,6 +21,9 @@ struct Points {
   std::vector<std::size_t> knobs{};
   /// Knobs that act together.
   std::vector<std::pair<std::size_t, std::size_t>> pairs{};
+  /// Knobs of the group of ranks, and that of the ZeRO stage, where points differ in them.
+  std::vector<std::size_t> of_shape{};
+  std::optional<std::size_t> of_stage{};
   [[nodiscard]] std::span<const double> operator[](std::size_t point) const {
     return {features.data() + point * num_features, num_features};
   }

@@ -63,6 +63,20 @@ bool Neighbours::is_of_knob(const KnobChoice& choice) const {
   return choice.size() == 1 && choice.front().knob < num_own_knobs_;
 }
 
+bool Neighbours::is_of_memory(const KnobChoice& choice) const {
+  return choice.size() == 1 && choice.front().knob >= num_own_knobs_;
+}
+
+bool Neighbours::are_together(std::size_t one, std::size_t other, const KnobChoice& choice,
+                              bool stage_counts) const {
+  const auto is_alike = [&](std::size_t knob) {
+    return knobs_[knob].value_of[one] == knobs_[knob].value_of[other] ||
+           std::ranges::any_of(choice, [=](const KnobPoint& each) { return each.knob == knob; });
+  };
+  return std::ranges::all_of(points_.of_shape, is_alike) &&
+         (!stage_counts || !points_.of_stage || is_alike(*points_.of_stage));
+}
+
 bool Neighbours::has(std::size_t place, const KnobChoice& choice) const {
   return std::ranges::all_of(choice, [&](const KnobPoint& each) {
     return knobs_[each.knob].value_of[place] == each.value;

@@ -37,6 +37,11 @@ class Neighbours {
   [[nodiscard]] double difference(std::size_t one, std::size_t other) const;
   /// Tells whether the choice is of one knob alone.
   [[nodiscard]] bool is_of_knob(const KnobChoice& choice) const;
+  [[nodiscard]] bool is_of_memory(const KnobChoice& choice) const;
+  /// Tells whether both are of one group's shape, and, where it counts, of one ZeRO stage. Knobs of
+  /// the choice are left out.
+  [[nodiscard]] bool are_together(std::size_t one, std::size_t other, const KnobChoice& choice,
+                                  bool stage_counts) const;
 
   [[nodiscard]] bool has(std::size_t place, const KnobChoice& choice) const;
   /// Other values than the member's: of what is ordered those 1, 2, 4, … places away; of memory

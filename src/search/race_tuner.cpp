@@ -217,6 +217,7 @@ class RaceTuner : public Tuner {
       never_considered_.push_back(entrants_[place].member);
     entrants_.resize(std::min(entrants_.size(), policy_.max_candidates));
     entrants_.shrink_to_fit();
+    is_informed_ = !entrants_.empty() && entrants_.front().prior > entrants_.back().prior;
     for (std::size_t place = 0; place < entrants_.size(); ++place) {
       place_of_member_[entrants_[place].member] = place;
       waiting_.insert(place);
@@ -454,9 +455,20 @@ class RaceTuner : public Tuner {
   /// Nothing where one was tried near the best one, or runs, or none is left, or where what was
   /// measured excludes them.
   [[nodiscard]] std::optional<std::size_t> untried_with(const KnobChoice& values) const {
+    const auto can_be_tried = [&](std::size_t place) {
+      return neighbours_->has(place, values) && !is_hopeless(place) && !is_for_later(place) &&
+             (neighbours_->is_of_knob(values) || could_win(place));
+    };
+    // At another group size, or stage, only where the best one's leaves nothing to be tried.
+    const bool is_local = std::ranges::any_of(waiting_, [&](std::size_t place) {
+      return is_together(place, *best(), values) && can_be_tried(place);
+    });
+    const auto is_where_best_is = [&](std::size_t place) {
+      return !is_local || is_together(place, *best(), values);
+    };
     const auto is_near = [&](std::size_t place) {
       return neighbours_->has(place, values) &&
-             neighbours_->distance(place, *best()) <= policy_.near;
+             neighbours_->distance(place, *best()) <= policy_.near && is_where_best_is(place);
     };
     if (std::ranges::any_of(observed_, is_near) || std::ranges::any_of(running(), is_near))
       return std::nullopt;
@@ -464,8 +476,7 @@ class RaceTuner : public Tuner {
     int least = 0;
     // The first of equal ones promises most.
     for (const std::size_t place : waiting_) {
-      if (!neighbours_->has(place, values) || is_hopeless(place) || is_for_later(place)) continue;
-      if (!neighbours_->is_of_knob(values) && !could_win(place)) continue;
+      if (!is_where_best_is(place) || !can_be_tried(place)) continue;
       if (const int far = neighbours_->distance(place, *best()); !nearest || far < least) {
         nearest = place;
         least = far;
@@ -475,11 +486,22 @@ class RaceTuner : public Tuner {
     return nearest;
   }
 
-  /// Each of the values was measured somewhere, and by what that says the member is not better.
+  /// Knobs act together with the size of the group, and, as long as no prediction says how, with
+  /// the stage. A measurement says of a value only where these are the same. Memory is the same
+  /// everywhere.
+  [[nodiscard]] bool is_together(std::size_t one, std::size_t other,
+                                 const KnobChoice& values) const {
+    return neighbours_->is_of_memory(values) ||
+           neighbours_->are_together(one, other, values, !is_informed_);
+  }
+
+  /// Each of the values was measured on groups of that size, and by what that says the member is
+  /// not better.
   [[nodiscard]] bool is_excluded(std::size_t place, const KnobChoice& values) const {
     const bool all_measured = std::ranges::all_of(values, [&](const KnobPoint& each) {
-      return std::ranges::any_of(
-          samples(), [&](const Sample& one) { return neighbours_->has(one.point, {each}); });
+      return std::ranges::any_of(samples(), [&](const Sample& one) {
+        return neighbours_->has(one.point, {each}) && is_together(one.point, place, values);
+      });
     });
     if (!all_measured) return false;
     return chance_above_zero(beliefs_->relevant_advantage(place)) <
@@ -510,6 +532,7 @@ class RaceTuner : public Tuner {
   std::uint64_t seed_;
   std::size_t trials_left_ = SIZE_MAX;
   bool is_short_ = false;        ///< few trials are allowed
+  bool is_informed_ = false;     ///< predictions tell members apart
   std::int64_t tried_size_ = 0;  ///< the largest micro-batch that was, or is the baseline's
   std::vector<Entrant> entrants_;
   std::vector<std::size_t> never_considered_;

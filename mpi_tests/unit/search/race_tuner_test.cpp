@@ -332,6 +332,39 @@ TEST_F(RaceTunerTest, ValuesThatActTogetherAreTriedNextToTheBest) {
   EXPECT_THAT(stages, SizeIs(4));
 }
 
+TEST_F(RaceTunerTest, AValueIsTriedOnGroupsOfTheBestOnesSize) {
+  // On one rank small buckets cost much, as predicted; on four they are faster.
+  PlannedSpace both = space_;
+  for (const PlannedMember& member : space_.members) {
+    both.members.push_back(member);
+    both.members.back().planned.experiment.shape = {1, 1};
+  }
+  both.total = both.planned = both.members.size();
+  space_ = both;
+  const auto is_small = [&](std::size_t member) {
+    return config(member).reduce_bucket_size < 100'000'000;
+  };
+  const auto of_ranks = [&](std::size_t member) {
+    const int ranks = space_.experiment(member).shape.size();
+    return throughput(config(member)) * (ranks == 1 ? 0.4 : 1);
+  };
+  const auto truth = [&](std::size_t member) {
+    const bool is_alone = space_.experiment(member).shape.size() == 1;
+    return of_ranks(member) * (!is_small(member) ? 1 : is_alone ? 0.6 : 1.15);
+  };
+  for (const bool is_predicted : {true, false}) {
+    for (std::size_t member = 0; member < space_.members.size(); ++member) {
+      auto& predicted = space_.members[member].planned.predicted.throughput;
+      if (is_predicted)
+        predicted = of_ranks(member) * (is_small(member) ? 0.6 : 1);
+      else
+        predicted.reset();
+    }
+    EXPECT_GT(share_found(truth), 0.99) << is_predicted;
+    EXPECT_LT(ran_.size(), space_.members.size() * 20 / 100) << is_predicted;
+  }
+}
+
 TEST_F(RaceTunerTest, LessMemoryIsTriedNextToTheBest) {
   predict(0, 0);
   // What needs more than a cache, say, is slower; the prediction does not know it, and all that it
