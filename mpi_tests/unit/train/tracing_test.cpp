@@ -11,7 +11,8 @@
 namespace dstune {
 namespace {
 
-StepPlan small_plan(const Device& device, std::int64_t accumulation) {
+StepPlan small_plan(const Device& device, std::int64_t accumulation, int group_size = 1,
+                    int group_rank = 0) {
   ModelSpec model{.name = "tiny",
                   .family = ModelFamily::gpt2,
                   .hidden_size = 8,
@@ -27,7 +28,7 @@ StepPlan small_plan(const Device& device, std::int64_t accumulation) {
   config.micro_batch = 2;
   config.accumulation_steps = accumulation;
   config.sequence_length = 8;
-  return build_step_plan(model, config, 1, 0, CpuWorkspaces(device.kernels()));
+  return build_step_plan(model, config, group_size, group_rank, CpuWorkspaces(device.kernels()));
 }
 
 TEST(TracingTest, HasEveryOperationOfTheCycleInItsOrder) {
@@ -60,6 +61,32 @@ TEST(TracingTest, HasNothingOfWhatDoesNotFit) {
   test::Rendezvous rendezvous(1);
   test::ThreadGroup group(rendezvous, 0, 1);
   EXPECT_FALSE(trace_steps(small_plan(device, 1), device, group, 0, 1, Waiter()));
+}
+
+/// A link that takes this long for each all-reduce.
+class SlowGroup : public ForwardingGroup {
+ public:
+  explicit SlowGroup(ProcessGroup& group) : ForwardingGroup(group) {}
+  void all_reduce(void* data, std::int64_t count, DType type, Reduction op,
+                  const RankRange& among) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(260));
+    ForwardingGroup::all_reduce(data, count, type, op, among);
+  }
+
+ private:
+  void before_collective() override {}
+};
+
+TEST(TracingTest, LongStepsAreFew) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    CpuDevice device(1 << 24, 1);
+    SlowGroup slow(group);
+    const StepPlan plan = small_plan(device, 1, 2, group.group_rank());
+    const auto traced = trace_steps(plan, device, slow, 0, 0.001, Waiter());
+    ASSERT_TRUE(traced);
+    EXPECT_EQ(traced->traces.size(), 1U);
+    EXPECT_GE(traced->steps_s.front(), 0.25);
+  });
 }
 
 /// Queues of a device that never does what it is asked for.

@@ -152,6 +152,9 @@ constexpr std::size_t min_steps = 2;
 constexpr std::size_t max_steps = 15;
 /// Short steps are run until they take this long together.
 constexpr double enough_s = 0.1;
+/// On a slow link a step takes seconds. One is enough of steps as long as this that the budget does
+/// not have time for.
+constexpr double long_step_s = 0.25;
 
 /// The largest of every rank's. Collective over the group.
 double slowest(ProcessGroup& group, double mine) {
@@ -304,8 +307,18 @@ std::optional<TracedSteps> trace_steps(const StepPlan& plan, Device& device, Pro
 
   executor->initialize();
   std::int64_t step = 0;
-  const std::int64_t first = std::max<std::int64_t>(warmup_steps, steps_until_alike(device));
-  while (step < first) executor->step(step++);
+  double last_s = 0;
+  const auto warm_up = [&](std::int64_t steps) {
+    while (step < steps) {
+      const double step_began_s = seconds_by(whole);
+      executor->step(step++);
+      last_s = seconds_by(whole) - step_began_s;
+    }
+  };
+  warm_up(steps_until_alike(device));
+  const double step_s = slowest(group, last_s);
+  const bool is_long = step_s >= long_step_s && 2 * min_steps * step_s > budget_s;
+  if (!is_long) warm_up(warmup_steps);
   TracedSteps traced;
   for (double spent_s = 0;;) {
     StepTrace& trace = traced.traces.emplace_back();
@@ -319,7 +332,7 @@ std::optional<TracedSteps> trace_steps(const StepPlan& plan, Device& device, Pro
     spent_s += traced.steps_s.back();
     const bool is_enough = spent_s >= enough_s || traced.steps_s.size() >= max_steps ||
                            slowest(group, seconds_by(whole) - began_s) >= budget_s;
-    if (is_enough && traced.steps_s.size() >= min_steps) return traced;
+    if (is_enough && traced.steps_s.size() >= (is_long ? 1 : min_steps)) return traced;
   }
 }
 
