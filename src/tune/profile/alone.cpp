@@ -22,7 +22,7 @@ namespace {
 constexpr int num_rounds = 3;
 /// The share of the processors that others use while it measures, from which on threads wait for
 /// each other longer than they work.
-constexpr double busy_share = 0.1;
+constexpr double share_of_others = 0.1;
 /// Rounds are compared by the times of so many members.
 constexpr std::size_t num_compared = 8;
 
@@ -146,7 +146,7 @@ MeasuredAlone measure_alone(const PlannedJob& ready, Device& device) {
   AloneRounds alone_rounds(ready, device, tasks.front());
   const int threads = device.is_asynchronous() ? 1 : threads_of_rank(ready, device);
   std::vector<DeviceProfile> rounds = alone_rounds.measure(threads);
-  if (threads > 1 && others.share() >= busy_share) {
+  if (threads > 1 && others.share() >= share_of_others) {
     result.has_shared_work = true;
     rounds = alone_rounds.measure(1);
     for (DeviceProfile& round : rounds) share_work(round, threads);
