@@ -81,12 +81,14 @@ class KernelThreads {
   int before_;
 };
 
-/// The threads of a rank where as many ranks as the largest group has on a node share this host.
+/// The threads of a rank where as many ranks as the largest group has on a node share this host. In
+/// a job the ranks of this host have theirs already.
 int threads_of_rank(const PlannedJob& ready, const Device& device) {
-  int ranks = 1;
+  const auto here = static_cast<int>(std::max<std::size_t>(1, ready.training_ranks.front().size()));
+  int ranks = here;
   visit_planned(ready,
                 [&](const Experiment& member) { ranks = std::max(ranks, member.shape.num_gpus); });
-  return std::max(1, device.threads() / ranks);
+  return std::max(1, device.threads() * here / ranks);
 }
 
 /// Measures for plans: several short rounds of one task.
@@ -163,8 +165,7 @@ MeasuredAlone measure_alone(const PlannedJob& ready, Device& device) {
   // Beside what the rounds show stands the error of the constants that lead to the target's time.
   const double error = ready.target ? 2 * ready.target->error : 0;
   if (least_s > 0) {
-    result.spread = slowest_s / least_s;
-    result.predictor->set_band(1 / result.spread / (1 + error), 1 + error);
+    result.predictor->set_band(least_s / slowest_s / (1 + error), 1 + error);
   }
   return result;
 }

@@ -166,7 +166,6 @@ struct MeasuredAlone {
   /// Shares of the host's processors while it was measured; 0: none known. `stolen` is a part of
   /// what others used: other virtual machines ran.
   double used_by_others = 0, stolen = 0;
-  double spread = 1;             ///< the slowest round over the least of each work
   bool has_shared_work = false;  ///< one thread was measured, and a rank has several as fast ones
 };
 MeasuredAlone measure_alone(const PlannedJob& planned, Device& device);
