@@ -12,6 +12,10 @@ namespace {
 constexpr std::size_t steps_a_layer = 192;
 constexpr std::size_t tensors_a_layer = 64;
 
+/// Bytes of a larger call cost less: gloo sends 0.5 KiB in 0.2 ms, 128 KiB in 0.45 ms, 512 KiB
+/// in 1.3 ms, and 4 MiB in 3.7 ms, between two ranks of a host with 2 cores.
+constexpr double most_of_small_call = 512 * 1024;
+
 Overhead call_of(WorkKind kind, bool is_ahead) {
   switch (kind) {
     case WorkKind::all_reduce:
@@ -241,7 +245,9 @@ void Emitter::count_call(WorkKind kind, const op::Collective& call) {
   const double passes = kind == WorkKind::all_reduce || kind == WorkKind::reduce_scatter ? 2 : 1;
   const double bytes = static_cast<double>(call.elements) *
                        static_cast<double>(size_bytes(plan_.tensors[call.data.tensor].dtype));
-  count(Overhead::communicated_byte, passes * (ranks - 1) / ranks * bytes);
+  const double sent = passes * (ranks - 1) / ranks * bytes;
+  count(Overhead::small_call_byte, std::min(sent, most_of_small_call));
+  count(Overhead::communicated_byte, sent);
 }
 
 int Emitter::record(Stream stream) {
