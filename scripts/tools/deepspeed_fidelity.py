@@ -250,8 +250,9 @@ def record(options):
 
     network = f"{options.hosts} hosts x {options.ranks}, {emulated_hosts.rate_text(options.rate)}"
     with emulated_hosts.emulated(options.rate, options.hosts):
-        emulated_hosts.mpirun(options.hosts, options.ranks, os.path.abspath(options.program), "--results-dir",
-                              options.results, "--exps-dir", f"{options.results}/exps", options.space)
+        limit = ["--time-limit", options.time_limit] if options.time_limit else []
+        emulated_hosts.mpirun(options.hosts, options.ranks, os.path.abspath(options.program), *limit, "--results-dir",
+                              options.results, "--exps-dir", f"{options.results}-exps", options.space)
         again = ["--table", options.table, "--budget", options.budget, "--steps", options.steps,
                  "--passes", options.passes, "--network", network]
         again += ["--runs", options.runs] if options.runs else []
@@ -326,6 +327,7 @@ def main():
     recorder.add_argument("--hosts", type=int, default=2, choices=(2, 3, 4))
     recorder.add_argument("--rate", required=True, help="of each host's link: 200mbit, 1gbit")
     recorder.add_argument("--ranks", type=int, default=1, help="of each host (default 1)")
+    recorder.add_argument("--time-limit", help="of dstune-mpi's job, finals included: 20m")
     recorder.add_argument("--program", default="build/release/dstune-mpi")
     recorder.add_argument("--python", default=sys.executable, help="has DeepSpeed")
     recorder.set_defaults(work=record)

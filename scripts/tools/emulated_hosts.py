@@ -102,7 +102,7 @@ def emulated(rate, hosts=2):
 
 
 def mpirun(hosts, ranks, *words, **options):
-    """Runs `words` by Open MPI with so many ranks on each host."""
+    """Runs `words` by Open MPI with so many ranks on each host, whatever they end with."""
     with tempfile.NamedTemporaryFile("w", suffix=".sh", delete=False) as agent:
         # Open MPI tells hosts apart by their names. The agent is given one of the addresses.
         agent.write("#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\nhost=${1##*.}; shift\n"
@@ -118,8 +118,9 @@ def mpirun(hosts, ranks, *words, **options):
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                        OMPI_MCA_mpi_yield_when_idle="1")
     try:
-        return call(*inside(0, "unshare", "--uts", "bash", "-c", 'hostname host1; exec "$@"', "x",
-                            *command), env=environment, text=True, **options)
+        return subprocess.run(inside(0, "unshare", "--uts", "bash", "-c",
+                                     'hostname host1; exec "$@"', "x", *command),
+                              env=environment, text=True, check=False, **options)
     finally:
         os.unlink(agent.name)
 

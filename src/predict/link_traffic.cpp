@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dstune/base/operands.hpp"
+#include "dstune/plan/sent_bytes.hpp"
 
 namespace dstune {
 namespace {
@@ -34,8 +35,10 @@ LinkedPart linked_part(const Work& work, GroupShape shape) {
       work.width == 0 ? RankRange{0, 1, shape.size()}
                       : RankRange{0, static_cast<int>(work.depth), static_cast<int>(work.width)};
   std::set<int> nodes;
-  for (int index = 0; index < ranks.count; ++index) nodes.insert(ranks.rank(index) / shape.num_gpus);
-  LinkedPart part{.ranks = static_cast<double>(ranks.count), .nodes = static_cast<double>(nodes.size())};
+  for (int index = 0; index < ranks.count; ++index)
+    nodes.insert(ranks.rank(index) / shape.num_gpus);
+  LinkedPart part{.ranks = static_cast<double>(ranks.count),
+                  .nodes = static_cast<double>(nodes.size())};
   part.on_node = part.ranks / part.nodes;
   part.beside = std::max(1.0, shape.num_gpus / part.on_node);
   return part;
@@ -47,11 +50,13 @@ LinkTraffic& LinkTraffic::operator+=(const LinkTraffic& more) {
   here += more.here;
   gloo += more.gloo;
   sent += more.sent;
+  in_small_calls += more.in_small_calls;
   return *this;
 }
 
 LinkTraffic operator*(double times, const LinkTraffic& traffic) {
-  return {times * traffic.here, times * traffic.gloo, times * traffic.sent};
+  return {times * traffic.here, times * traffic.gloo, times * traffic.sent,
+          times * traffic.in_small_calls};
 }
 
 LinkTraffic link_traffic(const Work& work, GroupShape shape) {
@@ -66,22 +71,29 @@ LinkTraffic link_traffic(const Work& work, GroupShape shape) {
   const double from_each_rank = part.on_node * of_other_nodes;
   const bool is_pair = part.ranks == 2;
   LinkTraffic traffic;
+  traffic.sent = sent_bytes(work.kind, part.ranks, bytes);
+  traffic.in_small_calls = std::min(traffic.sent, most_of_small_call);
+  const auto set = [&traffic](double here, double gloo) {
+    traffic.here = here;
+    traffic.gloo = gloo;
+  };
   switch (work.kind) {
     case WorkKind::all_reduce:
-      traffic = {from_each_rank + of_other_nodes, 2 * ring, 2 * ring};
+      set(from_each_rank + of_other_nodes, 2 * ring);
       break;
     case WorkKind::reduce:
       // The root's node receives what was summed elsewhere, too.
-      traffic = {from_each_rank + of_other_nodes, ring + of_other_nodes, ring};
+      set(from_each_rank + of_other_nodes, ring + of_other_nodes);
       break;
     case WorkKind::reduce_scatter:
-      traffic = {from_each_rank, 2 * ring, 2 * ring};
+      set(from_each_rank, 2 * ring);
       break;
     case WorkKind::all_gather:
-      traffic = {of_other_nodes, (is_pair ? turns_of_paired_gather : 1) * ring, ring};
+      set(of_other_nodes, (is_pair ? turns_of_paired_gather : 1) * ring);
       break;
     case WorkKind::all_to_all:
-      traffic = {from_each_rank, (is_pair ? turns_of_paired_exchange : turns_of_exchange) * from_each_rank, ring};
+      set(from_each_rank,
+          (is_pair ? turns_of_paired_exchange : turns_of_exchange) * from_each_rank);
       break;
     default:
       return {};
@@ -105,6 +117,20 @@ LinkTraffic link_traffic(const StepPlan& plan, const Segment& segment, GroupShap
   for (const RepeatedSteps& repeated : segment.repeated)
     sum += static_cast<double>(repeated.times - 1) * of_steps(repeated.begin, repeated.end);
   return sum;
+}
+
+Overheads with_link(Overheads counts, const LinkTraffic& traffic, const TimeCalibration& time,
+                    Precision precision) {
+  Overheads costs_s = time.costs_s;
+  of(counts, Overhead::link_byte) =
+      traffic.gloo - time.device_scale(precision, counts) * traffic.here;
+  const double link_s = of(costs_s, Overhead::link_byte) * traffic.gloo;
+  const double bytes_s = of(costs_s, Overhead::communicated_byte) * traffic.sent +
+                         of(costs_s, Overhead::small_call_byte) * traffic.in_small_calls;
+  const double hidden = bytes_s > link_s ? link_s / bytes_s : 1;
+  of(counts, Overhead::communicated_byte) -= hidden * traffic.sent;
+  of(counts, Overhead::small_call_byte) -= hidden * traffic.in_small_calls;
+  return counts;
 }
 
 double link_byte_s(const DeviceProfile& profile) {

@@ -22,6 +22,13 @@ LinkTraffic of_kind(WorkKind kind, GroupShape shape, std::int64_t count = 0,
   return link_traffic(work, shape);
 }
 
+Experiment experiment_of(const TrainingConfig& config, GroupShape shape) {
+  Experiment experiment;
+  experiment.shape = shape;
+  experiment.config = config;
+  return experiment;
+}
+
 struct Counted {
   WorkKind kind;
   double gloo;  ///< bytes on the fuller way of a node's link, of those of the buffer
@@ -39,10 +46,10 @@ void expect_counts(GroupShape shape, std::initializer_list<Counted> all) {
 TEST(LinkTrafficTest, GlooSendsWhatWasCounted) {
   using enum WorkKind;
   expect_counts({1, 2}, {{all_reduce, 1.002}, {reduce, 1.001}, {reduce_scatter, 1.002}});
-  expect_counts({2, 2},
-                {{all_reduce, 1.504}, {reduce, 1.253}, {reduce_scatter, 1.504}, {all_gather, 0.752}});
-  expect_counts({1, 4},
-                {{all_reduce, 1.504}, {reduce, 1.503}, {reduce_scatter, 1.504}, {all_gather, 0.752}});
+  expect_counts(
+      {2, 2}, {{all_reduce, 1.504}, {reduce, 1.253}, {reduce_scatter, 1.504}, {all_gather, 0.752}});
+  expect_counts(
+      {1, 4}, {{all_reduce, 1.504}, {reduce, 1.503}, {reduce_scatter, 1.504}, {all_gather, 0.752}});
 }
 
 /// Half of the bytes goes each way, one after the other. All-reduces use both ways at once.
@@ -81,11 +88,13 @@ TEST(LinkTrafficTest, ARateIsOfLongCollectivesThatCrossTheLink) {
   const auto curve = [](WorkKind kind, std::vector<TimePoint> points) {
     return TimeCurve{Work{.kind = kind}, std::move(points)};
   };
-  GroupProfile inside{.shape = {2, 1}};
+  GroupProfile inside;
+  inside.shape = {2, 1};
   inside.collectives = {curve(WorkKind::all_reduce, {{size, 1e-4}})};
   profile.groups = {inside};
   EXPECT_EQ(link_byte_s(profile), 0);
-  GroupProfile across{.shape = {1, 2}};
+  GroupProfile across;
+  across.shape = {1, 2};
   // A byte takes 1e-8 s; the gather waited for its peer, and a buffer took in what was short.
   across.collectives = {curve(WorkKind::all_reduce, {{1000, 1e-6}, {size, 1e-8 * size}}),
                         curve(WorkKind::all_gather, {{size, 1e-8 * size}}),
@@ -102,7 +111,7 @@ TEST(LinkTrafficTest, StagesDifferInWhatGlooDoesBeyond) {
     config.accumulation_steps = micro_steps;
     const test::SomeWorkspaces workspaces;
     StepPredictor predictor(test::tiny_llama(), std::nullopt, workspaces);
-    const Experiment experiment{.shape = shape, .config = config};
+    const Experiment experiment = experiment_of(config, shape);
     EXPECT_EQ(predictor.overheads(experiment)[static_cast<std::size_t>(Overhead::link_byte)],
               predictor.traffic(experiment).gloo - predictor.traffic(experiment).here);
     return predictor.traffic(experiment);
@@ -119,6 +128,30 @@ TEST(LinkTrafficTest, StagesDifferInWhatGlooDoesBeyond) {
   EXPECT_GT(traffic(3, {1, 2}, 4).here, 3.5 * stage3.here);
 }
 
+/// A step that takes 1 s on the link here, whose collectives gloo makes of twice the bytes, takes 2
+/// s there: kernels' scale is none of the link's.
+TEST(LinkTrafficTest, TheLinksTimeIsNotScaled) {
+  TimeCalibration time;
+  time.scale.fill(1.5);
+  of(time.costs_s, Overhead::recompute) = 0.1;
+  of(time.costs_s, Overhead::link_byte) = 1e-8;
+  of(time.costs_s, Overhead::communicated_byte) = 2e-9;
+  of(time.costs_s, Overhead::small_call_byte) = 1e-9;
+  const LinkTraffic traffic{.here = 1e8, .gloo = 2e8, .sent = 1.5e8, .in_small_calls = 1e6};
+  Overheads counts{};
+  of(counts, Overhead::recompute) = 1;
+  of(counts, Overhead::communicated_byte) = 1.5e8;
+  of(counts, Overhead::small_call_byte) = 1e6;
+  const Overheads linked = with_link(counts, traffic, time, Precision::fp32);
+  EXPECT_NEAR(time.target_s(1, Precision::fp32, linked), 2, 1e-9);
+  // A second of kernels beside it is scaled.
+  EXPECT_NEAR(time.target_s(2, Precision::fp32, linked), 2 + 1.5 * 1.1, 1e-9);
+  // A fast link waits for gloo's own work on the bytes.
+  of(time.costs_s, Overhead::link_byte) = 1e-10;
+  const Overheads fast = with_link(counts, traffic, time, Precision::fp32);
+  EXPECT_NEAR(time.target_s(0.01, Precision::fp32, fast), 1.5e8 * 2e-9 + 1e6 * 1e-9, 1e-9);
+}
+
 /// The predictor's plans have equal layers folded.
 TEST(LinkTrafficTest, FoldedLayersCountAsOftenAsTheyAre) {
   ModelSpec model = test::tiny_llama();
@@ -128,13 +161,14 @@ TEST(LinkTrafficTest, FoldedLayersCountAsOftenAsTheyAre) {
   for (const int stage : {2, 3}) {
     const TrainingConfig config = test::tiny_config(stage);
     StepPredictor predictor(model, std::nullopt, workspaces);
-    const LinkTraffic folded = predictor.traffic({.shape = shape, .config = config});
+    const LinkTraffic folded = predictor.traffic(experiment_of(config, shape));
     const StepPlan plan = build_step_plan(model, config, shape.size(), 0, workspaces);
     LinkTraffic whole;
     for (const Segment& segment : plan.cycle) {
       EXPECT_EQ(segment.repeat, 1);
       whole += link_traffic(plan, segment, shape);
     }
+    EXPECT_GT(whole.here, 0);
     EXPECT_NEAR(folded.here, whole.here, 1e-9 * whole.here);
     EXPECT_NEAR(folded.gloo, whole.gloo, 1e-9 * whole.gloo);
     EXPECT_NEAR(folded.sent, whole.sent, 1e-9 * whole.sent);

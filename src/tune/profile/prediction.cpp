@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "dstune/base/file.hpp"
+#include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/core/interval.hpp"
 #include "dstune/core/log_text.hpp"
@@ -254,6 +255,22 @@ void JobPredictor::predict(const Experiment& experiment, Prediction& predicted) 
   if (!band_) return;
   predicted.throughput_low = *ranked_throughput(predicted) * band_->first;
   predicted.throughput_high = *ranked_throughput(predicted) * band_->second;
+}
+
+Overheads JobPredictor::overheads(const Experiment& experiment) {
+  const Overheads counts = predictor_.overheads(experiment);
+  return linked_ ? with_link(counts, predictor_.traffic(experiment), *linked_,
+                             experiment.config.precision)
+                 : counts;
+}
+
+void JobPredictor::price_link(TargetConstants& constants) {
+  const double byte_s = predictor_.profile() ? link_byte_s(*predictor_.profile()) : 0;
+  // NCCL's bytes are those of the step here.
+  if (constants.time.is_device_behind_host || byte_s <= 0) return;
+  of(constants.time.costs_s, Overhead::link_byte) = byte_s;
+  linked_ = constants.time;
+  log::info(fmt::format(log_text::link_measured, 1e-6 / byte_s));
 }
 
 void JobPredictor::observe(const Experiment& experiment, const Measurement& measurement) {

@@ -130,9 +130,10 @@ class JobPredictor {
   /// Throughputs lie between these multiples of what is predicted.
   void set_band(double low, double high) { band_ = {low, high}; }
   /// Returns what DeepSpeed does in a step beside its operations.
-  [[nodiscard]] Overheads overheads(const Experiment& experiment) {
-    return predictor_.overheads(experiment);
-  }
+  [[nodiscard]] Overheads overheads(const Experiment& experiment);
+  /// Gives bytes between nodes the time that they took here, if a training with gloo has such. From
+  /// now on overheads() has what it puts on links.
+  void price_link(TargetConstants& constants);
 
  private:
   [[nodiscard]] bool is_known(const Experiment& experiment) const;
@@ -140,7 +141,7 @@ class JobPredictor {
   MeasureOptions measure_;
   std::shared_ptr<const WorkspaceSizes> workspaces_;
   StepPredictor predictor_;
-  std::optional<TimeCalibration> calibration_;
+  std::optional<TimeCalibration> calibration_, linked_;
   std::optional<std::pair<double, double>> band_;
 };
 
