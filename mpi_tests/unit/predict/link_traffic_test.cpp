@@ -1,4 +1,4 @@
-/// What collectives put on a node's link: figures that the kernel's counters showed of gloo.
+/// The bytes that collectives put on a node's link: figures that the kernel's counters showed.
 
 #include "dstune/predict/link_traffic.hpp"
 
@@ -126,6 +126,49 @@ TEST(LinkTrafficTest, StagesDifferInWhatGlooDoesBeyond) {
   // Stage 0 reduces once a step, stage 3 communicates in each micro-step.
   EXPECT_EQ(traffic(0, {1, 2}, 4).here, stage0.here);
   EXPECT_GT(traffic(3, {1, 2}, 4).here, 3.5 * stage3.here);
+}
+
+/// Bytes that the busier way of a link carried in a step of DeepSpeed 0.19.8's engine, two hosts:
+/// LLaMA of fidelity-small-llama.config.json, 2 sequences of 64 tokens.
+struct CountedStep {
+  GroupShape shape;
+  int stage;
+  std::int64_t micro_steps;
+  double bytes;
+};
+constexpr CountedStep counted_steps[] = {
+    {{1, 2}, 0, 1, 5324410},  {{1, 2}, 0, 4, 5325268},  {{1, 2}, 1, 1, 7987150},
+    {{1, 2}, 1, 4, 7987744},  {{1, 2}, 2, 1, 7988140},  {{1, 2}, 2, 4, 24025522},
+    {{1, 2}, 3, 1, 8013452},  {{1, 2}, 3, 4, 27142298}, {{2, 2}, 0, 1, 7989910},
+    {{2, 2}, 0, 4, 7990492},  {{2, 2}, 1, 1, 11985296}, {{2, 2}, 1, 4, 11984398},
+    {{2, 2}, 2, 1, 11984372}, {{2, 2}, 2, 4, 35949974}, {{2, 2}, 3, 1, 12068788},
+    {{2, 2}, 3, 4, 40765090},
+};
+
+TEST(LinkTrafficTest, StepsOfDeepSpeedPutTheCountedBytesOnTheLink) {
+  ModelSpec model = test::tiny_llama();
+  model.hidden_size = 128;
+  model.num_layers = 4;
+  model.num_heads = model.num_kv_heads = 4;
+  model.head_size = 32;
+  model.intermediate_size = 352;
+  model.vocab_size = 2048;
+  model.max_positions = 128;
+  model.tie_embeddings = false;
+  const test::SomeWorkspaces workspaces;
+  StepPredictor predictor(model, std::nullopt, workspaces);
+  for (const auto& [shape, stage, micro_steps, bytes] : counted_steps) {
+    TrainingConfig config;
+    config.zero_stage = stage;
+    config.micro_batch = 2;
+    config.sequence_length = 64;
+    config.accumulation_steps = micro_steps;
+    const LinkTraffic traffic = predictor.traffic(experiment_of(config, shape));
+    // `gloo` counts the turns of pairs, too.
+    const double planned = shape.num_gpus == 1 ? traffic.sent : traffic.gloo;
+    EXPECT_NEAR(planned, bytes, 0.01 * bytes) << stage << " " << micro_steps;
+    EXPECT_GE(traffic.gloo, planned);
+  }
 }
 
 /// A step that takes 1 s on the link here, whose collectives gloo makes of twice the bytes, takes 2
