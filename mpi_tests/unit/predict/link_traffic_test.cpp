@@ -11,14 +11,14 @@
 namespace dstune {
 namespace {
 
-constexpr std::int64_t size = 4 << 20;
+constexpr std::int64_t buffer_bytes = 4 << 20;
 
 LinkTraffic of_kind(WorkKind kind, GroupShape shape, std::int64_t count = 0,
                     std::int64_t stride = 0) {
   Work work{.kind = kind};
   work.width = count;
   work.depth = stride;
-  work.size = size;
+  work.size = buffer_bytes;
   return link_traffic(work, shape);
 }
 
@@ -39,7 +39,7 @@ struct Counted {
 void expect_counts(GroupShape shape, std::initializer_list<Counted> all) {
   for (const auto& [kind, gloo] : all) {
     const double bytes = of_kind(kind, shape).gloo;
-    EXPECT_NEAR(bytes / size, gloo, 0.005 * gloo) << static_cast<int>(kind);
+    EXPECT_NEAR(bytes / buffer_bytes, gloo, 0.005 * gloo) << static_cast<int>(kind);
   }
 }
 
@@ -54,20 +54,20 @@ TEST(LinkTrafficTest, GlooSendsWhatWasCounted) {
 
 /// Half of the bytes goes each way, one after the other. All-reduces use both ways at once.
 TEST(LinkTrafficTest, TwoRanksOfGlooTakeTurns) {
-  EXPECT_EQ(of_kind(WorkKind::all_gather, {1, 2}).gloo, 0.75 * size);
-  EXPECT_EQ(of_kind(WorkKind::all_to_all, {1, 2}).gloo, size);
-  EXPECT_EQ(of_kind(WorkKind::all_to_all, {2, 2}).gloo, 1.25 * size);
+  EXPECT_EQ(of_kind(WorkKind::all_gather, {1, 2}).gloo, 0.75 * buffer_bytes);
+  EXPECT_EQ(of_kind(WorkKind::all_to_all, {1, 2}).gloo, buffer_bytes);
+  EXPECT_EQ(of_kind(WorkKind::all_to_all, {2, 2}).gloo, 1.25 * buffer_bytes);
 }
 
 TEST(LinkTrafficTest, TheStepHereSendsEachRanksPartOfASumAndEachSliceOnce) {
   using enum WorkKind;
-  EXPECT_EQ(of_kind(all_reduce, {1, 2}).here, size);
-  EXPECT_EQ(of_kind(reduce_scatter, {1, 2}).here, 0.5 * size);
-  EXPECT_EQ(of_kind(all_gather, {1, 2}).here, 0.5 * size);
-  EXPECT_EQ(of_kind(all_to_all, {1, 2}).here, 0.5 * size);
-  EXPECT_EQ(of_kind(all_reduce, {2, 2}).here, 1.5 * size);
-  EXPECT_EQ(of_kind(reduce_scatter, {2, 2}).here, size);
-  EXPECT_EQ(of_kind(all_gather, {2, 2}).here, 0.5 * size);
+  EXPECT_EQ(of_kind(all_reduce, {1, 2}).here, buffer_bytes);
+  EXPECT_EQ(of_kind(reduce_scatter, {1, 2}).here, 0.5 * buffer_bytes);
+  EXPECT_EQ(of_kind(all_gather, {1, 2}).here, 0.5 * buffer_bytes);
+  EXPECT_EQ(of_kind(all_to_all, {1, 2}).here, 0.5 * buffer_bytes);
+  EXPECT_EQ(of_kind(all_reduce, {2, 2}).here, 1.5 * buffer_bytes);
+  EXPECT_EQ(of_kind(reduce_scatter, {2, 2}).here, buffer_bytes);
+  EXPECT_EQ(of_kind(all_gather, {2, 2}).here, 0.5 * buffer_bytes);
   // With many ranks a node a ring sends less.
   EXPECT_GT(of_kind(all_reduce, {8, 2}).here, of_kind(all_reduce, {8, 2}).gloo);
 }
@@ -77,8 +77,8 @@ TEST(LinkTrafficTest, PartsShareTheLinkAndThoseOfANodeDoNotUseIt) {
   EXPECT_EQ(of_kind(all_reduce, {4, 1}).gloo, 0);
   EXPECT_EQ(of_kind(all_gather, {4, 2}, 4, 1).here, 0);
   // Four pairs across, at the same time.
-  EXPECT_EQ(of_kind(all_gather, {4, 2}, 2, 4).here, 4 * 0.5 * size);
-  EXPECT_EQ(of_kind(all_gather, {4, 2}, 2, 4).gloo, 4 * 0.75 * size);
+  EXPECT_EQ(of_kind(all_gather, {4, 2}, 2, 4).here, 4 * 0.5 * buffer_bytes);
+  EXPECT_EQ(of_kind(all_gather, {4, 2}, 2, 4).gloo, 4 * 0.75 * buffer_bytes);
   EXPECT_EQ(of_kind(add, {1, 2}).here, 0);
 }
 
@@ -90,15 +90,16 @@ TEST(LinkTrafficTest, ARateIsOfLongCollectivesThatCrossTheLink) {
   };
   GroupProfile inside;
   inside.shape = {2, 1};
-  inside.collectives = {curve(WorkKind::all_reduce, {{size, 1e-4}})};
+  inside.collectives = {curve(WorkKind::all_reduce, {{buffer_bytes, 1e-4}})};
   profile.groups = {inside};
   EXPECT_EQ(link_byte_s(profile), 0);
   GroupProfile across;
   across.shape = {1, 2};
   // A byte takes 1e-8 s; the gather waited for its peer, and a buffer took in what was short.
-  across.collectives = {curve(WorkKind::all_reduce, {{1000, 1e-6}, {size, 1e-8 * size}}),
-                        curve(WorkKind::all_gather, {{size, 1e-8 * size}}),
-                        curve(WorkKind::reduce, {{1000, 1e-9}})};
+  across.collectives = {
+      curve(WorkKind::all_reduce, {{1000, 1e-6}, {buffer_bytes, 1e-8 * buffer_bytes}}),
+      curve(WorkKind::all_gather, {{buffer_bytes, 1e-8 * buffer_bytes}}),
+      curve(WorkKind::reduce, {{1000, 1e-9}})};
   profile.groups.push_back(across);
   EXPECT_NEAR(link_byte_s(profile), 1e-8, 1e-12);
 }
