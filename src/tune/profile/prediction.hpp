@@ -131,9 +131,9 @@ class JobPredictor {
   void set_band(double low, double high) { band_ = {low, high}; }
   /// Returns what DeepSpeed does in a step beside its operations.
   [[nodiscard]] Overheads overheads(const Experiment& experiment);
-  /// Gives bytes between nodes the time that they took here, if a training with gloo has such. From
-  /// now on overheads() has what it puts on links.
-  void price_link(TargetConstants& constants);
+  /// From now on overheads() has what gloo puts on links, by constants that price it.
+  void count_link(const TimeCalibration& constants) { linked_ = constants; }
+  [[nodiscard]] const std::optional<DeviceProfile>& profile() const { return predictor_.profile(); }
 
  private:
   [[nodiscard]] bool is_known(const Experiment& experiment) const;
@@ -157,6 +157,10 @@ MeasuredMachine measure_machine(const OpenJob& job, AttemptDriver& driver,
                                 const std::function<bool()>& is_to_be_ended,
                                 const std::optional<std::string>& profile_path,
                                 double drain_timeout_s);
+
+/// Gives bytes between nodes the time that they took when the machine was measured, in this job or
+/// in an earlier one that the journal has. Nothing changes where a training has no such by gloo.
+void price_link(OpenJob& job, JobPredictor& predictor);
 
 /// For a dry run: what this process alone can tell within a second of its own time, by the least of
 /// several rounds, with the threads of a rank where a group of the plan runs on this host. A single
