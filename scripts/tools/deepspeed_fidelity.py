@@ -25,6 +25,7 @@ DIR2 holds the results of the same job with `--calibrate`.
 import argparse
 import contextlib
 import csv
+import functools
 import gc
 import json
 import math
@@ -113,6 +114,15 @@ def choose_device():
     return device
 
 
+def slowest_rank(seconds, device):
+    """All ranks call it."""
+    import torch
+
+    slowest = torch.tensor(seconds, dtype=torch.float64, device=device)
+    torch.distributed.all_reduce(slowest, torch.distributed.ReduceOp.MAX)
+    return slowest.item()
+
+
 def step_times(module_config, experiment, device, budget_s, least_steps):
     """Seconds of optimizer steps, the slowest rank's, after one that warms up and one that traces."""
     import torch
@@ -133,9 +143,7 @@ def step_times(module_config, experiment, device, budget_s, least_steps):
             loss = engine(input_ids=tokens, labels=tokens).loss
             engine.backward(loss)
             engine.step()
-        slowest = torch.tensor(now() - begin, dtype=torch.float64, device=device)
-        torch.distributed.all_reduce(slowest, torch.distributed.ReduceOp.MAX)
-        seconds.append(slowest.item())
+        seconds.append(slowest_rank(now() - begin, device))
     forget(engine)
     return seconds[2:]
 
@@ -211,6 +219,8 @@ def run(options):
         sys.exit(f"deepspeed_fidelity.py needs DeepSpeed: {error}")
     import logging
 
+    import quiet
+
     deepspeed.utils.logger.setLevel(logging.ERROR)
     deepspeed.init_distributed(dist_backend="nccl" if device.type == "cuda" else "gloo", verbose=False)
     is_first = torch.distributed.get_rank() == 0
@@ -229,15 +239,18 @@ def run(options):
     table = resumed_table(options, experiments, versions)
     rows = {row["name"]: row for row in table["experiments"]}
     torch.distributed.barrier()
+    machine = quiet.Quiet(lambda seconds: slowest_rank(seconds, device), limit_s=options.wait)
     for index in range(options.passes):
         for name in order_of_pass(options.only or experiments, index):
             if len(rows[name]["deepspeed"]) > index:
                 continue
             experiment = experiments[name][0]
-            step_s = statistics.median(step_times(module_config, experiment, device, options.budget, options.steps))
+            measure = functools.partial(step_times, module_config, experiment, device, options.budget, options.steps)
+            step_s = statistics.median(machine.timed(measure) if options.wait > 0 else measure())
             rows[name]["deepspeed"].append(round(experiment["ds_config"]["train_batch_size"] / step_s, 3))
             if is_first:
                 print(f"pass {index + 1}: {name}: {step_s:.4f} s a step", flush=True)
+                table["quiet"] = machine.summary()
                 write(options.table, table)
     unlink_shared_memory()
     if is_first and options.runs:
@@ -255,6 +268,7 @@ def record(options):
                               options.results, "--exps-dir", f"{options.results}-exps", options.space)
         again = ["--table", options.table, "--budget", options.budget, "--steps", options.steps,
                  "--passes", options.passes, "--network", network]
+        again += ["--wait", options.wait]
         again += ["--runs", options.runs] if options.runs else []
         again += ["--only", *options.only] if options.only else []
         emulated_hosts.torch_ranks(options.hosts, options.ranks, 29613, options.python, os.path.abspath(__file__),
@@ -339,6 +353,9 @@ def main():
         one.add_argument("--budget", type=float, default=2, help="seconds of timed steps (default 2)")
         one.add_argument("--steps", type=int, default=5, help="at least so many (default 5)")
         one.add_argument("--passes", type=int, default=3, help="of each experiment (default 3)")
+        one.add_argument("--wait", type=float, default=60,
+                         help="seconds to wait for a quiet machine before a run, which is made again where it was not "
+                              "quiet then; 0: none of this (default 60)")
         one.add_argument("--only", nargs="+", metavar="NAME", help="these experiments alone")
     shower = modes.add_parser("show", help="compare")
     shower.add_argument("table")
