@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "dstune/base/file.hpp"
+#include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/core/interval.hpp"
 #include "dstune/core/log_text.hpp"
@@ -256,6 +257,13 @@ void JobPredictor::predict(const Experiment& experiment, Prediction& predicted) 
   predicted.throughput_high = *ranked_throughput(predicted) * band_->second;
 }
 
+Overheads JobPredictor::overheads(const Experiment& experiment) {
+  const Overheads counts = predictor_.overheads(experiment);
+  return linked_ ? with_link(counts, predictor_.traffic(experiment), *linked_,
+                             experiment.config.precision)
+                 : counts;
+}
+
 void JobPredictor::observe(const Experiment& experiment, const Measurement& measurement) {
   if (!is_known(experiment)) return;
   const std::vector<double> times_s = timed_steps_s(measurement);
@@ -345,6 +353,23 @@ MeasuredMachine measure_machine(const OpenJob& ready, AttemptDriver& driver,
   }
   result.predictor = std::make_unique<JobPredictor>(ready, std::move(profile));
   return result;
+}
+
+void price_link(OpenJob& ready, JobPredictor& predictor) {
+  // On GPUs bytes are NCCL's, as in the step here.
+  if (!ready.target || ready.target->time.is_device_behind_host) return;
+  std::optional<DeviceProfile> profile = predictor.profile();
+  // Where all is known nothing is measured again, and values are as they were.
+  if (!profile && !ready.history.profile_key.empty()) {
+    const json::Document document = json::Document::of(ready.history.profile, "journal");
+    profile = device_profile_from_json(document.node());
+  }
+  const double byte_s = profile ? link_byte_s(*profile) : 0;
+  if (byte_s <= 0) return;
+  TimeCalibration& time = ready.target->time;
+  of(time.costs_s, Overhead::link_byte) = byte_s;
+  predictor.count_link(time);
+  log::info(fmt::format(log_text::link_measured, 1e-6 / byte_s));
 }
 
 void predict_engine_members(PlannedJob& ready, Device& device) {
