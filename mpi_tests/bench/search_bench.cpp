@@ -2,6 +2,7 @@
 //   search_bench [--tuners gridsearch,random,model_based,race] [--seeds 50] [--slots 1]
 //                [--share 15] [--race] [--finals] [--turns] [--means] [--predict]
 //                [--num-trials N] [--slices 1] [--build-ms 2.8] [--policy GROUP.NAME=FACTOR]
+//                [--load FACTOR[:SHORTEST_S:LONGEST_S]]
 //                mpi_tests/bench/tables/NAME.json ...
 // A tuner asks and is told through the interface that a job uses. Every trial that is run draws its
 // timed steps from those that were recorded, in blocks that keep neighbours together, so that no
@@ -18,6 +19,11 @@
 // profile of the recording. --num-trials: how many experiments a search may run. --slices: a trial,
 // or a round of finals, is this part of a recorded run (0.4 s); 1 is a job's slice with a
 // trial_budget_s of 2, 5 one of 0.4.
+// --load: a load that comes and goes is beside each search, by its seed; the same search without
+// one is what it is compared with. Then the table is another one: a search is as good as quiet if
+// its answer's true value is at most 1 % worse. More time is that of the steps without the load's
+// factor. A ratio is held if the interval that is stated of a finalist's ratio to the answer has
+// the true one.
 // --policy: a value of the job's policy, as environment.json names it, times a factor.
 // Prints a Markdown table. Beside race it has "predicted order": as many members are run once, as
 // they are predicted, and the best three once more.
@@ -31,6 +37,7 @@
 #include <fmt/format.h>
 
 #include "dstune/core/job.hpp"
+#include "load_figures.hpp"
 #include "search_table.hpp"
 #include "simulated_search.hpp"
 
@@ -52,6 +59,7 @@ struct Options {
   std::optional<int> num_trials;
   int slices = 1;  ///< that a recorded run is divided into
   double build_s = 2.8e-3;
+  std::optional<ComingLoad::Options> load;
   std::vector<std::string> paths;
 };
 
@@ -68,6 +76,7 @@ struct Search {
   /// At the end: that something that was not run is better, that the answer is the best of the
   /// rest.
   std::optional<Belief> better_elsewhere{}, is_best{};
+  SimulatedSearch simulated{};
 };
 
 /// What running everything takes.
@@ -191,6 +200,13 @@ Search search(const SearchTable& table, const Grid& grid, const std::string& typ
   simulated.run = [&](std::size_t member, double, std::mt19937_64& random) {
     return drawn(table, member_of[member], options.slices, random);
   };
+  std::optional<ComingLoad> load;
+  if (options.load) {
+    ComingLoad::Options of_seed = *options.load;
+    of_seed.seed = static_cast<std::uint64_t>(seed);
+    load.emplace(of_seed);
+    simulated.load = [&](double now_s) { return load->at(now_s); };
+  }
   const SimulatedSearch done =
       type == in_order ? in_predicted_order(simulated, experiments, options.build_s, seed)
                        : simulate(simulated,
@@ -213,6 +229,7 @@ Search search(const SearchTable& table, const Grid& grid, const std::string& typ
   result.tuner_s = done.tuner_s;
   if (!done.better_elsewhere.empty()) result.better_elsewhere = done.better_elsewhere.back();
   result.is_best = done.is_best;
+  result.simulated = done;
   return result;
 }
 
@@ -257,6 +274,13 @@ void print_row(const std::string& space, const std::string& tuner,
               1000 * mean(searches, &Search::tuner_s));
 }
 
+ComingLoad::Options read_load(const std::string& text) {
+  ComingLoad::Options load;
+  if (std::sscanf(text.c_str(), "%lf:%lf:%lf", &load.factor, &load.shortest_s, &load.longest_s) < 1)
+    throw std::runtime_error("--load takes FACTOR[:SHORTEST_S:LONGEST_S]: " + text);
+  return load;
+}
+
 Options read_options(int argc, char** argv) {
   Options options;
   for (int at = 1; at < argc; ++at) {
@@ -291,6 +315,8 @@ Options read_options(int argc, char** argv) {
       options.slices = std::max(1, std::stoi(value()));
     } else if (word == "--build-ms") {
       options.build_s = std::stod(value()) * 1e-3;
+    } else if (word == "--load") {
+      options.load = read_load(value());
     } else if (word == "--predict") {
       options.predict_anew = true;
     } else {
@@ -299,6 +325,26 @@ Options read_options(int argc, char** argv) {
   }
   if (options.paths.empty()) throw std::runtime_error("name the tables");
   return options;
+}
+
+void run_beside_load(const Options& options) {
+  Options quiet = options;
+  quiet.load.reset();
+  print_load_heading();
+  std::vector<LoadedSearch> all;
+  for (const std::string& path : options.paths) {
+    if (path.ends_with(".made.json")) continue;
+    const SearchTable table = read_table(path, options.predict_anew);
+    const Grid grid = grid_of(table, options);
+    std::vector<LoadedSearch> searches;
+    for (int seed = 0; seed < options.num_seeds; ++seed)
+      searches.push_back({search(table, grid, options.tuners.front(), quiet, seed).simulated,
+                          search(table, grid, options.tuners.front(), options, seed).simulated,
+                          grid.seconds});
+    print_load_row(table.name, searches);
+    all.insert(all.end(), searches.begin(), searches.end());
+  }
+  print_load_row("all", all);
 }
 
 void run(const Options& options) {
@@ -340,7 +386,8 @@ void run(const Options& options) {
 
 int main(int argc, char** argv) {
   try {
-    dstune::bench::run(dstune::bench::read_options(argc, argv));
+    const auto options = dstune::bench::read_options(argc, argv);
+    options.load ? dstune::bench::run_beside_load(options) : dstune::bench::run(options);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -35,9 +35,8 @@ void keep_share(double share, Measurement& run) {
   run.warmup_steps = 0;
 }
 
-double warmup_s(const Measurement& run) {
-  const auto end = run.step_times_s.begin() + run.warmup_steps;
-  return std::accumulate(run.step_times_s.begin(), end, 0.0);
+double sum_of_first(std::size_t count, const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(count), 0.0);
 }
 
 /// Ends a trial at the look at which it has lost.
@@ -76,6 +75,7 @@ class Simulation {
                      .baseline = simulated.space.baseline,
                      .are_steps_alike = !options.has_means},
                     rows_of(simulated.space)),
+        run_again_(scoreboard_, {.races = options.races, .rounds = options.final_rounds}),
         has_run_(simulated.truth.size()) {
     TuningOptions tuning = simulated.tuning;
     tuning.tuner_type = options.tuner;
@@ -88,6 +88,12 @@ class Simulation {
 
   SimulatedSearch run() {
     for (;;) {
+      if (running_.empty() && !tuner_->is_done())
+        if (const auto control = run_again_.during_search(HUGE_VAL)) {
+          const double before_s = result_.undisturbed_s;
+          run_round({*control});
+          result_.controls_s += result_.undisturbed_s - before_s;
+        }
       while (running_.size() < options_.num_slots && begin_next()) {
       }
       if (running_.empty()) break;
@@ -109,6 +115,7 @@ class Simulation {
       if (place)
         result_.is_best =
             Belief{scoreboard_.verdict()->chance_best(*place), truth(*answer) >= most};
+      if (place) note_ratios(*place);
     } else {
       result_.regret = 1;
     }
@@ -140,10 +147,14 @@ class Simulation {
     const auto member = timed([&] { return tuner_->next(); });
     if (!member) return false;
     Running next{now_s_, *member, simulated_.run(*member, slower_by(now_s_), random_)};
+    const std::vector<double> undisturbed_s = next.trial.step_times_s;
+    lengthen(now_s_ + options_.build_s, next.trial.step_times_s);
     if (options_.races && scoreboard_.best())
       race(incumbent_estimate(scoreboard_, scoreboard_.row(*member).planned.experiment, {}),
            options_.races_early, next.trial);
     next.ends_at_s = now_s_ + options_.build_s + sum(next.trial.step_times_s);
+    result_.undisturbed_s +=
+        options_.build_s + sum_of_first(next.trial.step_times_s.size(), undisturbed_s);
     has_run_[*member] = true;
     ++result_.experiments;
     result_.stopped += next.trial.status == Status::raced_out ? 1 : 0;
@@ -167,10 +178,7 @@ class Simulation {
     const std::uint64_t revision = scoreboard_.value_revision();
     scoreboard_.record(ended.member, std::move(record));
     timed([&] {
-      if (scoreboard_.value_revision() != revision)
-        for (std::size_t member = 0; member < has_run_.size(); ++member)
-          if (member != ended.member && scoreboard_.row(member).record)
-            tuner_->revise(member, observation_of(member));
+      if (scoreboard_.value_revision() != revision) revise_all_but(ended.member);
       tuner_->observe(ended.member, observation_of(ended.member));
       return 0;
     });
@@ -191,14 +199,41 @@ class Simulation {
     return simulated_.disturbance ? simulated_.disturbance(now_s, random_) : 0;
   }
 
+  [[nodiscard]] double loaded_s(double step_s, double now_s) const {
+    return simulated_.load ? step_s * std::exp(simulated_.load(now_s)) : step_s;
+  }
+
+  /// Steps that begin at a moment, one after the other. Returns when they end.
+  double lengthen(double now_s, std::vector<double>& steps_s) const {
+    for (double& step_s : steps_s) now_s += step_s = loaded_s(step_s, now_s);
+    return now_s;
+  }
+
+  /// The steps of several runs, a turn of each after the other. Returns when they end.
+  [[nodiscard]] double lengthen_in_turns(double now_s, std::vector<Repeat>& repeats) const {
+    std::vector<std::size_t> done(repeats.size());
+    for (bool is_left = true; is_left;) {
+      is_left = false;
+      for (std::size_t run = 0; run < repeats.size(); ++run) {
+        std::vector<double>& steps_s = repeats[run].measurement.step_times_s;
+        const double until_s = now_s + default_policy().repeating.turn_s;
+        while (done[run] < steps_s.size() && now_s < until_s) {
+          double& step_s = steps_s[done[run]++];
+          now_s += step_s = loaded_s(step_s, now_s);
+        }
+        is_left |= done[run] < steps_s.size();
+      }
+    }
+    return now_s;
+  }
+
   void run_finals() {
-    RunAgainPolicy policy(scoreboard_, {.races = options_.races, .rounds = options_.final_rounds});
     const double began_s = now_s_;
     for (;;) {
       std::vector<RunAgain> round;
       if (options_.keeps_finalists)
-        round = policy.next_round(HUGE_VAL);
-      else if (auto next = policy.after_search(HUGE_VAL))
+        round = run_again_.next_round(HUGE_VAL);
+      else if (auto next = run_again_.after_search(HUGE_VAL))
         round.push_back(std::move(*next));
       if (round.empty()) break;
       run_round(round);
@@ -206,39 +241,84 @@ class Simulation {
     result_.finals_s = now_s_ - began_s;
   }
 
+  /// Of the members that were compared most: others have no place in the answer.
+  void note_ratios(std::size_t answer) {
+    const Verdict& verdict = *scoreboard_.verdict();
+    const std::size_t answers_member = verdict.members()[answer];
+    for (const std::size_t member : scoreboard_.finals().finalists) {
+      const auto place = verdict.place_of(member);
+      if (!place || *place == answer) continue;
+      const double ratio = truth(member) / truth(answers_member) - 1;
+      ++result_.ratios_stated;
+      result_.ratios_held += ratio >= verdict.gain_at_most(*place, answer, 0.025) &&
+                             ratio <= verdict.gain_at_most(*place, answer, 0.975);
+    }
+  }
+
   /// All of it in turns, or the only one.
   void run_round(const std::vector<RunAgain>& round) {
-    const bool is_in_turns = options_.keeps_finalists && round.front().kind;
+    if (!round.front().kind) return run_in_place(round.front().member);
+    const bool is_in_turns =
+        options_.keeps_finalists && round.front().kind == RepeatKind::final_round;
     const double slower = slower_by(now_s_);
     const double began_s = now_s_;
     std::vector<Repeat> repeats;
     for (const RunAgain& next : round) {
       Repeat& repeat = repeats.emplace_back();
-      repeat.kind = next.kind.value_or(RepeatKind::final_round);
+      repeat.kind = *next.kind;
       repeat.round = next.round;
       repeat.measurement = simulated_.run(next.member, slower, random_);
       repeat.is_alone = true;
+      std::vector<double>& steps_s = repeat.measurement.step_times_s;
       if (!is_in_turns || is_built_.insert(next.member).second) {
-        now_s_ += options_.build_s + warmup_s(repeat.measurement);
-        result_.steps += static_cast<std::size_t>(repeat.measurement.warmup_steps);
+        std::vector<double> warmup(steps_s.begin(),
+                                   steps_s.begin() + repeat.measurement.warmup_steps);
+        result_.undisturbed_s += options_.build_s + sum(warmup);
+        now_s_ = lengthen(now_s_ + options_.build_s, warmup);
+        result_.steps += warmup.size();
       }
-      if (is_in_turns) keep_share(next.slice_share, repeat.measurement);
-      const std::vector<double> timed_s = timed_steps_s(repeat.measurement);
-      now_s_ += sum(timed_s);
-      result_.steps += timed_s.size();
+      keep_share(next.slice_share, repeat.measurement);
+      result_.undisturbed_s += sum(steps_s);
+      result_.steps += steps_s.size();
       ++result_.runs_again;
+      if (!is_in_turns) now_s_ = lengthen(now_s_, steps_s);
     }
+    if (is_in_turns) now_s_ = lengthen_in_turns(now_s_, repeats);
     for (std::size_t run = 0; run < round.size(); ++run) {
       repeats[run].started_at = at(began_s);
       repeats[run].finished_at = at(now_s_);
+      const std::uint64_t revision = scoreboard_.value_revision();
       scoreboard_.repeat(round[run].member, std::move(repeats[run]));
+      if (scoreboard_.value_revision() != revision) revise_all_but(std::nullopt);
     }
+  }
+
+  /// Once more, and not raced: the run takes the place of the first one.
+  void run_in_place(std::size_t member) {
+    Record record = *scoreboard_.row(member).record;
+    record.measurement = simulated_.run(member, slower_by(now_s_), random_);
+    std::vector<double>& steps_s = record.measurement.step_times_s;
+    record.is_alone = true;
+    record.started_at = at(now_s_);
+    result_.undisturbed_s += options_.build_s + sum(steps_s);
+    result_.steps += steps_s.size();
+    ++result_.runs_again;
+    now_s_ = lengthen(now_s_ + options_.build_s, steps_s);
+    record.finished_at = at(now_s_);
+    scoreboard_.record(member, std::move(record));
+  }
+
+  void revise_all_but(std::optional<std::size_t> member) {
+    for (std::size_t other = 0; other < has_run_.size(); ++other)
+      if (other != member && scoreboard_.row(other).record)
+        tuner_->revise(other, observation_of(other));
   }
 
   const SimulatedSpace& simulated_;
   SimulationOptions options_;
   std::mt19937_64 random_;
   Scoreboard scoreboard_;
+  RunAgainPolicy run_again_;
   std::vector<bool> has_run_;
   std::set<std::size_t> is_built_;  ///< finalists
   Clock::duration spent_{};
@@ -249,6 +329,22 @@ class Simulation {
 };
 
 }  // namespace
+
+ComingLoad::ComingLoad(const Options& options)
+    : options_(options), random_(options.seed), is_there_at_first_(random_() % 2 == 0) {}
+
+double ComingLoad::at(double now_s) {
+  std::uniform_real_distribution<double> share(0, 1);
+  while (changes_s_.empty() || changes_s_.back() <= now_s) {
+    const double length_s =
+        options_.shortest_s * std::pow(options_.longest_s / options_.shortest_s, share(random_));
+    // Nobody knows how long it has been there when the job begins.
+    changes_s_.push_back(changes_s_.empty() ? share(random_) * length_s
+                                            : changes_s_.back() + length_s);
+  }
+  const auto passed = std::ranges::upper_bound(changes_s_, now_s) - changes_s_.begin();
+  return is_there_at_first_ == (passed % 2 == 0) ? std::log(options_.factor) : 0;
+}
 
 void change_policy_by(const std::string& text) {
   const std::size_t equals = text.find('=');

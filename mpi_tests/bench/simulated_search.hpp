@@ -23,6 +23,28 @@ namespace dstune::bench {
 /// std::runtime_error where there is no such number.
 void change_policy_by(const std::string& text);
 
+/// A load that comes and goes: what is computed meanwhile takes `factor` times as long. How long it
+/// stays, and how long it stays away, is drawn anew each time, any order of magnitude as often as
+/// another.
+class ComingLoad {
+ public:
+  struct Options {
+    double factor = 1.5;
+    double shortest_s = 2, longest_s = 120;
+    std::uint64_t seed = 0;
+  };
+  explicit ComingLoad(const Options& options);
+
+  /// The logarithm of the factor where it is there at this moment, or 0.
+  [[nodiscard]] double at(double now_s);
+
+ private:
+  Options options_;
+  std::mt19937_64 random_;
+  bool is_there_at_first_ = false;
+  std::vector<double> changes_s_;  ///< when it comes or goes, as far as anybody has asked
+};
+
 /// What is searched. The metric is throughput.
 struct SimulatedSpace {
   PlannedSpace space;
@@ -31,6 +53,8 @@ struct SimulatedSpace {
   std::vector<double> truth;
   /// By how much the machine is slower than usual at a moment: a logarithm. Empty: it never is.
   std::function<double(double now_s, std::mt19937_64& random)> disturbance{};
+  /// By how much each step is longer that begins at a moment: a logarithm. Empty: none is.
+  std::function<double(double now_s)> load{};
   /// One run of a member while the machine is slower by so much.
   std::function<Measurement(std::size_t member, double slower_by, std::mt19937_64& random)> run{};
 
@@ -73,12 +97,17 @@ struct SimulatedSearch {
   std::size_t steps = 0;       ///< of these, too
   double seconds = 0;          ///< simulated
   double finals_s = 0;         ///< of these
+  double undisturbed_s = 0;    ///< what the same runs would have taken without a load
+  double controls_s = 0;       ///< of these, controls
   double tuner_s = 0;          ///< the tuner's own time, real
   double regret = 0;           ///< how far the answer's truth is below the best one's, relative
   /// After every experiment: that something that was not run is more than 1 % better than the best.
   std::vector<Belief> better_elsewhere{};
   /// At the end: that the answer is the best of what was measured.
   std::optional<Belief> is_best{};
+  /// At the end, of members that are judged, the answer aside: that the interval of their ratio to
+  /// the answer, as stated, holds the true one; and how many there are.
+  std::size_t ratios_held = 0, ratios_stated = 0;
 };
 
 /// Deterministic for the same seed, tuner_s aside.
