@@ -355,21 +355,26 @@ MeasuredMachine measure_machine(const OpenJob& ready, AttemptDriver& driver,
   return result;
 }
 
-void price_link(OpenJob& ready, JobPredictor& predictor) {
+double price_link(TimeCalibration& time, const DeviceProfile& profile, JobPredictor& predictor) {
   // On GPUs bytes are NCCL's, as in the step here.
-  if (!ready.target || ready.target->time.is_device_behind_host) return;
+  if (time.is_device_behind_host) return 0;
+  const double byte_s = link_byte_s(profile);
+  if (byte_s <= 0) return 0;
+  of(time.costs_s, Overhead::link_byte) = byte_s;
+  predictor.count_link(time);
+  return byte_s;
+}
+
+void price_link(OpenJob& ready, JobPredictor& predictor) {
+  if (!ready.target) return;
   std::optional<DeviceProfile> profile = predictor.profile();
   // Where all is known nothing is measured again, and values are as they were.
   if (!profile && !ready.history.profile_key.empty()) {
     const json::Document document = json::Document::of(ready.history.profile, "journal");
     profile = device_profile_from_json(document.node());
   }
-  const double byte_s = profile ? link_byte_s(*profile) : 0;
-  if (byte_s <= 0) return;
-  TimeCalibration& time = ready.target->time;
-  of(time.costs_s, Overhead::link_byte) = byte_s;
-  predictor.count_link(time);
-  log::info(fmt::format(log_text::link_measured, 1e-6 / byte_s));
+  const double byte_s = profile ? price_link(ready.target->time, *profile, predictor) : 0;
+  if (byte_s > 0) log::info(fmt::format(log_text::link_measured, 1e-6 / byte_s));
 }
 
 void predict_engine_members(PlannedJob& ready, Device& device) {

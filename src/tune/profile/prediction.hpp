@@ -161,6 +161,8 @@ MeasuredMachine measure_machine(const OpenJob& job, AttemptDriver& driver,
 /// Gives bytes between nodes the time that they took when the machine was measured, in this job or
 /// in an earlier one that the journal has. Nothing changes where a training has no such by gloo.
 void price_link(OpenJob& job, JobPredictor& predictor);
+/// … in a plan, by what an earlier job measured. Returns the price, 0 where there is none.
+double price_link(TimeCalibration& time, const DeviceProfile& profile, JobPredictor& predictor);
 
 /// For a dry run: what this process alone can tell within a second of its own time, by the least of
 /// several rounds, with the threads of a rank where a group of the plan runs on this host. A single
