@@ -368,7 +368,7 @@ double price_link(TimeCalibration& time, const DeviceProfile& profile, JobPredic
 void price_link(OpenJob& ready, JobPredictor& predictor) {
   if (!ready.target) return;
   std::optional<DeviceProfile> profile = predictor.profile();
-  // Where all is known nothing is measured again, and values are as they were.
+  // Nothing is measured again where all is known, and values are as they were.
   if (!profile && !ready.history.profile_key.empty()) {
     const json::Document document = json::Document::of(ready.history.profile, "journal");
     profile = device_profile_from_json(document.node());
