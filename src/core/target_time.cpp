@@ -68,12 +68,20 @@ std::string source_text(const TargetConstants& constants) {
 
 namespace {
 
-/// One amount for each enumerator, by their texts.
-template <class Archive, class Amounts>
-void amounts(Archive& archive, const EnumTexts& texts, Amounts& amounts) {
+/// Tells whether earlier releases did not write a cost.
+constexpr bool is_new(Overhead overhead) {
+  return overhead == Overhead::stage_2_byte || overhead == Overhead::recompute ||
+         overhead == Overhead::small_call_byte || overhead == Overhead::link_byte;
+}
+
+/// One amount for each enumerator, by their texts. `may_be_missing`: by the enumerator.
+template <class Archive, class Amounts, class MayBeMissing>
+void amounts(Archive& archive, const EnumTexts& texts, Amounts& amounts,
+             const MayBeMissing& may_be_missing) {
   require(texts.all.size() == amounts.size(), "an amount for each enumerator");
   for (std::size_t each = 0; each < amounts.size(); ++each)
-    archive(texts.all[each].text, amounts[each], json::Form{.low = 0, .may_be_missing = true});
+    archive(texts.all[each].text, amounts[each],
+            json::Form{.low = 0, .may_be_missing = may_be_missing(each)});
 }
 
 }  // namespace
@@ -81,9 +89,13 @@ void amounts(Archive& archive, const EnumTexts& texts, Amounts& amounts) {
 template <class Archive>
 void members(Archive& archive, json::Of<Archive, TargetConstants>& constants) {
   auto& time = constants.time;
-  archive.section("scale", [&](auto& inner) { amounts(inner, texts_of(Precision{}), time.scale); });
-  archive.section("costs_s",
-                  [&](auto& inner) { amounts(inner, texts_of(Overhead{}), time.costs_s); });
+  archive.section("scale", [&](auto& inner) {
+    amounts(inner, texts_of(Precision{}), time.scale, [](std::size_t) { return false; });
+  });
+  archive.section("costs_s", [&](auto& inner) {
+    amounts(inner, texts_of(Overhead{}), time.costs_s,
+            [](std::size_t each) { return is_new(static_cast<Overhead>(each)); });
+  });
   archive("device_behind_host", time.is_device_behind_host);
   archive("error", constants.error, json::amount);
   archive("source", constants.source);
@@ -96,7 +108,11 @@ void members(Archive& archive, json::Of<Archive, TargetConstants>& constants) {
   archive("scale_deviation", constants.scale_deviation, later);
   archive.section(
       "deviations_s",
-      [&](auto& inner) { amounts(inner, texts_of(Overhead{}), constants.deviations_s); }, later);
+      [&](auto& inner) {
+        amounts(inner, texts_of(Overhead{}), constants.deviations_s,
+                [](std::size_t) { return true; });
+      },
+      later);
   archive("correlations", constants.correlations, {.low = -1, .high = 1, .may_be_missing = true});
   if constexpr (Archive::is_reading) {
     for (const double scale : time.scale)

@@ -28,6 +28,9 @@ std::optional<Eigen::MatrixXd> covariance_of(const TargetConstants& constants,
   // Figures with few digits need not make a matrix that is positive.
   constexpr double least_share = 1e-3;
   correlations.diagonal().array() += least_share;
+  // Somebody may have written what no correlations are.
+  if (correlations.llt().info() != Eigen::Success)
+    correlations = Eigen::MatrixXd::Identity(num_unknowns, num_unknowns);
   return deviations.asDiagonal() * correlations * deviations.asDiagonal();
 }
 

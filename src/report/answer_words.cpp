@@ -209,14 +209,18 @@ std::vector<std::pair<std::string, std::string>> confidence_lines(const Answer& 
                        percent_text(*recommendation.chance_of_better));
   if (const std::string text = undecided_text(recommendation); !text.empty())
     lines.emplace_back("may be as good", text);
-  if (const auto& doubt = recommendation.order_doubt)
+  if (const auto& doubt = recommendation.order_doubt) {
+    constexpr double worth_a_name = 0.01;
     lines.emplace_back(
-        fmt::format("chance that another is {} in your training, by the constants' errors",
+        fmt::format("chance that errors of the constants alone make another measured one more than "
+                    "1 % {}",
                     is_speed(answer.metric) ? "faster" : "better"),
         percent_text(doubt->chance) +
-            (doubt->likeliest.empty() ? ""
-                                      : fmt::format("; the likeliest is {} ({})", doubt->likeliest,
-                                                    percent_text(doubt->chance_of_it))));
+            (doubt->chance_of_it < worth_a_name
+                 ? ""
+                 : fmt::format("; the likeliest is {} ({})", doubt->likeliest,
+                               percent_text(doubt->chance_of_it))));
+  }
   if (const auto& joules = recommendation.standing.joules_per_sample)
     lines.emplace_back("energy", fmt::format("{} J a sample", format_number(*joules)));
   return lines;

@@ -273,11 +273,12 @@ void JobPredictor::observe(const Experiment& experiment, const Measurement& meas
 
 namespace {
 
-/// "NVIDIA H100 80GB HBM3" of "cuda (NVIDIA H100 80GB HBM3, …)".
+/// "NVIDIA H100 80GB HBM3" of "cuda (NVIDIA H100 80GB HBM3, …)". A name may have brackets.
 std::string device_name(const std::string& description) {
   const std::size_t begin = description.find('(');
   if (begin == description.npos) return description;
-  return description.substr(begin + 1, description.find_first_of(",)", begin) - begin - 1);
+  const std::size_t end = std::min(description.find(',', begin), description.rfind(')'));
+  return description.substr(begin + 1, end - begin - 1);
 }
 
 /// The machine that was measured, so that a plan elsewhere knows it.
