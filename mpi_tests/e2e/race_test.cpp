@@ -1,5 +1,6 @@
 // The tuner that runs where nobody says which: losers are stopped early, the finalists are measured
 // again. Times come from a table of noisy series, so that every run gives the same.
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -64,8 +65,7 @@ TEST_F(RaceTest, StopsLosersEarlyAndMeasuresFinalistsAgain) {
   // 5 % by beliefs, and what they do not foresee after eight errors. Where they do not hold, the
   // search ends by its cap with any chance.
   const bool is_by_cap =
-      job_.read(results + "summary.txt").find("when predictions are unreliable") !=
-      std::string::npos;
+      job_.read(results + "summary.txt").find("past the limit of ") != std::string::npos;
   EXPECT_LT(optimal["chance_of_better"].get<double>(), is_by_cap ? 1 : 1 - 0.95 * (1 - 0.025));
   const auto events = journal(job_);
   EXPECT_EQ(names_of(events, "started").size(), metrics.size());
@@ -88,6 +88,24 @@ TEST_F(RaceTest, StopsLosersEarlyAndMeasuresFinalistsAgain) {
   EXPECT_TRUE(names_of(later, "repeat_started", events.size()).empty());
   EXPECT_EQ(optimal_of(job_)["name"], optimal["name"]);
   EXPECT_EQ(optimal_of(job_)["value"], optimal["value"]);
+}
+
+TEST_F(RaceTest, AnotherMetricSearchesOnWithWhatIsKnown) {
+  expect_exit(job_, run(), 0);
+  const std::size_t before = journal(job_).size();
+  const Ended ended = run({"--metric", "latency"});
+  expect_exit(job_, ended, 0);
+  EXPECT_THAT(ended.err, HasSubstr("runs that lost a race by another metric do not count"));
+  const auto events = journal(job_);
+  EXPECT_EQ(events[before]["metric"], "latency");
+  EXPECT_FALSE(names_of(events, "started", before).empty());
+  // A step of 15 samples takes least, and one of 14 or 16 hardly longer.
+  const std::string name = optimal_of(job_)["name"];
+  EXPECT_TRUE(name == short_name(0, 14) || name == short_name(0, 15) || name == short_name(0, 16))
+      << name;
+  // What ran to its end counts for both.
+  const auto again = names_of(events, "started", before);
+  EXPECT_EQ(std::ranges::count(again, short_name(0, 17)), 0);
 }
 
 // Both start at once, when there is nothing to be compared with.

@@ -400,11 +400,11 @@ class GrowingTuner : public Tuner {
   [[nodiscard]] double samples_of(std::size_t member) const {
     return static_cast<double>(batch_of(space_.experiment(member)));
   }
-  /// Up to a constant, which all members share.
+  /// In samples/s; with the metric flops up to a constant, which all members share.
   [[nodiscard]] double throughput_of(std::size_t member) const {
     const double score = score_of(member).value();
     if (options_.metric == Metric::throughput) return score;
-    return score * (options_.metric == Metric::latency ? samples_of(member)
+    return score * (options_.metric == Metric::latency ? 1e6 * samples_of(member)
                                                        : space_.experiment(member).shape.size());
   }
 

@@ -249,6 +249,8 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
     check(of_rank * experiment.shape.num_gpus, fmt::format("for the ranks of a host {}", whose),
           options.free_disk_bytes(folder), fmt::format("the disk of {}", folder), {});
   };
+  // The user's training is our own step.
+  const bool is_own = job.target.framework == TargetFramework::self;
   Bytes on_device = predicted.categories;
   for (const auto& [name, bytes] : predicted.host_categories) on_device[name] -= bytes;
   if (forecasts.judges_here && forecasts.judges_memory_here) {
@@ -258,6 +260,8 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
       check(predicted.host_memory_bytes, here, *options.host_memory_bytes, the_host,
             predicted.host_categories);
     check_disk(predicted.disk_bytes, here);
+    if (is_own)
+      predicted.verdict = shortages.empty() ? MemoryVerdict::fits : MemoryVerdict::does_not_fit;
   }
   std::ranges::copy(in_target, std::back_inserter(shortages));
   check_disk(predicted.target_disk_bytes, in_training);

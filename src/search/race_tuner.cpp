@@ -126,11 +126,13 @@ class RaceTuner : public Tuner {
 
   [[nodiscard]] std::vector<Skipped> skipped() const override {
     std::vector<Skipped> all;
+    const bool is_by_cap = is_cap_reached() && !are_beliefs_at_an_end();
     for (std::size_t place = 0; place < entrants_.size(); ++place) {
       const Entrant& entrant = entrants_[place];
       if (!entrant.reason.empty())
         all.push_back({entrant.member, entrant.reason, PruneKind::excluded});
-      if (waiting_.contains(place)) all.push_back(skipped_for(entrant.member, reason_of(place)));
+      if (waiting_.contains(place))
+        all.push_back(skipped_for(entrant.member, reason_of(place, is_by_cap)));
     }
     for (const std::size_t member : never_considered_)
       all.push_back(
@@ -155,9 +157,8 @@ class RaceTuner : public Tuner {
  private:
   /// By the cap, the trials that are allowed, and the members that wait.
   [[nodiscard]] ExpectedRuns within_limits(const ExpectedRuns& runs) const {
-    const std::size_t begun = observed_.size() + running().size();
     const std::size_t most =
-        std::min({cap_ - std::min(cap_, begun), trials_left_, waiting_.size()});
+        std::min({cap_ - std::min(cap_, num_capped()), trials_left_, waiting_.size()});
     return runs.at_most(static_cast<double>(most));
   }
 
@@ -185,7 +186,7 @@ class RaceTuner : public Tuner {
     std::string reason{};  ///< why a failure excludes it; empty: none does
   };
 
-  /// Larger is better; up to a constant, which all members share. Nothing where there is no
+  /// The logarithm of samples/s, of these per rank, or of steps/s. Nothing where there is no
   /// prediction.
   [[nodiscard]] std::optional<double> predicted_score(std::size_t member) const {
     const double throughput = space_.predicted_throughput(member).value_or(0);
@@ -230,7 +231,8 @@ class RaceTuner : public Tuner {
   void take(std::size_t place, const Observation& observation) {
     waiting_.erase(place);
     beliefs_->end(place);
-    observed_.insert(place);
+    if (observed_.insert(place).second && space_.run_before.contains(entrants_[place].member))
+      ++num_before_;
     refused_.erase(place);
     if (observation.status != Status::out_of_memory)
       tried_size_ = std::max(tried_size_, micro_batch(place));
@@ -297,12 +299,23 @@ class RaceTuner : public Tuner {
   void note_value(std::size_t place, const Observation& observation) {
     if (!observation.value || !(observation.value->value > 0)) return;
     const MetricValue& value = *observation.value;
-    const double sign = is_minimised(metric_) ? -1 : 1;
     double deviation = policy_.no_precision;
     if (value.ci_low > 0 && std::isfinite(value.ci_high) && value.ci_high > 0)
       deviation = std::min(deviation, std::log(value.ci_high / value.ci_low) / (2 * 1.96));
-    beliefs_->note(place, sign * std::log(value.value), deviation,
+    beliefs_->note(place, score_of_value(place, value.value), deviation,
                    observation.status == Status::ok);
+  }
+
+  /// In the unit of what is predicted (predicted_score()): beliefs take for an error what is
+  /// between the two, and the less of it for one of groups that have not run the larger it is.
+  [[nodiscard]] double score_of_value(std::size_t place, double value) {
+    if (metric_ == Metric::latency) return -std::log(1e-6 * value);
+    // Nobody predicts the operations of a sample. They are about those of the first one measured.
+    if (metric_ == Metric::flops) {
+      if (!flops_offset_) flops_offset_ = std::log(value) - entrants_[place].prior;
+      return std::log(value) - *flops_offset_;
+    }
+    return std::log(value);
   }
 
   /// The first one with the highest score of those that wait; where the limit of memory is looked
@@ -386,7 +399,16 @@ class RaceTuner : public Tuner {
 
   [[nodiscard]] bool is_enough() const {
     if (!best()) return false;
-    if (observed_.size() + running().size() >= cap_) return true;
+    return is_cap_reached() || are_beliefs_at_an_end();
+  }
+
+  /// The runs that the cap counts.
+  [[nodiscard]] std::size_t num_capped() const {
+    return observed_.size() - num_before_ + running().size();
+  }
+  [[nodiscard]] bool is_cap_reached() const { return num_capped() >= cap_; }
+  /// Tells whether the search ends whatever the cap is.
+  [[nodiscard]] bool are_beliefs_at_an_end() const {
     return are_beliefs_enough() && !untried_next_to_best();
   }
 
@@ -547,12 +569,19 @@ class RaceTuner : public Tuner {
                                             : policy_.excluded_chance_of_others);
   }
 
-  [[nodiscard]] SkipReason reason_of(std::size_t place) const {
+  /// `is_by_cap`: the cap has ended the search, and beliefs have not.
+  [[nodiscard]] SkipReason reason_of(std::size_t place, bool is_by_cap) const {
     if (trials_left_ == 0) return past_num_trials();
     if (!best()) return {"nothing to compare it with was measured"};
-    if (observed_.size() >= cap_ && !beliefs_->hold())
-      return {fmt::format("past the limit of {} experiments when predictions are unreliable", cap_),
-              PruneKind::cap};
+    SkipReason reason = belief_of(place);
+    if (!is_by_cap) return reason;
+    return {
+        fmt::format("past the limit of {} experiments ({:.0f} % of the members, {} at least): {}",
+                    cap_, 100 * policy_.cap_share, policy_.min_cap, reason.text),
+        PruneKind::cap};
+  }
+
+  [[nodiscard]] SkipReason belief_of(std::size_t place) const {
     const double percent = 100 * std::expm1(beliefs_->advantage(place).mean);
     const double chance = 100 * chance_above_zero(beliefs_->relevant_advantage(place));
     return {fmt::format(
@@ -584,6 +613,8 @@ class RaceTuner : public Tuner {
   std::set<std::size_t> fitted_;              ///< members
   std::size_t num_fitted_ = 0;                ///< of these, that were observed
   std::set<std::size_t> waiting_, observed_;  ///< places
+  std::optional<double> flops_offset_{};      ///< a logarithm
+  std::size_t num_before_ = 0;                ///< observed ones that the cap does not count
   std::optional<Neighbours> neighbours_;
   std::optional<RaceBeliefs> beliefs_;
   std::optional<ExpectedRuns> left_;  ///< when something was asked for last

@@ -125,7 +125,8 @@ class VerifyingTuner : public Tuner {
   }
 
   void observe(std::size_t member, const Observation& observation) override {
-    if (observation.status == Status::ok) ended_.insert(member);
+    if (observation.status == Status::ok && !space_.run_before.contains(member))
+      ended_.insert(member);
     if (race_) {
       racing_.erase(member);
       return race_->observe(member, observation);

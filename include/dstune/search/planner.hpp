@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -102,6 +103,9 @@ struct PlannedSpace {
   bool only_runs_tell = false;  ///< … or only runs say what fits
   /// The memory of one rank's device; 0: nobody says.
   std::int64_t device_memory_bytes = 0;
+  /// Members that another search has run, such as one by another metric. Their results teach; a
+  /// limit on what this search may cost does not count them.
+  std::set<std::size_t> run_before{};
 };
 
 /// Plans every member: pruned ones keep their reason; the others get their predicted memory and are

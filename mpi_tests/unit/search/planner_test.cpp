@@ -117,6 +117,9 @@ TEST_F(PlannerTest, WhatDoesNotFitIsInfeasibleWithTheNumbers) {
   EXPECT_EQ(tight.infeasible, 1U);
   EXPECT_EQ(tight.members[0].planned.status, PlanStatus::planned);
   EXPECT_EQ(tight.members[1].planned.status, PlanStatus::infeasible);
+  // Our own step is the training.
+  EXPECT_EQ(tight.members[0].planned.predicted.verdict, MemoryVerdict::fits);
+  EXPECT_EQ(tight.members[1].planned.predicted.verdict, MemoryVerdict::does_not_fit);
   EXPECT_THAT(
       tight.members[1].planned.reason,
       AllOf(StartsWith("needs "), HasSubstr("but the device has "), HasSubstr("activations ")));

@@ -1,4 +1,9 @@
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdio>
+#include <functional>
+#include <map>
 #include <random>
 #include <set>
 #include <utility>
@@ -180,6 +185,54 @@ TEST_F(RaceTunerTest, LatencyIsMinimised) {
       },
       latency);
   EXPECT_GT(1.01 * fastest, largest(space_, speed));
+}
+
+// A unit that predictions do not have is no error of theirs: else groups that have not run would be
+// believed to be without a part of it.
+TEST_F(RaceTunerTest, WhatIsBelievedOfGroupsThatDidNotRunDependsOnNoUnit) {
+  add_groups_of_one();
+  const auto truth = [&](std::size_t member) {
+    const int ranks = space_.experiment(member).shape.size();
+    return throughput(config(member)) * (ranks == 1 ? 0.4 : 1);
+  };
+  for (std::size_t member = 0; member < space_.members.size(); ++member)
+    space_.members[member].planned.predicted.throughput = truth(member);
+  const auto per_rank = [&](std::size_t member) {
+    return truth(member) / space_.experiment(member).shape.size();
+  };
+  const auto latency_s = [&](std::size_t member) {
+    return static_cast<double>(batch_of(space_.experiment(member))) / truth(member);
+  };
+  const std::map<Metric, std::function<double(std::size_t)>> values{
+      {Metric::throughput, truth},
+      {Metric::throughput_per_gpu, per_rank},
+      {Metric::latency, [&](std::size_t member) { return 1e6 * latency_s(member); }},
+      {Metric::flops, [&](std::size_t member) { return 1e10 * per_rank(member); }}};
+  for (const auto& [metric, value] : values) {
+    TuningOptions options;
+    options.metric = metric;
+    const auto tuner = make_tuner("race", space_, options);
+    // Half as good as predicted, and all on four ranks.
+    const bool is_less_better = is_minimised(metric);
+    double best = 0;
+    for (const std::size_t member : {3U, 40U, 77U, 101U, 150U, 188U}) {
+      const double seen = value(member) * (is_less_better ? 2 : 0.5);
+      best = std::max(best, is_less_better ? 1 / seen : seen);
+      tuner->observe(member, around(seen));
+    }
+    for (const Tuner::Skipped& skipped : tuner->skipped()) {
+      double percent = 0;
+      std::array<char, 8> side{};
+      ASSERT_EQ(std::sscanf(skipped.reason.c_str(), "expected %lf %% %7s", &percent, side.data()),
+                2)
+          << skipped.reason;
+      const double believed = 1 + (side.front() == 'a' ? 1 : -1) * percent / 100;
+      const double told = value(skipped.member) * (is_less_better ? 2 : 0.5);
+      const double right = (is_less_better ? 1 / told : told) / best;
+      EXPECT_GT(believed, 0.4 * right - 0.01) << to_text(metric) << ", " << skipped.reason;
+      EXPECT_LT(believed, 2.5 * right + 0.01) << to_text(metric) << ", " << skipped.reason;
+    }
+  }
 }
 
 TEST_F(RaceTunerTest, WhatNeedsAsMuchMemoryIsNotRunAfterItRanOut) {
@@ -434,6 +487,45 @@ TEST_F(RaceTunerTest, WithoutBeliefsThatHoldItRunsToTheCap) {
     return around(std::exp(error));
   });
   EXPECT_EQ(ran_.size(), 68U) << "35 % of 192";
+  EXPECT_THAT(tuner_->skipped(), SizeIs(192 - 68));
+  EXPECT_THAT(tuner_->skipped(), Each(Field(&Tuner::Skipped::kind, PruneKind::cap)));
+  EXPECT_THAT(tuner_->skipped(),
+              Each(SkippedFor("past the limit of 68 experiments (35 % of the members, 10 at "
+                              "least): expected ")));
+}
+
+TEST_F(RaceTunerTest, TheCapIsNamedWhereBeliefsHoldAndAreNotSure) {
+  Policy policy;
+  policy.race.min_cap = policy.surrogate.enough_errors + policy.race.min_believed + 1;
+  policy.race.cap_share = 0;
+  policy.race.small_chance = 1e-9;
+  TuningOptions given;
+  given.policy = &policy;
+  predict(0, 0.02);
+  race(given);
+  EXPECT_THAT(ran_, SizeIs(policy.race.min_cap));
+  EXPECT_THAT(tuner_->skipped(), Each(Field(&Tuner::Skipped::kind, PruneKind::cap)));
+}
+
+TEST_F(RaceTunerTest, WhatAnotherSearchRanIsNotOfTheCap) {
+  Policy policy;
+  policy.race.min_cap = 6;
+  policy.race.cap_share = 0;
+  TuningOptions given;
+  given.policy = &policy;
+  race(given);
+  ASSERT_THAT(ran_, SizeIs(6));
+  const std::vector<std::size_t> before = ran_;
+  const auto go_on = [&] {
+    const auto tuner = make_tuner("race", space_, given);
+    for (const auto& [member, observation] : ended_) tuner->observe(member, observation);
+    return run_search(*tuner, [&](std::size_t member) { return measure(member); });
+  };
+  EXPECT_THAT(go_on(), IsEmpty()) << "the same search has had its share";
+  space_.run_before = {before.begin(), before.end()};
+  const std::vector<std::size_t> after = go_on();
+  EXPECT_THAT(after, SizeIs(6));
+  for (const std::size_t member : before) EXPECT_THAT(after, testing::Not(Contains(member)));
 }
 
 TEST_F(RaceTunerTest, ManyThatMayBeBetterAreLikelierThanOne) {

@@ -147,6 +147,17 @@ TEST_F(VerifyingTunerTest, WhatWasStoppedIsNotOfTheQuarter) {
   EXPECT_GT(order.size(), space_.members.size() / 4);
 }
 
+TEST_F(VerifyingTunerTest, WhatAnotherSearchRanIsNotOfTheQuarter) {
+  std::size_t runs = 0;
+  const auto surprise = [&](std::size_t) { return around(runs++ % 2 == 0 ? 100.0 : 10.0, 0.001); };
+  const auto order = run_search(*tuner(), surprise);
+  ASSERT_EQ(order.size(), space_.members.size() / 4);
+  space_.run_before = {order.begin(), order.end()};
+  const auto again = tuner();
+  for (const std::size_t member : order) again->observe(member, surprise(member));
+  EXPECT_GT(run_search(*again, surprise).size(), 0U);
+}
+
 TEST_F(VerifyingTunerTest, ManyMembersHaveNoSuchLimit) {
   for (const std::int64_t bucket : {1'000'000, 5'000'000})
     for (int stage = 0; stage < 4; ++stage)
