@@ -128,17 +128,15 @@ std::string target_text(const Recommendation& recommendation) {
   const Precision precision = recommendation.standing.row->planned.experiment.config.precision;
   const std::string scaled =
       fmt::format("{:.2f} x the measured time", constants.time.scale_of(precision));
-  const std::string recorded = fmt::format("{} on {}", constants.source, constants.machine);
-  std::string judged;
+  // The record that constants are fitted to is a long list: optimal.json has it.
+  std::string judged = "not tested yet";
   if (constants.num_engines > 0)
-    judged = fmt::format(
-        "measured here by {} tiny engines with an error of {:.1f} %; the rest is fitted to {}",
-        constants.num_engines, 100 * constants.fit_error, recorded);
+    judged = fmt::format("measured here by {} tiny engines with an error of {:.1f} %",
+                         constants.num_engines, 100 * constants.fit_error);
   else if (constants.error > 0)
-    judged = fmt::format("average error in our tests {:.1f} % after scaling; fitted to {}",
-                         100 * constants.error, recorded);
-  else
-    judged = "not tested yet; fitted to " + recorded;
+    judged =
+        fmt::format("average error in our tests {:.1f} % after scaling", 100 * constants.error);
+  judged += " (target in optimal.json)";
   if (recommendation.calibration)
     return "fitted to your own runs; constants before that: " + judged;
   if (!constants.time.is_device_behind_host)

@@ -99,10 +99,12 @@ FolderStatus::Life look_at_lock(FolderStatus& status) {
   LockSign& sign = status.lock.emplace();
   sign.holder = holder.words();
   sign.age_s = std::max(0.0, now.count() - modified_s);
-  sign.how_to_stop = how_to_stop(holder);
   const Life life = life_of(holder);
   const bool is_gone = life == Life::dead || (life == Life::unknown && is_stale(sign.age_s));
-  if (!is_gone) return FolderStatus::Life::running;
+  if (!is_gone) {
+    sign.how_to_stop = how_to_stop(holder);
+    return FolderStatus::Life::running;
+  }
   // Its last word counts where it was killed behind that. The next job removes it.
   return status.end.is_null() ? FolderStatus::Life::gone : FolderStatus::Life::ended;
 }
@@ -260,8 +262,9 @@ std::string status_text(const FolderStatus& status) {
     add("as of", format_time(state.as_of));
   }
   if (!status.best.is_null()) add(is_running ? "best so far" : "best", best_text(status.best));
-  if (status.lock)
-    add("sign of life",
+  // A lock that a job left behind it is none of its life.
+  if (status.lock && status.life != FolderStatus::Life::ended)
+    add(is_running ? "sign of life" : "last seen",
         fmt::format("{} ago ({})", format_duration(status.lock->age_s), status.lock->holder));
   if (is_running && !status.lock->how_to_stop.empty())
     add("to stop it", status.lock->how_to_stop + "; the same command resumes");

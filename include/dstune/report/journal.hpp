@@ -150,9 +150,15 @@ json::Value target(const std::string& key, const json::Value& constants);
 json::Value job_finished(int exit_code, const std::string& reason, Time time = now());
 }  // namespace event
 
+/// The search that a record was measured for; empty where the journal does not say it.
+struct MeasuredFor {
+  std::string search_key, metric;
+};
+
 struct History {
-  std::map<std::string, Record> finished;       ///< by key, the last one
-  std::map<std::string, Measurement> verified;  ///< by key, the last one
+  std::map<std::string, Record> finished;           ///< by key, the last one
+  std::map<std::string, MeasuredFor> measured_for;  ///< of the same keys
+  std::map<std::string, Measurement> verified;      ///< by key, the last one
   std::map<std::string, int> deaths;  ///< key → how many jobs in a row died while it was running
   /// The keys among these for which at the last death nothing else was running, or ranks of its own
   /// group were lost.
@@ -186,5 +192,10 @@ History understand(const JournalContent& content, const std::string& path);
 /// Moves what failed or timed out, of these keys, from what is known to what is to run again; so
 /// does what died with its jobs. Returns how many.
 std::size_t forget_failed(History& history, const std::vector<std::string>& keys);
+
+/// Forgets what was raced out in a search by another metric: it was stopped for being worse there,
+/// which says nothing of this one, and half a run makes no answer. Returns how many.
+std::size_t forget_other_races(History& history, const std::vector<std::string>& keys,
+                               std::string_view metric);
 
 }  // namespace dstune

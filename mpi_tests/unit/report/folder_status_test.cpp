@@ -126,9 +126,14 @@ TEST_F(FolderStatusTest, AJobThatShowsNoSignOfLifeIsGone) {
   dead.started = "1";
   write_lock(dead, 0);
   EXPECT_EQ(status().life, FolderStatus::Life::gone);
+  EXPECT_THAT(text(), HasSubstr("  last seen    "));
+  EXPECT_THAT(text(), Not(HasSubstr("sign of life")));
+  EXPECT_EQ(status_json(status())["lock"]["how_to_stop"], "") << "another process may have its id";
   // It was killed behind its last word.
   results_.write_exit_status(ExitCode::stopped_early, "a signal to stop");
   EXPECT_EQ(status().life, FolderStatus::Life::ended);
+  for (const char* no : {"sign of life", "last seen", "to stop it"})
+    EXPECT_THAT(text(), Not(HasSubstr(no)));
 }
 
 TEST_F(FolderStatusTest, AJobThatHasEndedSaysHow) {

@@ -103,6 +103,28 @@ TEST(HistoryTest, ASearchIsCompleteWhereItsJobEndedWithZero) {
   EXPECT_EQ(history.complete_searches, std::set<std::string>{"a"});
 }
 
+TEST(HistoryTest, WhatLostARaceByAnotherMetricIsForgotten) {
+  const auto job = [](const char* metric) {
+    return event::job_started({{"search_key", std::string("by ") + metric}, {"metric", metric}});
+  };
+  const auto end_of = [](const char* key, Status status) {
+    Record record = test::sample_record("any");
+    record.measurement.status = status;
+    return event::finished(key, record);
+  };
+  History history =
+      history_of({start_job, end_of("old", Status::raced_out), job("throughput"), finish("good"),
+                  end_of("slow", Status::raced_out), end_of("broken", Status::failed), end_job,
+                  job("latency"), end_of("late", Status::raced_out), end_job});
+  EXPECT_EQ(history.measured_for.at("slow").metric, "throughput");
+  EXPECT_EQ(history.measured_for.at("late").search_key, "by latency");
+  EXPECT_EQ(history.measured_for.at("old").metric, "") << "of an earlier release";
+  const std::vector<std::string> keys{"old", "good", "slow", "broken", "late", "absent"};
+  EXPECT_EQ(forget_other_races(history, keys, "latency"), 1U);
+  EXPECT_FALSE(history.finished.contains("slow"));
+  EXPECT_EQ(history.finished.size(), 4U);
+}
+
 TEST(HistoryTest, ASearchOfAnEarlierReleaseIsCompleteThatEndedBeforeItsJob) {
   const History history = history_of({event::job_started({{"search_key", "both"}}),
                                       json::Value{{"kind", "search_finished"},

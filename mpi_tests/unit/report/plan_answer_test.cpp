@@ -232,6 +232,21 @@ TEST(PlanAnswerTextTest, GivesNoVerdictWhereTheMemoryIsNotKnown) {
   EXPECT_THAT(text, HasSubstr("NVIDIA A100 PCIe 40GB, memory not known (--device a100-40gb); "));
 }
 
+TEST(PlanAnswerTextTest, WhatFollowsTheStageIsNotCalledVaried) {
+  const ToyModel model;
+  DryRun plan = toy_plan(model, {.stages = {1, 3}});
+  for (PlannedExperiment& planned : plan.experiments) {
+    TrainingConfig& config = planned.experiment.config;
+    config.overlap_comm = config.zero_stage == 3;
+  }
+  EXPECT_THAT(dry_run_text(plan), HasSubstr("varied: stage 1, 3; micro-batch 1 to 64 (7 values); "
+                                            "by stage: overlap_comm.\n"));
+  // The user varies it.
+  plan.experiments.front().experiment.config.overlap_comm ^= true;
+  EXPECT_THAT(dry_run_text(plan), HasSubstr("; overlap_comm true, false.\n"));
+  EXPECT_THAT(dry_run_text(plan), Not(HasSubstr("by stage")));
+}
+
 TEST(PlanAnswerTextTest, NamesWhatIsAtTheEdge) {
   const ToyModel model{.device_memory_bytes = 32 * test::toy_gib};
   const std::string text = dry_run_text(toy_plan(model));

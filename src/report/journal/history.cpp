@@ -23,10 +23,12 @@ struct JobStarted {
   static constexpr std::string_view kind = "job_started";
   Time time;
   std::string search_key{};  ///< one of those that the job brings
+  std::string metric{};      ///< of the job; earlier releases did not write it
   double elapsed_s = 0;      ///< of the job, before
   int num_ranks = 0;
   static void add(auto& archive, auto& event) {
     archive("search_key", event.search_key, {.nothing = json::Nothing::omitted});
+    archive("metric", event.metric, {.nothing = json::Nothing::omitted});
     archive("elapsed_s", event.elapsed_s, {.nothing = json::Nothing::omitted});
     archive("num_ranks", event.num_ranks, {.nothing = json::Nothing::omitted});
   }
@@ -289,15 +291,15 @@ class Reading {
     count_running_deaths();
     end_job();
     job_ = Job{event.time, event.time, event.elapsed_s, event.num_ranks};
-    search_key_ = std::move(event.search_key);
+    measured_for_ = {std::move(event.search_key), std::move(event.metric)};
     lost_in_job_.clear();
     ++history_.num_jobs;
   }
   /// The job stopped its running experiments on purpose, which is no death.
   void take(const JobFinished& event) {
     forget_running();
-    if (event.exit_code == 0 && !search_key_.empty())
-      history_.complete_searches.insert(search_key_);
+    if (event.exit_code == 0 && !measured_for_.search_key.empty())
+      history_.complete_searches.insert(measured_for_.search_key);
   }
   void take(SearchFinished event) {
     history_.complete_searches.insert(std::move(event.search_key));
@@ -309,6 +311,7 @@ class Reading {
     history_.died_alone.erase(event.key);
     history_.seen_to_die.erase(event.key);
     lost_in_job_.erase(event.key);
+    history_.measured_for[event.key] = measured_for_;
     history_.finished[event.key] = std::move(event.record);
   }
   void take(const Lost& event) {
@@ -364,7 +367,7 @@ class Reading {
   History history_;
   std::optional<Job> job_;
   Time at_{};
-  std::string search_key_;  ///< of the job
+  MeasuredFor measured_for_;  ///< of the job
   std::set<std::string> running_;
   std::set<std::string> repeating_;
   std::set<std::string> lost_in_job_;
@@ -409,6 +412,23 @@ std::size_t forget_failed(History& history, const std::vector<std::string>& keys
     history.deaths.erase(key);
     history.died_alone.erase(key);
     history.seen_to_die.erase(key);
+    ++count;
+  }
+  return count;
+}
+
+std::size_t forget_other_races(History& history, const std::vector<std::string>& keys,
+                               std::string_view metric) {
+  std::size_t count = 0;
+  for (const std::string& key : keys) {
+    const auto known = history.finished.find(key);
+    if (known == history.finished.end() || known->second.measurement.status != Status::raced_out)
+      continue;
+    const auto found = history.measured_for.find(key);
+    if (found == history.measured_for.end() || found->second.metric.empty() ||
+        found->second.metric == metric)
+      continue;
+    history.finished.erase(known);
     ++count;
   }
   return count;

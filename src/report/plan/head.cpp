@@ -1,6 +1,8 @@
 #include "head.hpp"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <string_view>
 #include <unordered_set>
 
@@ -33,13 +35,21 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 7> named_set
     {"num_ranks", "ranks"},
 }};
 
+bool is_named(const MemberSetting& setting) {
+  return std::ranges::any_of(named_settings,
+                             [&](const auto& row) { return row.first == setting.name; });
+}
+
 /// Gathers the values of one setting.
 class Gathered {
  public:
   template <class Value>
-  void add(const Value& value) {
+  void add(const Value& value, int zero_stage) {
     std::size_t hash = 0;
     mix_hash(hash, value);
+    std::optional<std::size_t>& of_stage = of_stage_.at(static_cast<std::size_t>(zero_stage));
+    if (!of_stage) of_stage = hash;
+    is_one_a_stage_ = is_one_a_stage_ && of_stage == hash;
     if (!seen_.insert(hash).second) return;
     ++setting.num_values;
     json::Value written;
@@ -53,10 +63,17 @@ class Gathered {
     if (setting.most.is_null() || setting.most < written) setting.most = written;
   }
 
+  [[nodiscard]] MemberSetting result() && {
+    setting.follows_stage = is_one_a_stage_ && setting.num_values > 1;
+    return std::move(setting);
+  }
+
   MemberSetting setting;
 
  private:
   std::unordered_set<std::size_t> seen_;
+  std::array<std::optional<std::size_t>, 4> of_stage_;  ///< the first value of each
+  bool is_one_a_stage_ = true;
 };
 
 std::string setting_value_text(const json::Value& value) {
@@ -130,7 +147,7 @@ std::string machine_line(const DryRun& plan) {
 
 /// "bf16, recompute block, accumulation 1, batch 8 to 512 samples; varied: micro-batch 1 to 64 …"
 std::string training_line(const PlanHead& head, const std::vector<MemberSetting>& settings) {
-  std::vector<std::string> fixed, varied;
+  std::vector<std::string> fixed, varied, by_stage;
   const auto word_of = [](const std::string& name) {
     const auto found = std::ranges::find(named_settings, std::string_view(name),
                                          [](const auto& row) { return row.first; });
@@ -151,6 +168,11 @@ std::string training_line(const PlanHead& head, const std::vector<MemberSetting>
   std::uint64_t num_more = 0;
   for (const MemberSetting& setting : settings) {
     if (setting.num_values < 2 || setting.name == "train_batch_size") continue;
+    // The user varies the stage, and defaults follow it.
+    if (setting.follows_stage && !is_named(setting)) {
+      by_stage.push_back(setting.name);
+      continue;
+    }
     if (varied.size() < max_varied)
       varied.push_back(fmt::format("{} {}", word_of(setting.name), values_text(setting)));
     else
@@ -159,6 +181,7 @@ std::string training_line(const PlanHead& head, const std::vector<MemberSetting>
   std::string line = fmt::format("Training: {}", fmt::join(fixed, ", "));
   if (!varied.empty()) line += fmt::format("; varied: {}", fmt::join(varied, "; "));
   if (num_more > 0) line += fmt::format("; and {} more", num_more);
+  if (!by_stage.empty()) line += fmt::format("; by stage: {}", fmt::join(by_stage, ", "));
   return line + ".";
 }
 
@@ -170,12 +193,12 @@ std::vector<MemberSetting> settings_of(const DryRun& plan) {
   std::vector<Gathered> gathered;
   for (const PlannedExperiment& planned : plan.experiments) {
     if (planned.status == PlanStatus::pruned && !are_all_pruned) continue;
+    const Experiment& experiment = planned.experiment;
     std::size_t place = 0;
     const auto add = [&](const char* name, const auto& value) {
       if (place == gathered.size()) gathered.emplace_back().setting.name = name;
-      gathered[place++].add(value);
+      gathered[place++].add(value, experiment.config.zero_stage);
     };
-    const Experiment& experiment = planned.experiment;
     add("num_ranks", experiment.shape.size());
     for_each_written_member(experiment.config, [&](const char* name, const auto& value) {
       // It follows from the ranks.
@@ -184,7 +207,7 @@ std::vector<MemberSetting> settings_of(const DryRun& plan) {
     add("train_batch_size", batch_of(experiment));
   }
   std::vector<MemberSetting> settings;
-  for (Gathered& one : gathered) settings.push_back(std::move(one.setting));
+  for (Gathered& one : gathered) settings.push_back(std::move(one).result());
   return settings;
 }
 
@@ -215,9 +238,8 @@ json::Value head_json(const DryRun& plan) {
   };
   json::Value settings = json::Value::object();
   for (const MemberSetting& setting : settings_of(plan)) {
-    const bool is_named = std::ranges::any_of(
-        named_settings, [&](const auto& row) { return row.first == setting.name; });
-    if (!is_named && setting.num_values < 2 && setting.name != "train_batch_size") continue;
+    if (!is_named(setting) && setting.num_values < 2 && setting.name != "train_batch_size")
+      continue;
     settings[setting.name] = {{"values", setting.values},
                               {"num_values", setting.num_values},
                               {"least", setting.least},

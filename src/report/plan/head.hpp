@@ -13,7 +13,8 @@ struct MemberSetting {
   std::string name;                 ///< as in TrainingConfig: "micro_batch", or "num_gpus"
   std::vector<json::Value> values;  ///< the first few
   std::uint64_t num_values = 0;
-  json::Value least, most;  ///< of numbers
+  json::Value least, most;     ///< of numbers
+  bool follows_stage = false;  ///< it differs between ZeRO stages alone, as a stage's default does
 };
 /// All settings of the members that are not pruned; of those where all are.
 [[nodiscard]] std::vector<MemberSetting> settings_of(const DryRun& plan);
