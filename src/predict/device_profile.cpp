@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <string>
 #include <string_view>
+
+#include <fmt/format.h>
 
 #include "dstune/base/archive.hpp"
 #include "dstune/base/error.hpp"
@@ -186,6 +189,34 @@ constexpr std::string_view format_name = "dstune-mpi device profile";
 constexpr double max_exact = 0x1p53;
 constexpr json::Form from_0{.low = 0, .high = max_exact};
 constexpr json::Form from_1{.low = 1, .high = max_exact};
+/// No operation took longer, and no ratio was larger: what is beyond was not measured.
+constexpr double longest_s = 86'400, largest_ratio = 1000;
+
+/// Refuses what nobody can have measured, at its place.
+void refuse_above(json::Reader& archive, double value, double most, std::string_view unit,
+                  const std::string& below) {
+  if (value <= most) return;
+  archive.refuse(fmt::format("{:g}{} can not have been measured, since it is above {:.0f}: measure "
+                             "again with --profile-out",
+                             value, unit, most),
+                 below);
+}
+
+/// Constants that a profile brings are used as they are.
+void check(json::Reader& archive, const TargetConstants& constants) {
+  const auto each = [&](const EnumTexts& texts, const auto& amounts, double most,
+                        std::string_view unit, std::string_view key) {
+    for (const EnumText& one : texts.all)
+      refuse_above(archive, amounts[static_cast<std::size_t>(one.value)], most, unit,
+                   fmt::format("/target/{}/{}", key, one.text));
+  };
+  each(texts_of(Precision{}), constants.time.scale, largest_ratio, "", "scale");
+  each(texts_of(Overhead{}), constants.time.costs_s, longest_s, " s", "costs_s");
+  each(texts_of(Overhead{}), constants.deviations_s, longest_s, " s", "deviations_s");
+  refuse_above(archive, constants.error, largest_ratio, "", "/target/error");
+  refuse_above(archive, constants.fit_error, largest_ratio, "", "/target/fit_error");
+  refuse_above(archive, constants.scale_deviation, largest_ratio, "", "/target/scale_deviation");
+}
 
 /// The flags that are set, as a list.
 template <class Archive>
@@ -216,6 +247,8 @@ void check(json::Reader& archive, const std::vector<TimePoint>& points) {
   for (std::size_t i = 1; i < points.size(); ++i)
     if (points[i].size <= points[i - 1].size)
       archive.refuse("sizes rise from point to point", "/points/" + std::to_string(i));
+  for (std::size_t i = 0; i < points.size(); ++i)
+    refuse_above(archive, points[i].seconds, longest_s, " s", fmt::format("/points/{}/1", i));
   if (points.empty()) archive.refuse("a curve has a point at least");
 }
 
@@ -261,7 +294,10 @@ void members(Archive& archive, Of<Archive, GroupProfile>& group) {
                    static_cast<int>(std::min(max_ranks, num_nodes))};
   archive("slowdown", group.slowdown, json::amount);
   archive("collectives", group.collectives);
-  if constexpr (Archive::is_reading) check(archive, "collectives", group.collectives, true);
+  if constexpr (Archive::is_reading) {
+    refuse_above(archive, group.slowdown, largest_ratio, "", "/slowdown");
+    check(archive, "collectives", group.collectives, true);
+  }
 }
 
 template <class Archive>
@@ -278,10 +314,16 @@ void members(Archive& archive, Of<Archive, DeviceProfile>& profile) {
   archive("overlap_slowdown", profile.overlap_slowdown, json::amount);
   archive("step_constant_s", profile.step_constant_s, json::amount);
   archive("kernels", profile.kernels);
-  if constexpr (Archive::is_reading) check(archive, "kernels", profile.kernels, false);
+  if constexpr (Archive::is_reading) {
+    refuse_above(archive, profile.overlap_slowdown, largest_ratio, "", "/overlap_slowdown");
+    refuse_above(archive, profile.step_constant_s, longest_s, " s", "/step_constant_s");
+    check(archive, "kernels", profile.kernels, false);
+  }
   archive("groups", profile.groups);
   // Earlier releases did not measure it.
   archive("target", profile.target);
+  if constexpr (Archive::is_reading)
+    if (profile.target) check(archive, *profile.target);
   archive("cluster", profile.cluster);
 }
 

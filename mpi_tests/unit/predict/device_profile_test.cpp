@@ -72,6 +72,27 @@ TEST(DeviceProfileTest, RefusesWhatItDoesNotUnderstand) {
   refuses("/kernels/0/points", json::Value::parse("[[2, 1.0], [2, 1.5]]"), "rise");
   refuses("/kernels/0/points", json::Value::parse("[[2, -1.0]]"), "points/0/1");
   refuses("/groups/0/num_gpus", 0, "num_gpus");
+  const char* const above_a_day = "1e+300 s can not have been measured, since it is above 86400";
+  refuses("/kernels/0/points/0/1", 1e300, above_a_day);
+  refuses("/kernels/0/points/0/1", 1e300, "/kernels/0/points/0/1");
+  refuses("/kernels/0/points/0/1", "NaN", "/kernels/0/points/0/1");
+  refuses("/groups/0/collectives/0/points/0/1", 1e300, "/groups/0/collectives/0/points/0/1");
+  refuses("/groups/0/slowdown", 1e300, "/groups/0/slowdown");
+  refuses("/step_constant_s", 1e300, above_a_day);
+  refuses("/overlap_slowdown", 1e300, "measure again with --profile-out");
+  const json::Value constants = json::write(target_constants(false));
+  const auto refuses_constants = [&](const char* pointer, const json::Value& value) {
+    json::Value changed = constants;
+    changed[json::Value::json_pointer(pointer)] = value;
+    refuses("/target", changed, (std::string("/target") + pointer).c_str());
+  };
+  refuses_constants("/costs_s/module_call", 1e300);
+  refuses_constants("/costs_s/module_call", -1);
+  refuses_constants("/costs_s/module_call", "NaN");
+  refuses_constants("/scale/fp32", 1e300);
+  refuses_constants("/deviations_s/module_call", 1e300);
+  refuses_constants("/error", 1e300);
+  refuses_constants("/scale_deviation", 1e300);
   refuses("/groups/0/collectives/0/kind", "matmul", "no collective");
 }
 

@@ -179,6 +179,18 @@ TEST_F(DeepSpeedRunTest, AMetricsFileHasItsConfigurationBesideIt) {
   EXPECT_EQ(run.path, (folder_ / "verify/a/metrics.json").string());
 }
 
+TEST_F(DeepSpeedRunTest, AFolderIsNoFileOfARun) {
+  const std::string folder = (folder_ / "verify/a").string();
+  try {
+    (void)read_deepspeed_run(folder, job_);
+    ADD_FAILURE() << "a folder is read";
+  } catch (const InputError& error) {
+    ASSERT_THAT(error.problems(), SizeIs(1)) << "and nothing is said of its parent";
+    EXPECT_THAT(error.problems().front().text(),
+                testing::StartsWith(folder + ": it is a folder: name the metrics.json"));
+  }
+}
+
 TEST_F(DeepSpeedRunTest, ExpJsonSaysTheGroup) {
   write_in_a("exp.json", R"({"name": "b", "num_gpus": 1, "num_nodes": 2, "recompute": "none"})");
   const DeepSpeedRun run = read().runs.front();

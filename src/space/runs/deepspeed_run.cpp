@@ -44,6 +44,12 @@ class RunFolder {
       problems_.add({file, "", 0, "there is no such file"});
       return std::nullopt;
     }
+    if (fs::is_directory(file)) {
+      problems_.add({file, "", 0,
+                     "it is a folder: name the metrics.json or the log of your run, with "
+                     "ds_config.json or exp.json beside it"});
+      return std::nullopt;
+    }
     const auto experiment = document("exp.json");
     if (experiment) read_experiment(experiment->node());
     const bool is_log = !file.ends_with(".json");
