@@ -195,6 +195,41 @@ TEST_F(PlanTest, AMeasuredProfileStandsForItsMachine) {
               one["predicted"]["throughput_high"].get<double>());
   }
 
+  // Constants that tiny engines told have no error of their own. Speeds are a band all the same.
+  Json told = profile;
+  Json& target = told["target"];
+  for (const char* precision : {"fp32", "bf16", "fp16"}) target["scale"][precision] = 1.5;
+  for (const char* cost :
+       {"optimizer_step", "module_call", "gradient_hook", "gathering_hook", "sub_group",
+        "offload_copy", "all_reduce_call", "reduce_call", "reduce_scatter_call", "all_gather_call",
+        "all_gather_ahead", "all_to_all_call", "communicated_byte"})
+    target["costs_s"][cost] = 1e-5;
+  target.update(Json{{"device_behind_host", false},
+                     {"error", 0},
+                     {"source", "a test"},
+                     {"machine", "here"},
+                     {"engines", 9},
+                     {"fit_error", 0.03}});
+  job_.write("told.json", told);
+  for (const Json& one : plan_json({"--profile", "told.json", "space.json"})["experiments"])
+    EXPECT_LT(one["predicted"]["throughput_low"].get<double>(),
+              0.95 * one["predicted"]["throughput_high"].get<double>());
+  told["kernels"][0]["points"][0][1] = 1e300;
+  job_.write("absurd.json", told);
+  const Ended refused = plan({"--profile", "absurd.json", "space.json"});
+  EXPECT_EQ(refused.exit_code, bad_input) << refused;
+  EXPECT_THAT(refused.err, HasSubstr("/kernels/0/points/0/1: 1e+300 s can not have been measured"));
+
+  // Our own step is the training: its memory decides.
+  Json own = space;
+  own["dstune"]["target"] = "self";
+  job_.write("own.json", own);
+  const Ended self = plan({"--profile", "machine.json", "own.json"});
+  EXPECT_THAT(self.out, HasSubstr("The largest micro-batch that fits is 2"));
+  EXPECT_THAT(self.out, Not(HasSubstr("is not known")));
+  EXPECT_THAT(plan({"--device", "h100", "own.json"}).out,
+              HasSubstr("fit is not known: dstune.target is \"self\", and the memory of our own"));
+
   // The job's folder has the same times, for this machine.
   const auto speeds = [](const Json& plan) {
     std::vector<double> all;

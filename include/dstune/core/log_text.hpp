@@ -28,6 +28,8 @@ inline constexpr const char* retry_failed =
 inline constexpr const char* other_results =
     "{} has {} of another model, machine, number of ranks or space. None is used again, and this "
     "job's answer replaces theirs. --results-dir names another folder";
+inline constexpr const char* other_races =
+    "runs that lost a race by another metric do not count for {}: the search may run them again";
 inline constexpr const char* nodes_not_watched = "other nodes are not watched any more: {}";
 inline constexpr const char* energy_measured = "energy is measured: {}";
 inline constexpr const char* energy_not_measured = "energy is {}";

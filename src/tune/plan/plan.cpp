@@ -120,6 +120,16 @@ bool can_be_trained(const PlannedJob& ready, const Experiment& experiment) {
   return problems.all().empty() && violations_for(job, settings).empty();
 }
 
+/// Says why nobody knows whether members fit; empty where the plan judges them.
+std::string why_no_verdict(const PlannedJob& ready) {
+  if (!is_planned(ready.job)) return "nothing here plans what the workload does";
+  const bool is_own = ready.job.target.framework == TargetFramework::self;
+  if (is_own && !ready.planner.forecasts.judges_memory_here)
+    return "dstune.target is \"self\", and the memory of our own step is planned for this host, or "
+           "for processors that --profile-out measured";
+  return "";
+}
+
 /// Prints what would run to stdout, with times where something can tell them.
 ExitCode show_plan(const PlannedJob& ready, const JobOptions& options, Device& device,
                    const RankDevice& rank) {
@@ -141,6 +151,7 @@ ExitCode show_plan(const PlannedJob& ready, const JobOptions& options, Device& d
   for (const PlannedMember& member : std::as_const(ready.space.members))
     plan.experiments.push_back(member.planned);
   warn_of_precision(ready);
+  plan.no_verdict = why_no_verdict(ready);
   plan.timeline = [&](const Experiment& experiment) {
     return ready.time.is_over() ? std::nullopt : memory_timeline_of(ready, experiment);
   };

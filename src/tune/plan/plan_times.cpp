@@ -79,15 +79,11 @@ std::optional<EarlierProfile> earlier_profile(const PlannedJob& ready,
   return std::nullopt;
 }
 
-/// The error of the constants that lead to the target's time.
-double target_error(const PlannedJob& ready) {
-  return ready.target ? 2 * ready.target->error : 0;
-}
-
 std::unique_ptr<JobPredictor> predictor_of_profile(const PlannedJob& ready,
                                                    const DeviceProfile& profile) {
   auto predictor = std::make_unique<JobPredictor>(ready, profile);
-  predictor->set_band(1 / (1 + target_error(ready)), 1 + target_error(ready));
+  const double error = error_of_target(ready);
+  if (error > 0) predictor->set_band(1 / (1 + error), 1 + error);
   return predictor;
 }
 

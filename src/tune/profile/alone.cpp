@@ -163,7 +163,7 @@ MeasuredAlone measure_alone(const PlannedJob& ready, Device& device) {
   result.predictor = std::make_unique<JobPredictor>(ready, least_of_profiles(rounds));
   const double least_s = compared_s(*result.predictor, members);
   // Beside what the rounds show stands the error of the constants that lead to the target's time.
-  const double error = ready.target ? 2 * ready.target->error : 0;
+  const double error = error_of_target(ready);
   if (least_s > 0) {
     result.predictor->set_band(least_s / slowest_s / (1 + error), 1 + error);
   }

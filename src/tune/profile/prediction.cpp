@@ -195,6 +195,13 @@ bool is_predictable(const PlannedJob& ready) {
   return ready.job.has_own_step() && ready.space.planned > 0;
 }
 
+double error_of_target(const PlannedJob& ready) {
+  if (!ready.target) return 0;
+  const TargetConstants& constants = *ready.target;
+  if (constants.error > 0) return 2 * constants.error;
+  return 2 * std::max(constants.fit_error, target_constants(ready.job.target.on_gpu).error);
+}
+
 namespace {
 
 /// The training whose times published rates tell: where nothing was measured.

@@ -109,6 +109,11 @@ void visit_planned(const PlannedJob& planned,
 /// Tells whether our own step is among the instruments, and something is to be run.
 [[nodiscard]] bool is_predictable(const PlannedJob& planned);
 
+/// How far the target's time may be off its constants' prediction, relative: twice their mean
+/// error. Constants that nobody has judged, such as those of tiny engines, count as no better than
+/// those that come with the program. 0: there is no target. Local.
+[[nodiscard]] double error_of_target(const PlannedJob& planned);
+
 /// Predicts the time of a job's experiments by their plans, here and in the user's training. It
 /// does not outlive the job.
 class JobPredictor {

@@ -192,6 +192,21 @@ std::string search_key(OpenJob& job, const std::string& plan) {
   return record_key(searched);
 }
 
+/// Another search has run these members, such as one by another metric. It raced by that one.
+void note_other_searches(OpenJob& job, const std::string& search) {
+  const std::string_view metric = to_text(job.job.tuning.metric);
+  const bool has_forgotten = forget_other_races(job.history, job.keys, metric) > 0;
+  if (has_forgotten && !job.is_search_complete)
+    log::info(fmt::format(log_text::other_races, metric));
+  for (std::size_t member = 0; member < job.keys.size(); ++member) {
+    if (!job.history.finished.contains(job.keys[member])) continue;
+    const auto found = job.history.measured_for.find(job.keys[member]);
+    if (found != job.history.measured_for.end() && !found->second.search_key.empty() &&
+        found->second.search_key != search)
+      job.space.run_before.insert(member);
+  }
+}
+
 /// Tells whether an earlier job has ended this search. Tuners that do not race decide the same
 /// again from the same results.
 bool has_ended_before(const OpenJob& job, const std::string& search) {
@@ -286,6 +301,7 @@ void open_results(OpenJob& job, const JobFolders& folders, const JobOptions& opt
   const std::string plan = plan_key(job);
   const std::string search = search_key(job, plan);
   job.is_search_complete = has_ended_before(job, search);
+  note_other_searches(job, search);
   // A member that failed may win.
   if (options.overrides.retry_failed && retry_failed(job)) job.is_search_complete = false;
   job.journal->add(event::job_started({{"version", options.version},
@@ -296,7 +312,8 @@ void open_results(OpenJob& job, const JobFolders& folders, const JobOptions& opt
                                        {"measuring_version", measuring_version},
                                        {"machine", job.fingerprint},
                                        {"plan_key", plan},
-                                       {"search_key", search}}));
+                                       {"search_key", search},
+                                       {"metric", to_text(job.job.tuning.metric)}}));
   journal_plan(job, content, plan);
   if (!job.space.members.empty())
     job.journal->begin_records(job.space.members.front().planned, job.history.base);

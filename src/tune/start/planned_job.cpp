@@ -268,6 +268,12 @@ std::optional<TargetConstants> target_of(const JobSpec& job, bool is_plan) {
   return target_constants(job.target.on_gpu);
 }
 
+/// Tells whether the machine that is planned for has the libraries of this program: it is this one,
+/// or one of processors that was measured.
+bool has_own_libraries(const PlannedJob& ready) {
+  return !ready.job.cluster || (ready.profile && !ready.job.target.on_gpu);
+}
+
 PlannerOptions planner_options(const PlannedJob& ready, const JobOptions& options,
                                const std::vector<RankDevice>& devices) {
   PlannerOptions planner;
@@ -279,7 +285,10 @@ PlannerOptions planner_options(const PlannedJob& ready, const JobOptions& option
     planner.context_bytes = min_bytes(&RankDevice::context_bytes, ready.training_ranks, devices) +
                             min_bytes(&RankDevice::library_bytes, ready.training_ranks, devices);
   planner.host_memory_bytes = ready.host_memory_bytes;
-  planner.forecasts.judges_memory_here = !ready.job.cluster;
+  // Where our own step is the training, its memory is what a plan is asked for.
+  planner.forecasts.judges_memory_here =
+      !ready.job.cluster ||
+      (ready.job.target.framework == TargetFramework::self && has_own_libraries(ready));
   if (ready.job.cluster && !ready.job.host_memory_bytes)
     planner.node_host_memory_bytes = ready.job.cluster->host_memory_bytes;
   if (!ready.job.cluster) planner.free_disk_bytes = free_disk_bytes;
@@ -362,12 +371,10 @@ PlannedJob plan_of_job(const JobOptions& options, const Topology& topology,
   ready.target = target_of(ready.job, options.dry_run);
   if (ready.target && ready.profile && ready.profile->target) ready.target = ready.profile->target;
   ready.planner = planner_options(ready, options, devices);
-  // Processors that were measured have the libraries of this program.
-  const bool are_measured_processors = ready.profile && !ready.job.target.on_gpu;
-  if (ready.job.cluster && !are_measured_processors)
-    ready.workspaces = std::make_shared<NoWorkspaces>();
-  else
+  if (has_own_libraries(ready))
     ready.workspaces = std::make_shared<CpuWorkspaces>(kernels);
+  else
+    ready.workspaces = std::make_shared<NoWorkspaces>();
   ready.space = plan_members(ready, options);
   for (const std::string& warning : ready.space.warnings) log::warning(warning);
   // The user's runs and imports may belong to members that nobody has looked at.
