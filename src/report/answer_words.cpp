@@ -128,7 +128,8 @@ std::string target_text(const Recommendation& recommendation) {
   const Precision precision = recommendation.standing.row->planned.experiment.config.precision;
   const std::string scaled =
       fmt::format("{:.2f} x the measured time", constants.time.scale_of(precision));
-  const std::string recorded = fmt::format("{} on {}", constants.source, constants.machine);
+  const std::string recorded =
+      fmt::format("{} on {}{}", constants.source, constants.machine, host_text(constants));
   std::string judged;
   if (constants.num_engines > 0)
     judged = fmt::format(
