@@ -5,6 +5,7 @@
 
 #include <Eigen/Cholesky>
 
+#include "calibration_unknowns.hpp"
 #include "dstune/base/error.hpp"
 
 namespace dstune::bench {
@@ -12,9 +13,8 @@ namespace {
 
 using Group = HierarchicalFit::Group;
 
-constexpr int num_unknowns = num_overheads + 1;  // the scale first
-constexpr double noise = 0.05;                   // of a step's time, relative
-constexpr double factor_deviation = 0.5;         // of a factor of a table, from 1
+constexpr double noise = 0.05;            // of a step's time, relative
+constexpr double factor_deviation = 0.5;  // of a factor of a table, from 1
 constexpr int num_rounds = 60;
 
 constexpr Group group_of(int unknown) {
@@ -62,19 +62,6 @@ Eigen::VectorXd row_of(const CalibrationPoint& point) {
   return row / point.target_s;
 }
 
-/// Minimises x' left x / 2 - right' x with nothing below 0.
-void descend(const Eigen::MatrixXd& left, const Eigen::VectorXd& right, Eigen::VectorXd& x) {
-  for (int sweep = 0; sweep < 3000; ++sweep) {
-    double change = 0;
-    for (Eigen::Index i = 0; i < x.size(); ++i) {
-      const double better = std::max(0.0, x[i] + (right[i] - left.row(i).dot(x)) / left(i, i));
-      change = std::max(change, std::abs(better - x[i]));
-      x[i] = better;
-    }
-    if (change < 1e-9) break;
-  }
-}
-
 /// The fit of one set of tables; unknowns are counted in their deviations.
 class Fit {
  public:
@@ -98,6 +85,17 @@ class Fit {
     return result();
   }
 
+  /// The factors of the first table beside costs that stay.
+  HierarchicalFit::Factors factors_beside(const TimeCalibration& common) {
+    x_[0] = common.scale.front() / unit_[0];
+    for (std::size_t each = 0; each < num_overheads; ++each) {
+      const auto i = static_cast<Eigen::Index>(each + 1);
+      x_[i] = common.costs_s[each] / unit_[i];
+    }
+    for (int round = 0; round < num_rounds; ++round) fit_factors(0);
+    return factors_.front();
+  }
+
  private:
   /// The recompute's share is one of the scaled time: its column has the scale.
   [[nodiscard]] Eigen::VectorXd scaled_row(const CalibrationPoint& point, std::size_t table) const {
@@ -118,7 +116,7 @@ class Fit {
         right += row / (noise * noise);
       }
     }
-    descend(left, right, x_);
+    x_ = least_above_0(left, right, x_);
   }
 
   void fit_factors(std::size_t table) {
@@ -130,8 +128,8 @@ class Fit {
       left += parts * parts.transpose() / (noise * noise);
       right += parts / (noise * noise);
     }
-    Eigen::VectorXd found = Eigen::VectorXd::Ones(Group::num_groups);
-    descend(left, right, found);
+    const Eigen::VectorXd found =
+        least_above_0(left, right, Eigen::VectorXd::Ones(Group::num_groups));
     for (int group = 0; group < Group::num_groups; ++group) factors_[table][group] = found[group];
   }
 
@@ -208,7 +206,7 @@ class Fit {
   }
 
   const std::vector<std::vector<CalibrationPoint>>& tables_;
-  std::vector<std::array<double, Group::num_groups>> factors_;
+  std::vector<HierarchicalFit::Factors> factors_;
   Eigen::VectorXd mean_, unit_, x_;
 };
 
@@ -218,6 +216,13 @@ HierarchicalFit fit_hierarchy(const std::vector<std::vector<CalibrationPoint>>& 
   require(!tables.empty() && std::ranges::none_of(tables, &std::vector<CalibrationPoint>::empty),
           "there is something to fit to");
   return Fit(tables).run();
+}
+
+HierarchicalFit::Factors fit_factors(const std::vector<CalibrationPoint>& table,
+                                     const TimeCalibration& common) {
+  require(!table.empty(), "there is something to fit to");
+  const std::vector<std::vector<CalibrationPoint>> tables(1, table);
+  return Fit(tables).factors_beside(common);
 }
 
 }  // namespace dstune::bench

@@ -23,12 +23,13 @@ struct CommonBelief {
 struct HierarchicalFit {
   /// Which factor multiplies an unknown.
   enum Group { host, network, kernels, num_groups };
+  using Factors = std::array<double, num_groups>;
 
   TimeCalibration common;  ///< of a machine whose factors are 1
   /// Of the scale, relative, and of the costs, in their own units: what tables of this size leave
   /// open, widened where they are off by more than they were believed to be.
   Eigen::MatrixXd covariance;
-  std::vector<std::array<double, num_groups>> factors;  ///< of each table
+  std::vector<Factors> factors;             ///< of each table
   std::array<double, num_groups> spread{};  ///< of the factors' logarithms between tables
   double error = 0;                         ///< root of the mean square, relative
 };
@@ -37,5 +38,9 @@ struct HierarchicalFit {
 /// differ by the minute. At least one table; none is empty.
 [[nodiscard]] HierarchicalFit fit_hierarchy(
     const std::vector<std::vector<CalibrationPoint>>& tables);
+
+/// The factors of a table beside costs that stay as they are. The table is not empty.
+[[nodiscard]] HierarchicalFit::Factors fit_factors(const std::vector<CalibrationPoint>& table,
+                                                   const TimeCalibration& common);
 
 }  // namespace dstune::bench

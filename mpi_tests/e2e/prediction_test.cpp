@@ -47,6 +47,7 @@ TEST_F(PredictionTest, StandsBesideEveryMeasurement) {
   EXPECT_TRUE(profile["groups"][0]["collectives"].empty());
   EXPECT_GE(profile["groups"][1]["collectives"].size(), 3U);
   EXPECT_GE(profile["kernels"].size(), 20U);
+  EXPECT_GT(profile["interpreter_s"].get<double>(), 0);
 }
 
 TEST_F(PredictionTest, AResumedJobDoesNotMeasureTheMachineAgain) {

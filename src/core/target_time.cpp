@@ -61,9 +61,15 @@ double TimeCalibration::measured_s(double target_s, Precision precision,
 }
 
 std::string source_text(const TargetConstants& constants) {
-  if (constants.num_engines == 0) return constants.source;
+  if (constants.num_engines == 0) return constants.source + host_text(constants);
   return fmt::format("measured here by {} tiny engines, beginning with {}", constants.num_engines,
                      constants.source);
+}
+
+std::string host_text(const TargetConstants& constants) {
+  if (constants.host_factor <= 0) return "";
+  return fmt::format("; host costs times {:.2f}, by a measurement of this machine",
+                     constants.host_factor);
 }
 
 namespace {
@@ -114,6 +120,9 @@ void members(Archive& archive, json::Of<Archive, TargetConstants>& constants) {
       },
       later);
   archive("correlations", constants.correlations, {.low = -1, .high = 1, .may_be_missing = true});
+  constexpr json::Form of_host = of_engines;
+  archive("host_factor", constants.host_factor, of_host);
+  archive("host_deviation", constants.host_deviation, of_host);
   if constexpr (Archive::is_reading) {
     for (const double scale : time.scale)
       if (!(scale > 0)) return archive.refuse("a scale is above 0", "/scale");
@@ -123,16 +132,26 @@ void members(Archive& archive, json::Of<Archive, TargetConstants>& constants) {
 template void members(json::Writer&, const TargetConstants&);
 template void members(json::Reader&, TargetConstants&);
 
+template <class Archive>
+void members(Archive& archive, json::Of<Archive, HostReference>& reference) {
+  archive("interpreter_s", reference.interpreter_s, json::amount);
+  archive("host_factor", reference.host_factor, json::amount);
+  archive("deviation", reference.deviation, json::amount);
+  archive("machine", reference.machine);
+}
+
 namespace {
 
 /// The constants of processors, then of GPUs.
 struct EmbeddedConstants {
   std::array<TargetConstants, 2> all;
+  HostReference host;
 };
 template <class Archive>
 void members(Archive& archive, json::Of<Archive, EmbeddedConstants>& constants) {
   archive("cpu", constants.all[0]);
   archive("gpu", constants.all[1]);
+  archive("host", constants.host);
 }
 
 EmbeddedConstants embedded_constants() {
@@ -146,11 +165,19 @@ EmbeddedConstants embedded_constants() {
   }
 }
 
+const EmbeddedConstants& all_constants() {
+  static const EmbeddedConstants constants = embedded_constants();
+  return constants;
+}
+
 }  // namespace
 
 const TargetConstants& target_constants(bool is_on_gpus) {
-  static const EmbeddedConstants constants = embedded_constants();
-  return constants.all[is_on_gpus ? 1 : 0];
+  return all_constants().all[is_on_gpus ? 1 : 0];
+}
+
+const HostReference& host_reference() {
+  return all_constants().host;
 }
 
 }  // namespace dstune

@@ -97,12 +97,21 @@ DeviceProfile merged_profiles(std::span<const DeviceProfile> profiles, Merging m
   DeviceProfile merged = profiles.front();
   std::vector<TimeCurve> kernels;
   std::map<GroupShape, std::vector<const GroupProfile*>> groups;
+  TimeSum interpreter;
   merged.step_constant_s = 0;
   for (const DeviceProfile& profile : profiles) {
     merged.step_constant_s += profile.step_constant_s / static_cast<double>(profiles.size());
+    if (profile.interpreter_s > 0) {
+      interpreter.add(profile.interpreter_s);
+      merged.interpreter_s = merged.interpreter_s > 0
+                                 ? std::min(merged.interpreter_s, profile.interpreter_s)
+                                 : profile.interpreter_s;
+    }
     std::ranges::copy(profile.kernels, std::back_inserter(kernels));
     for (const GroupProfile& group : profile.groups) groups[group.shape].push_back(&group);
   }
+  if (merging == Merging::mean && interpreter.count > 0)
+    merged.interpreter_s = interpreter.seconds / static_cast<double>(interpreter.count);
   merged.kernels = merge_curves(kernels, merging);
   merged.groups.clear();
   for (const auto& [shape, measured] : groups) {
@@ -313,6 +322,9 @@ void members(Archive& archive, Of<Archive, DeviceProfile>& profile) {
   archive("concurrent_streams", profile.concurrent_streams);
   archive("overlap_slowdown", profile.overlap_slowdown, json::amount);
   archive("step_constant_s", profile.step_constant_s, json::amount);
+  // Earlier releases did not measure it.
+  archive("interpreter_s", profile.interpreter_s,
+          json::Form{.low = 0, .nothing = json::Nothing::omitted, .may_be_missing = true});
   archive("kernels", profile.kernels);
   if constexpr (Archive::is_reading) {
     refuse_above(archive, profile.overlap_slowdown, largest_ratio, "", "/overlap_slowdown");

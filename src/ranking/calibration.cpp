@@ -40,26 +40,6 @@ double common_factor(const std::vector<CalibrationPoint>& points, const TimeCali
   return sum / squares;
 }
 
-/// Minimises x' left x / 2 - right' x with nothing below 0, from `start` on; the first number is
-/// not below `least_first`.
-Eigen::VectorXd least_above_0(const Eigen::MatrixXd& left, const Eigen::VectorXd& right,
-                              const Eigen::VectorXd& start, double least_first = 0) {
-  constexpr int max_sweeps = 100'000;
-  constexpr double settled = 1e-10;
-  Eigen::VectorXd x = start;
-  for (int sweep = 0; sweep < max_sweeps; ++sweep) {
-    double change = 0;
-    for (Eigen::Index i = 0; i < x.size(); ++i) {
-      const double better =
-          std::max(i == 0 ? least_first : 0.0, x[i] + (right[i] - left.row(i).dot(x)) / left(i, i));
-      change = std::max(change, std::abs(better - x[i]));
-      x[i] = better;
-    }
-    if (change < settled) break;
-  }
-  return x;
-}
-
 TimeCalibration time_of(const Eigen::VectorXd& unknowns, const TimeCalibration& before,
                         const Overheads& likely_costs_s) {
   TimeCalibration time = before;
@@ -122,6 +102,25 @@ TargetConstants fit_machine(const std::vector<CalibrationPoint>& points,
   }
   result.error = 0;  // Nobody has judged them.
   set_errors(result, inverse_of(left), policy.likely_costs_s);
+  return result;
+}
+
+TargetConstants with_host_factor(const TargetConstants& constants, double interpreter_s,
+                                 const HostReference& reference,
+                                 const Policy::Calibrating& policy) {
+  TargetConstants result = constants;
+  const bool is_known = constants.num_engines > 0 || constants.host_factor > 0;
+  if (is_known || constants.time.is_device_behind_host || interpreter_s <= 0) return result;
+  const double told = std::log(reference.host_factor * interpreter_s / reference.interpreter_s);
+  const double before = 1 / std::pow(policy.before_own_runs.host, 2);
+  const double by_reference = 1 / std::pow(reference.deviation, 2);
+  result.host_factor = std::exp(told * by_reference / (before + by_reference));
+  result.host_deviation = 1 / std::sqrt(before + by_reference);
+  for (std::size_t each = 0; each < num_overheads; ++each) {
+    if (!is_of_host(static_cast<Overhead>(each))) continue;
+    result.time.costs_s[each] *= result.host_factor;
+    result.deviations_s[each] *= result.host_factor;
+  }
   return result;
 }
 

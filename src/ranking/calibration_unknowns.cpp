@@ -79,7 +79,9 @@ Unknowns unknowns_of(const TargetConstants& constants, const Policy::Calibrating
     const double known = cost > 0 ? std::max(cost, doubts.least_known) : 1;
     unknowns.covariance(i, i) = std::pow(doubts.cost * known, 2);
   }
-  unknowns.covariance += doubts.host * doubts.host * host * host.transpose() +
+  const double host_doubt =
+      constants.host_deviation > 0 ? std::min(doubts.host, constants.host_deviation) : doubts.host;
+  unknowns.covariance += host_doubt * host_doubt * host * host.transpose() +
                          doubts.network * doubts.network * network * network.transpose();
   return unknowns;
 }
@@ -95,6 +97,24 @@ void set_errors(TargetConstants& constants, const Eigen::MatrixXd& covariance,
     for (std::size_t j = 0; j < i; ++j)
       constants.correlations.push_back(
           std::clamp(covariance(i, j) / (deviations[i] * deviations[j]), -1.0, 1.0));
+}
+
+Eigen::VectorXd least_above_0(const Eigen::MatrixXd& left, const Eigen::VectorXd& right,
+                              const Eigen::VectorXd& start, double least_first) {
+  constexpr int max_sweeps = 100'000;
+  constexpr double settled = 1e-10;
+  Eigen::VectorXd x = start;
+  for (int sweep = 0; sweep < max_sweeps; ++sweep) {
+    double change = 0;
+    for (Eigen::Index i = 0; i < x.size(); ++i) {
+      const double better =
+          std::max(i == 0 ? least_first : 0.0, x[i] + (right[i] - left.row(i).dot(x)) / left(i, i));
+      change = std::max(change, std::abs(better - x[i]));
+      x[i] = better;
+    }
+    if (change < settled) break;
+  }
+  return x;
 }
 
 Eigen::MatrixXd inverse_of(const Eigen::MatrixXd& matrix) {

@@ -38,6 +38,11 @@ Unknowns unknowns_of(const TargetConstants& constants, const Policy::Calibrating
 void set_errors(TargetConstants& constants, const Eigen::MatrixXd& covariance,
                 const Overheads& likely_costs_s);
 
+/// Minimises x' left x / 2 - right' x with nothing below 0, from `start` on; the first number is
+/// not below `least_first`.
+Eigen::VectorXd least_above_0(const Eigen::MatrixXd& left, const Eigen::VectorXd& right,
+                              const Eigen::VectorXd& start, double least_first = 0);
+
 /// The matrix is symmetric and positive.
 Eigen::MatrixXd inverse_of(const Eigen::MatrixXd& matrix);
 

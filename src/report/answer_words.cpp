@@ -136,7 +136,7 @@ std::string target_text(const Recommendation& recommendation) {
   else if (constants.error > 0)
     judged =
         fmt::format("average error in our tests {:.1f} % after scaling", 100 * constants.error);
-  judged += " (target in optimal.json)";
+  judged += host_text(constants) + " (target in optimal.json)";
   if (recommendation.calibration)
     return "fitted to your own runs; constants before that: " + judged;
   if (!constants.time.is_device_behind_host)

@@ -113,6 +113,9 @@ inline constexpr const char* import_not_in_space =
 inline constexpr const char* disk_not_measured = "the disk's speed is not measured: {}";
 inline constexpr const char* profiling_failed = "measuring the machine: {}";
 inline constexpr const char* profiling_cut_short = "measuring the machine was cut short";
+inline constexpr const char* host_measured =
+    "an interpreter's work takes {:.2f} times as long here as on the reference machine; "
+    "costs of the host are multiplied by {:.2f}";
 inline constexpr const char* link_measured =
     "Links between nodes carry {:.3g} MB/s each way. gloo puts other bytes on them than the step "
     "here: that is in the expected times";

@@ -212,7 +212,7 @@ struct Policy {
     std::array<std::int64_t, 6> sum_elements = {1 << 14, 1 << 16, 1 << 18,
                                                 1 << 20, 1 << 22, 1 << 23};
     double sum_budget_s = 0.02, transfers_budget_s = 1;
-    int repeats = 10;
+    int repeats = 10, interpreter_passes = 6;
   } profiling;
 
   /// How long a run may take or be silent. Generous: it only has to tell a hang from a slow

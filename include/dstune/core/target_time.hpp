@@ -43,11 +43,16 @@ inline constexpr int num_overheads = static_cast<int>(Overhead::link_byte) + 1;
   return overhead >= Overhead::all_reduce_call;
 }
 
+/// Tells whether it is work of the host's interpreter. Recompute's is a share of the step.
+[[nodiscard]] constexpr bool is_of_host(Overhead overhead) {
+  return !is_of_network(overhead) && overhead != Overhead::recompute;
+}
+
 /// Tells whether a device that works behind the host has something to do meanwhile. An update has
 /// not: it begins with the gradients' norm, which DeepSpeed's host reads from the device.
 [[nodiscard]] constexpr bool is_beside_device(Overhead overhead) {
-  return !is_of_network(overhead) && overhead != Overhead::optimizer_step &&
-         overhead != Overhead::sub_group && overhead != Overhead::recompute;
+  return is_of_host(overhead) && overhead != Overhead::optimizer_step &&
+         overhead != Overhead::sub_group;
 }
 
 /// One number for each, of an optimizer step.
@@ -106,16 +111,33 @@ struct TargetConstants {
   /// Correlations of these, the scale first, then by Overhead: what is below the diagonal, row by
   /// row. Another number of them: they do not depend on each other.
   std::vector<double> correlations{};
+  /// All costs of the host were multiplied by this, since a measurement of this machine says so,
+  /// and by how much it may be off, relative; 0: nothing was measured but by tiny engines.
+  double host_factor = 0, host_deviation = 0;
   bool operator==(const TargetConstants&) const = default;
 };
 /// Names the source of the constants: "measured here by 9 tiny engines, beginning with …", or the
-/// record.
+/// record, and host_text() after it.
 [[nodiscard]] std::string source_text(const TargetConstants& constants);
+/// "; host costs times 0.80, by a measurement of this machine"; empty where there is none.
+[[nodiscard]] std::string host_text(const TargetConstants& constants);
 /// The list of members (base/archive.hpp).
 template <class Archive>
 void members(Archive& archive, json::Of<Archive, TargetConstants>& constants);
 
 /// The constants of trainings on the host's processors (with gloo) or on GPUs (with NCCL).
 [[nodiscard]] const TargetConstants& target_constants(bool is_on_gpus);
+
+/// A machine on which both were measured: work like that of the interpreter, and what the costs of
+/// the host are there beside those that come with the program for processors.
+struct HostReference {
+  double interpreter_s = 0;  ///< as DeviceProfile's
+  double host_factor = 1;
+  /// How far the factor of another machine may be off that the two times tell: the standard
+  /// deviation of its logarithm.
+  double deviation = 0;
+  std::string machine;
+};
+[[nodiscard]] const HostReference& host_reference();
 
 }  // namespace dstune

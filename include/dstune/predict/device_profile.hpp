@@ -60,6 +60,9 @@ struct DeviceProfile {
   /// streams only.
   double overlap_slowdown = 0;
   double step_constant_s = 0;  ///< of a step beside its operations
+  /// Processor time of a pass of work like that of a Python interpreter, on one thread; 0: it was
+  /// not measured.
+  double interpreter_s = 0;
   std::vector<TimeCurve> kernels;
   std::vector<GroupProfile> groups;  ///< rising shapes
   /// The costs of DeepSpeed's work there; nothing if they were not measured.

@@ -55,6 +55,15 @@ TargetConstants fit_machine(const std::vector<CalibrationPoint>& points,
                             const TargetConstants& constants,
                             const Policy::Calibrating& policy = default_policy().calibrating);
 
+/// The constants with all costs of the host dearer or cheaper by one factor, where work like the
+/// interpreter's took so long here beside the machine of the reference. The factor lies between
+/// what this says and 1, by how much each is worth. Constants stay as they are where tiny engines
+/// measured them, where a device works behind the host, since no such machine has a reference, and
+/// where nothing was measured here.
+TargetConstants with_host_factor(const TargetConstants& constants, double interpreter_s,
+                                 const HostReference& reference,
+                                 const Policy::Calibrating& policy = default_policy().calibrating);
+
 /// The chance that the order of members is another one in the user's training for nothing but the
 /// errors of the constants.
 struct ConstantsDoubt {

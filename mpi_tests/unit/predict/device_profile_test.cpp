@@ -96,6 +96,24 @@ TEST(DeviceProfileTest, RefusesWhatItDoesNotUnderstand) {
   refuses("/groups/0/collectives/0/kind", "matmul", "no collective");
 }
 
+TEST(DeviceProfileTest, AProfileThatDoesNotKnowTheInterpretersWorkIsRead) {
+  DeviceProfile profile = measured();
+  EXPECT_FALSE(to_json(profile).contains("interpreter_s"));
+  EXPECT_EQ(read(to_json(profile).dump()).interpreter_s, 0);
+  profile.interpreter_s = 0.004;
+  EXPECT_EQ(read(to_json(profile).dump()).interpreter_s, 0.004);
+}
+
+TEST(DeviceProfileTest, RanksThatMeasuredTheInterpretersWorkTellIt) {
+  std::vector<DeviceProfile> profiles(3);
+  EXPECT_EQ(merge_profiles(profiles).interpreter_s, 0);
+  EXPECT_EQ(least_of_profiles(profiles).interpreter_s, 0);
+  profiles[1].interpreter_s = 0.004;
+  profiles[2].interpreter_s = 0.002;
+  EXPECT_DOUBLE_EQ(merge_profiles(profiles).interpreter_s, 0.003);
+  EXPECT_DOUBLE_EQ(least_of_profiles(profiles).interpreter_s, 0.002);
+}
+
 TEST(DeviceProfileTest, MergesWhatRanksMeasured) {
   const Work work{.kind = WorkKind::add};
   Work other = work;

@@ -81,5 +81,23 @@ TEST(ConstantsDoubt, AnotherMachinesNetworkIsInDoubtUnlessItWasMeasured) {
   EXPECT_NEAR(doubt_of_constants(members, {0, 0}, 0.01, known, policy).chance, 0.452, 0.04);
 }
 
+/// As the network: but what a measurement of this machine leaves open of the host is less.
+TEST(ConstantsDoubt, AHostThatWasMeasuredIsLessInDoubt) {
+  TargetConstants known = known_constants();
+  known.num_engines = 0;
+  of(known.deviations_s, Overhead::module_call) = 1e-9;
+  Policy::Calibrating policy = surely();
+  policy.before_own_runs.host = 0.5;
+  const std::vector<CalibrationPoint> members{member(1.2, 0), member(1, 100)};
+  EXPECT_NEAR(doubt_of_constants(members, {0, 0}, 0.01, known, policy).chance, 0.452, 0.04);
+  // 0.06 of the calls' 0.2 s have to be gone: 0.012 s by a deviation of 0.05 of them.
+  known.host_factor = 1;
+  known.host_deviation = 0.05;
+  EXPECT_NEAR(doubt_of_constants(members, {0, 0}, 0.01, known, policy).chance, 0.115, 0.03);
+  known.host_deviation = 5;
+  EXPECT_NEAR(doubt_of_constants(members, {0, 0}, 0.01, known, policy).chance, 0.452, 0.04)
+      << "no more than without it";
+}
+
 }  // namespace
 }  // namespace dstune

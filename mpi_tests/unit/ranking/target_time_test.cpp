@@ -122,5 +122,21 @@ TEST(TargetTimeTest, ConstantsOfBothKindsOfMachinesComeWithTheProgram) {
   EXPECT_EQ(&target_constants(true), &gpu) << "read once";
 }
 
+TEST(TargetTimeTest, AMachineToCompareHostsWithComesWithTheProgram) {
+  const HostReference& reference = host_reference();
+  EXPECT_GT(reference.interpreter_s, 0);
+  EXPECT_GT(reference.host_factor, 0);
+  EXPECT_GT(reference.deviation, 0);
+  EXPECT_FALSE(reference.machine.empty());
+}
+
+TEST(TargetTimeTest, TheSourceSaysByHowMuchTheHostIsDearer) {
+  TargetConstants constants{{}, 0, "recorded runs", "a machine"};
+  EXPECT_EQ(source_text(constants), "recorded runs");
+  constants.host_factor = 0.8;
+  EXPECT_EQ(source_text(constants),
+            "recorded runs; host costs times 0.80, by a measurement of this machine");
+}
+
 }  // namespace
 }  // namespace dstune

@@ -84,6 +84,15 @@ TEST_F(TargetReportTest, ConstantsThatWereMeasuredAreNamedSo) {
   EXPECT_TRUE(target["error"].is_null());
 }
 
+TEST_F(TargetReportTest, AHostThatWasMeasuredIsNamedBesideTheRecord) {
+  answer_.recommendation->constants->host_factor = 1.25;
+  EXPECT_THAT(summary_text(answer_),
+              HasSubstr("fitted to GPT-2 and LLaMA on two cores; host costs times 1.25, by a "
+                        "measurement of this machine\n"));
+  EXPECT_EQ(optimal_json(recommendation(), "train")["target"]["source"],
+            "GPT-2 and LLaMA; host costs times 1.25, by a measurement of this machine");
+}
+
 TEST_F(TargetReportTest, TheTargetsTimeOfARowNamesItsSource) {
   ASSERT_TRUE(scoreboard_.target_time(0));
   EXPECT_EQ(scoreboard_.target_time(0)->source, "GPT-2 and LLaMA");

@@ -64,7 +64,7 @@ inline auto fields(TimeCurve& value) {
 DSTUNE_FIELDS(GroupProfile, shape, slowdown, collectives)
 DSTUNE_FIELDS(TimeCalibration, scale, costs, is_device_behind_host)
 DSTUNE_FIELDS(TargetConstants, time, error, source, machine, num_engines, fit_error,
-              scale_deviation, deviations, correlations)
+              scale_deviation, deviations, correlations, host_factor, host_deviation)
 DSTUNE_FIELDS(CollectiveWay, latency_s, share)
 DSTUNE_FIELDS(DeviceSpec, name, title, others, memory, memory_rate, memory_share, peak_flops,
               product_share, training_share, launch_s, copy_engines, host_rate, node, link_rate,
@@ -74,7 +74,7 @@ DSTUNE_FIELDS(NodeSpec, name, title, num_gpus, links, link_share, small, large, 
 DSTUNE_FIELDS(NetworkSpec, name, title, others, node_rate, share, small, large, sources)
 DSTUNE_FIELDS(Cluster, device, node, network, gpus_per_node, num_nodes, host_memory)
 DSTUNE_FIELDS(DeviceProfile, machine, model, concurrent_streams, overlap_slowdown, step_constant,
-              kernels, groups, target, cluster)
+              interpreter, kernels, groups, target, cluster)
 DSTUNE_FIELDS(ProfilingRun, num_layers, config, cost)
 /// Of its use of a disk the timing needs the folder and what reading it takes.
 inline auto fields(DiskTiming& value) {

@@ -105,6 +105,7 @@ inline DeviceProfile full_profile() {
   profile.concurrent_streams = true;
   profile.overlap_slowdown = 0.125;
   profile.step_constant_s = 1e-5;
+  profile.interpreter_s = 0.003;
   profile.kernels = {{full_work(), {{100, 0.5}, {200, 2.0 / 3}}}, {Work{}, {{7, 1}}}};
   profile.groups = {{{2, 3}, 1.25, {{full_work(WorkKind::all_gather), {{100, 0.5}}}}},
                     {{4, 1}, 1.5, {}}};
@@ -118,6 +119,8 @@ inline DeviceProfile measured_profile() {
   for (std::size_t each = 0; each < num_overheads; ++each)
     profile.target->time.costs_s[each] = 1e-3 * static_cast<double>(each + 1);
   profile.target->scale_deviation = 0.25;
+  profile.target->host_factor = 0.75;
+  profile.target->host_deviation = 0.375;
   profile.target->deviations_s = profile.target->time.costs_s;
   profile.target->correlations.resize(num_overheads * (num_overheads + 1) / 2, -0.5);
   profile.cluster = Cluster{.device = *find_device_spec("a100-80gb"),

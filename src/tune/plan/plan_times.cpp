@@ -135,7 +135,10 @@ std::unique_ptr<JobPredictor> predictor_of_plan(const PlannedJob& ready, Device&
   }
   if (predictor && ready.target) {
     TimeCalibration time = ready.target->time;
-    if (const auto& profile = predictor->profile()) price_link(time, *profile, *predictor);
+    if (const auto& profile = predictor->profile()) {
+      time = priced_host(*ready.target, *profile).time;
+      price_link(time, *profile, *predictor);
+    }
     predictor->calibrate(time);
   }
   return predictor;

@@ -363,32 +363,12 @@ MeasuredMachine measure_machine(const OpenJob& ready, AttemptDriver& driver,
   return result;
 }
 
-double price_link(TimeCalibration& time, const DeviceProfile& profile, JobPredictor& predictor) {
-  // On GPUs bytes are NCCL's, as in the step here.
-  if (time.is_device_behind_host) return 0;
-  const double byte_s = link_byte_s(profile);
-  if (byte_s <= 0) return 0;
-  of(time.costs_s, Overhead::link_byte) = byte_s;
-  predictor.count_link(time);
-  return byte_s;
-}
-
-void price_link(OpenJob& ready, JobPredictor& predictor) {
-  if (!ready.target) return;
-  std::optional<DeviceProfile> profile = predictor.profile();
-  // Nothing is measured again where all is known, and values are as they were.
-  if (!profile && !ready.history.profile_key.empty()) {
-    const json::Document document = json::Document::of(ready.history.profile, "journal");
-    profile = device_profile_from_json(document.node());
-  }
-  const double byte_s = profile ? price_link(ready.target->time, *profile, predictor) : 0;
-  if (byte_s > 0) log::info(fmt::format(log_text::link_measured, 1e-6 / byte_s));
-}
-
 void predict_engine_members(PlannedJob& ready, Device& device) {
   const auto predictor = measure_alone(ready, device).predictor;
   if (!predictor) return;
-  predictor->calibrate(target_constants(device.is_asynchronous()).time);
+  const TargetConstants& constants = target_constants(device.is_asynchronous());
+  const std::optional<DeviceProfile>& profile = predictor->profile();
+  predictor->calibrate((profile ? priced_host(constants, *profile) : constants).time);
   for (PlannedMember& member : ready.space.members) {
     PlannedExperiment& planned = member.planned;
     if (planned.status != PlanStatus::planned || !has_plan(planned) || ready.time.is_over())

@@ -169,6 +169,12 @@ void price_link(OpenJob& job, JobPredictor& predictor);
 /// … in a plan, by what an earlier job measured. Returns the price, 0 where there is none.
 double price_link(TimeCalibration& time, const DeviceProfile& profile, JobPredictor& predictor);
 
+/// The constants with the factor of the host's costs that a machine's interpreter-like work tells,
+/// where jobs use it.
+TargetConstants priced_host(const TargetConstants& constants, const DeviceProfile& profile);
+/// … those of the job, as it was measured in this one or in an earlier one that the journal has.
+void price_host(OpenJob& job, const JobPredictor& predictor);
+
 /// For a dry run: what this process alone can tell within a second of its own time, by the least of
 /// several rounds, with the threads of a rank where a group of the plan runs on this host. A single
 /// thread is timed by the time that it had a processor, so that the load of others does not count.

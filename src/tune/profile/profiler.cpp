@@ -18,6 +18,7 @@
 #include "dstune/device/disk.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/train/executor.hpp"
+#include "profile/interpreter_work.hpp"
 #include "profile/size_budget.hpp"
 #include "watch/waiting.hpp"
 
@@ -43,11 +44,14 @@ class Profiling {
     time_collectives();
     time_sums();
     time_transfers();
+    interpreter_.complete(policy_.interpreter_passes);
     // The measurements of these steps are none of the experiments'.
     device_.arena().free();
     device_.host_arena().free();
     device_.input_arena().free();
-    return builder_.build(task_.shape);
+    DeviceProfile profile = builder_.build(task_.shape);
+    profile.interpreter_s = interpreter_.least_s();
+    return profile;
   }
 
  private:
@@ -71,6 +75,7 @@ class Profiling {
       if (!traced) continue;
       builder_.add(plan, traced->traces, traced->steps_s);
       seconds_per_cost = traced->steps_s.front() / run.cost;
+      interpreter_.pass();
     }
   }
 
@@ -223,6 +228,7 @@ class Profiling {
   TraceClock clock_;
   double began_s_;
   ProfileBuilder builder_;
+  InterpreterTime interpreter_;
 };
 
 }  // namespace
