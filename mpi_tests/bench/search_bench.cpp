@@ -2,7 +2,7 @@
 //   search_bench [--tuners gridsearch,random,model_based,race] [--seeds 50] [--slots 1]
 //                [--share 15] [--race] [--finals] [--turns] [--means] [--predict]
 //                [--num-trials N] [--slices 1] [--build-ms 2.8] [--policy GROUP.NAME=FACTOR]
-//                [--load FACTOR[:SHORTEST_S:LONGEST_S]]
+//                [--no-controls] [--load FACTOR[:SHORTEST_S:LONGEST_S]]
 //                mpi_tests/bench/tables/NAME.json ...
 // A tuner asks and is told through the interface that a job uses. Every trial that is run draws its
 // timed steps from those that were recorded, in blocks that keep neighbours together, so that no
@@ -54,6 +54,7 @@ struct Options {
   double share = 15;
   bool predict_anew = false;
   bool races = false;
+  bool has_controls = true;
   bool has_finals = false, keeps_finalists = false;
   bool has_means = false;
   std::optional<int> num_trials;
@@ -213,6 +214,7 @@ Search search(const SearchTable& table, const Grid& grid, const std::string& typ
                                   {.tuner = type,
                                    .num_slots = options.num_slots,
                                    .races = options.races,
+                                   .has_controls = options.has_controls,
                                    .has_finals = options.has_finals,
                                    .keeps_finalists = options.keeps_finalists,
                                    .build_s = options.build_s,
@@ -301,6 +303,8 @@ Options read_options(int argc, char** argv) {
       options.share = std::stod(value());
     } else if (word == "--race") {
       options.races = true;
+    } else if (word == "--no-controls") {
+      options.has_controls = false;
     } else if (word == "--policy") {
       change_policy_by(value());
     } else if (word == "--finals") {

@@ -43,7 +43,9 @@ void add_repeats(const Row& row, RepeatKind kind, Spans& spans) {
     if (repeat.kind == kind) spans.emplace_back(repeat.started_at, repeat.finished_at);
 }
 
-double search_s(const Scoreboard& scoreboard) {
+}  // namespace
+
+double RunAgainPolicy::search_s(const Scoreboard& scoreboard) {
   Spans spans;
   scoreboard.visit_run([&](std::size_t, const Row& row) {
     spans.emplace_back(row.record->started_at, row.record->finished_at);
@@ -51,8 +53,6 @@ double search_s(const Scoreboard& scoreboard) {
   });
   return covered_s(std::move(spans));
 }
-
-}  // namespace
 
 double RunAgainPolicy::duration_s(std::size_t member) const {
   const Record& record = *scoreboard_.row(member).record;

@@ -1,0 +1,46 @@
+#pragma once
+/// The load of the machine while each run went on, as all runs so far tell it. Local.
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "dstune/ranking/verdict.hpp"
+
+namespace dstune {
+
+/// Hears of all runs of a job, first ones and later ones, those that were raced out among them.
+/// A member is named by its number in the space, a run by its number among the member's.
+class Loads {
+ public:
+  void add(std::size_t member, const RunFacts& run, std::optional<double> predicted);
+  /// The member's runs are none any more.
+  void forget(std::size_t member);
+  /// Finds the loads anew, of the latest runs only. Returns whether that of an earlier run than the
+  /// last one is another one now.
+  bool update();
+
+  /// None where nothing is known of the run.
+  [[nodiscard]] Load of(std::size_t member, std::size_t run) const;
+  /// That of the last run.
+  [[nodiscard]] Load now() const;
+  /// Tells whether the last run says too little of the load, so that a control is needed.
+  [[nodiscard]] bool is_in_doubt() const { return is_in_doubt_; }
+
+ private:
+  using Run = std::pair<std::size_t, std::size_t>;  ///< member, number
+  struct Heard {
+    Run run;
+    double begin_s = 0, end_s = 0;
+    double log_speed = 0, error = 0;
+  };
+
+  std::vector<Heard> heard_;  ///< by their ends
+  std::map<std::size_t, std::optional<double>> predicted_;
+  std::map<Run, Load> loads_;
+  bool is_in_doubt_ = false;
+};
+
+}  // namespace dstune
