@@ -1,6 +1,10 @@
 // How near times that are measured here come to DeepSpeed's in the target's time:
 //   target_figures counts SPACE.json TABLE.json          what the plans count, as CSV
 //   target_figures fit SPACE.json TABLE.json ...         constants, fitted to all tables together
+//   target_figures hierarchy SPACE.json TABLE.json ... the same, with factors of the host, the
+//                                                        network and the kernels for each table in
+//                                                        fp32, and how far each cost may be off
+//   target_figures left-out SPACE.json TABLE.json ...    each table in fp32 by a fit to all others
 //   target_figures scales SPACE.json TABLE.json ...      the scale of each precision beside the
 //                                                        program's costs, by all tables together
 //   target_figures judge SPACE.json TABLE.json ...       each table by the program's constants
@@ -21,13 +25,17 @@
 #include <random>
 #include <set>
 #include <span>
+#include <string>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "dstune/base/archive.hpp"
 #include "dstune/predict/device_profile.hpp"
 #include "dstune/ranking/answer.hpp"
 #include "dstune/ranking/scoreboard.hpp"
 #include "fidelity_table.hpp"
+#include "hierarchical_fit.hpp"
 
 namespace dstune {
 namespace {
@@ -244,6 +252,132 @@ void print_constants(const std::vector<Table>& tables) {
   }
 }
 
+// With factors of each table.
+
+std::vector<CalibrationPoint> points_of(const Configurations& all) {
+  std::vector<CalibrationPoint> points;
+  for (const Configuration& one : all)
+    points.push_back({one.measured_s, one.deepspeed_s(), one.precision, one.overheads});
+  return points;
+}
+
+bool is_in_fp32(const Table& table) {
+  return std::ranges::all_of(
+      table.all, [](const Configuration& one) { return one.precision == Precision::fp32; });
+}
+
+/// Of the figures that the program needs.
+double rounded(double number) {
+  return std::stod(fmt::format("{:.3g}", number));
+}
+
+void print_hierarchy(const std::vector<Table>& tables) {
+  std::vector<std::vector<CalibrationPoint>> points;
+  for (const Table& table : tables)
+    if (is_in_fp32(table)) points.push_back(points_of(table.all));
+  const bench::HierarchicalFit fit = bench::fit_hierarchy(points);
+  json::Value costs_s = json::Value::object(), deviations_s = json::Value::object();
+  json::Value correlations = json::Value::array();
+  for (std::size_t each = 0; each < num_overheads; ++each) {
+    const auto overhead = static_cast<Overhead>(each);
+    const auto i = static_cast<Eigen::Index>(each + 1);
+    costs_s[std::string(to_text(overhead))] = rounded(fit.common.costs_s[each]);
+    deviations_s[std::string(to_text(overhead))] =
+        overhead == Overhead::link_byte ? 0 : rounded(std::sqrt(fit.covariance(i, i)));
+  }
+  for (Eigen::Index i = 1; i < fit.covariance.rows(); ++i)
+    for (Eigen::Index j = 0; j < i; ++j)
+      correlations.push_back(std::stod(fmt::format(
+          "{:.3f}",
+          fit.covariance(i, j) / std::sqrt(fit.covariance(i, i) * fit.covariance(j, j)))));
+  std::printf("%s\n", json::Value{{"scale", rounded(fit.common.scale[0])},
+                                  {"costs_s", costs_s},
+                                  {"scale_deviation", rounded(std::sqrt(fit.covariance(0, 0)))},
+                                  {"deviations_s", deviations_s},
+                                  {"correlations", correlations}}
+                          .dump()
+                          .c_str());
+  std::printf("off by %.1f %% (root of the mean square); factors of the host, network, kernels:\n",
+              100 * fit.error);
+  for (const auto& factors : fit.factors)
+    std::printf("  %.2f %.2f %.2f\n", factors[0], factors[1], factors[2]);
+  std::printf("  their logarithms spread by %.2f %.2f %.2f\n", fit.spread[0], fit.spread[1],
+              fit.spread[2]);
+}
+
+/// How much longer steps are with a knob changed in DeepSpeed, by the program's constants and by
+/// the fit, as logarithms in percent; only where at least two pairs differ in nothing else.
+struct ChangedKnob {
+  const char* title;
+  const char* before;  ///< part of a member's name
+  const char* after;
+  const char* needed;  ///< another part
+};
+constexpr std::array changed_knobs{
+    ChangedKnob{"recompute", "arnone", "arblock", ""},
+    ChangedKnob{"stage 1 to 2", "z1_", "z2_", "gas1_"},
+    ChangedKnob{"persistence 0", "sppt1.0e+05", "sppt0", ""},
+    ChangedKnob{"offload", "oo_None", "oo_dcpu", ""},
+};
+
+void print_pairs(const Configurations& all, const std::vector<Estimate>& estimates) {
+  std::map<std::string, const Configuration*> by_name;
+  for (const Configuration& one : all) by_name[one.name] = &one;
+  for (const ChangedKnob& knob : changed_knobs) {
+    std::vector<double> sums(estimates.size(), 0);
+    double count = 0;
+    for (const auto& [name, one] : by_name) {
+      const std::size_t at = (name + "_").find(knob.before);
+      if (at == std::string::npos || (name + "_").find(knob.needed) == std::string::npos) continue;
+      std::string changed = name;
+      changed.replace(at, std::string_view(knob.before).size(), knob.after);
+      const auto found = by_name.find(changed);
+      if (found == by_name.end()) continue;
+      for (std::size_t which = 0; which < estimates.size(); ++which)
+        sums[which] += 100 * std::log(estimates[which](*found->second) / estimates[which](*one));
+      ++count;
+    }
+    if (count < 2) continue;
+    std::printf("| %s | %.0f", knob.title, count);
+    for (const double sum : sums) std::printf(" | %.1f", sum / count);
+    std::printf(" |\n");
+  }
+}
+
+void print_left_out(const std::vector<Table>& tables, const TimeCalibration& constants) {
+  for (std::size_t left_out = 0; left_out < tables.size(); ++left_out) {
+    if (!is_in_fp32(tables[left_out])) continue;
+    std::vector<std::vector<CalibrationPoint>> points;
+    for (std::size_t table = 0; table < tables.size(); ++table)
+      if (table != left_out && is_in_fp32(tables[table]))
+        points.push_back(points_of(tables[table].all));
+    const TimeCalibration fit = bench::fit_hierarchy(points).common;
+    const Configurations& all = tables[left_out].all;
+    const std::vector<Estimate> estimates{
+        [](const Configuration& one) { return one.deepspeed_s(); },
+        [](const Configuration& one) { return one.measured_s; },
+        in_target(constants, &Configuration::measured_s),
+        in_target(fit, &Configuration::measured_s)};
+    std::printf(
+        "table %zu: %s\n\n| | pairs | DeepSpeed | measured here | the program's constants | fit "
+        "to the others |\n| --- | --- | --- | --- | --- | --- |\n",
+        left_out + 1, all.front().name.c_str());
+    for (const char* const figure : {"rank correlation", "mean error, %", "regret, %"}) {
+      std::printf("| %s | %zu | ", figure, all.size());
+      for (std::size_t which = 1; which < estimates.size(); ++which) {
+        const Figures figures = figures_of(all, estimates[which], true);
+        const std::string_view title = figure;
+        std::printf(" | %.3f", title.starts_with("rank")   ? figures.correlation
+                               : title.starts_with("mean") ? 100 * figures.error
+                                                           : 100 * figures.regret);
+      }
+      std::printf(" |\n");
+    }
+    print_pairs(all, estimates);
+    std::printf("\n");
+  }
+}
+
 /// By least squares of the relative errors; the costs are `constants`'.
 void print_scales(const std::vector<Table>& tables, const TimeCalibration& constants) {
   std::map<Precision, Configurations> runs;
@@ -380,10 +514,12 @@ int main(int argc, char** argv) {
     argv += 2;
   }
   const std::string mode = argc > 1 ? argv[1] : "";
-  const std::set<std::string> modes = {"counts", "fit", "scales", "judge", "calibrate"};
+  const std::set<std::string> modes = {"counts", "fit",   "hierarchy", "left-out",
+                                       "scales", "judge", "calibrate"};
   if (!modes.contains(mode) || argc < 4 || argc % 2 != 0) {
     std::fprintf(stderr,
-                 "usage: %s [--profile FILE] counts|fit|scales|judge|calibrate SPACE.json "
+                 "usage: %s [--profile FILE] counts|fit|hierarchy|left-out|scales|judge|calibrate "
+                 "SPACE.json "
                  "TABLE.json [SPACE TABLE ...]\n",
                  program);
     return 2;
@@ -398,6 +534,8 @@ int main(int argc, char** argv) {
                   constants.num_engines, 100 * constants.fit_error,
                   json::write(constants).dump().c_str());
     if (mode == "fit") print_constants(tables);
+    if (mode == "hierarchy") print_hierarchy(tables);
+    if (mode == "left-out") print_left_out(tables, constants.time);
     if (mode == "scales") print_scales(tables, constants.time);
     for (const Table& table : tables) {
       if (mode == "counts") print_counts(table.all);

@@ -93,6 +93,19 @@ TEST_F(PlanTest, TakesNothingOfThisMachineForAnother) {
     EXPECT_GT(one["predicted"]["target_host_memory_bytes"].get<std::int64_t>(), 0) << one["name"];
 }
 
+/// It is made by one process, and the job will have four on this host.
+TEST_F(PlanTest, RanksOfThisHostShareItsMemory) {
+  const auto bytes = [&](int ranks) {
+    const std::string name = fmt::format("{}.json", ranks);
+    job_.write(name, {{"train_micro_batch_size_per_gpu", 1},
+                      {"dstune", {{"model", "gpt2"}, {"resources", {{"num_gpus", ranks}}}}}});
+    return plan_json({name})["head"]["device_memory_bytes"].get<double>();
+  };
+  const double alone = bytes(1);
+  EXPECT_GT(alone, 0);
+  EXPECT_NEAR(bytes(4) / alone, 0.25, 0.01);
+}
+
 TEST_F(PlanTest, WarnsOfAPrecisionThatTheDeviceHasNoUnitsFor) {
   for (const char* precision : {"bf16", "fp16"})
     job_.write(fmt::format("{}.json", precision), {{precision, {{"enabled", true}}}});

@@ -10,7 +10,13 @@ PyTorch has some, else, or with DS_ACCELERATOR=cpu, on processors by gloo. Resul
         run mpi_tests/bench/spaces/fidelity-gpt2.config.json DIR --table table.json --runs RUNS
 
 The same command goes on where it was stopped; with more --passes it adds some, with --only for some
-experiments. RUNS/<name> has what `--calibrate` reads. Then, where there is no DeepSpeed, too:
+experiments. RUNS/<name> has what `--calibrate` reads. Both at once, on network namespaces that stand for hosts with a
+link of a given rate between them (as root, with iproute2; PYTHON has DeepSpeed):
+
+    sudo scripts/tools/deepspeed_fidelity.py record mpi_tests/bench/spaces/fidelity-hosts-llama.json \\
+        mpi_tests/bench/spaces/fidelity-llama.config.json DIR --table table.json --hosts 2 --rate 1gbit --python PYTHON
+
+Then, where there is no DeepSpeed, too:
 
     scripts/tools/deepspeed_fidelity.py show table.json [--calibrated DIR2]
 
@@ -19,6 +25,7 @@ DIR2 holds the results of the same job with `--calibrate`.
 import argparse
 import contextlib
 import csv
+import functools
 import gc
 import json
 import math
@@ -107,6 +114,15 @@ def choose_device():
     return device
 
 
+def slowest_rank(seconds, device):
+    """All ranks call it."""
+    import torch
+
+    slowest = torch.tensor(seconds, dtype=torch.float64, device=device)
+    torch.distributed.all_reduce(slowest, torch.distributed.ReduceOp.MAX)
+    return slowest.item()
+
+
 def step_times(module_config, experiment, device, budget_s, least_steps):
     """Seconds of optimizer steps, the slowest rank's, after one that warms up and one that traces."""
     import torch
@@ -127,9 +143,7 @@ def step_times(module_config, experiment, device, budget_s, least_steps):
             loss = engine(input_ids=tokens, labels=tokens).loss
             engine.backward(loss)
             engine.step()
-        slowest = torch.tensor(now() - begin, dtype=torch.float64, device=device)
-        torch.distributed.all_reduce(slowest, torch.distributed.ReduceOp.MAX)
-        seconds.append(slowest.item())
+        seconds.append(slowest_rank(now() - begin, device))
     forget(engine)
     return seconds[2:]
 
@@ -148,12 +162,20 @@ def order_of_pass(names, index):
     return names
 
 
+def in_target_time(metrics):
+    """Where members were ranked by that."""
+    found = {"measured_target": metrics.get("target", {}).get(METRIC),
+             "predicted_target": metrics["predicted"].get("target_" + METRIC)}
+    return {key: round(value, 3) for key, value in found.items() if value}
+
+
 def new_table(options, experiments, versions):
     shared = {**versions, "model": read(options.model)}
     return {**shared, "experiments": [
         {"name": name, "ds_config": experiment["ds_config"], "recompute": experiment["recompute"],
          "sequence_length": experiment["sequence_length"], "deepspeed": [],
-         "measured": round(metrics[METRIC], 3), "predicted": round(metrics["predicted"][METRIC] or math.nan, 3)}
+         "measured": round(metrics[METRIC], 3), "predicted": round(metrics["predicted"][METRIC] or math.nan, 3),
+         **in_target_time(metrics)}
         for name, (experiment, metrics) in experiments.items()]}
 
 
@@ -197,6 +219,8 @@ def run(options):
         sys.exit(f"deepspeed_fidelity.py needs DeepSpeed: {error}")
     import logging
 
+    import quiet
+
     deepspeed.utils.logger.setLevel(logging.ERROR)
     deepspeed.init_distributed(dist_backend="nccl" if device.type == "cuda" else "gloo", verbose=False)
     is_first = torch.distributed.get_rank() == 0
@@ -204,6 +228,8 @@ def run(options):
                 "transformers": transformers.__version__, "ranks": torch.distributed.get_world_size()}
     if device.type == "cuda":
         versions["device"] = torch.cuda.get_device_name(device)
+    if options.network:
+        versions["network"] = options.network
     module_config = transformers.AutoConfig.for_model(**read(options.model))
     experiments = experiments_of(options.results)
     unknown = set(options.only or []) - set(experiments)
@@ -213,19 +239,40 @@ def run(options):
     table = resumed_table(options, experiments, versions)
     rows = {row["name"]: row for row in table["experiments"]}
     torch.distributed.barrier()
+    machine = quiet.Quiet(lambda seconds: slowest_rank(seconds, device), limit_s=options.wait)
     for index in range(options.passes):
         for name in order_of_pass(options.only or experiments, index):
             if len(rows[name]["deepspeed"]) > index:
                 continue
             experiment = experiments[name][0]
-            step_s = statistics.median(step_times(module_config, experiment, device, options.budget, options.steps))
+            measure = functools.partial(step_times, module_config, experiment, device, options.budget, options.steps)
+            step_s = statistics.median(machine.timed(measure) if options.wait > 0 else measure())
             rows[name]["deepspeed"].append(round(experiment["ds_config"]["train_batch_size"] / step_s, 3))
             if is_first:
                 print(f"pass {index + 1}: {name}: {step_s:.4f} s a step", flush=True)
+                table["quiet"] = machine.summary()
                 write(options.table, table)
     unlink_shared_memory()
     if is_first and options.runs:
         write_runs(options, table, experiments)
+
+
+def record(options):
+    """The space in our own step and in DeepSpeed, on emulated hosts."""
+    import emulated_hosts
+
+    network = f"{options.hosts} hosts x {options.ranks}, {emulated_hosts.rate_text(options.rate)}"
+    with emulated_hosts.emulated(options.rate, options.hosts):
+        limit = ["--time-limit", options.time_limit] if options.time_limit else []
+        emulated_hosts.mpirun(options.hosts, options.ranks, os.path.abspath(options.program), *limit, "--results-dir",
+                              options.results, "--exps-dir", f"{options.results}-exps", options.space)
+        again = ["--table", options.table, "--budget", options.budget, "--steps", options.steps,
+                 "--passes", options.passes, "--network", network]
+        again += ["--wait", options.wait]
+        again += ["--runs", options.runs] if options.runs else []
+        again += ["--only", *options.only] if options.only else []
+        emulated_hosts.torch_ranks(options.hosts, options.ranks, 29613, options.python, os.path.abspath(__file__),
+                                   "run", options.model, options.results, *again, stdout=None)
 
 
 # What follows only computes.
@@ -259,7 +306,7 @@ def show(options):
     passes = [len(row["deepspeed"]) for row in rows]
     best = max(range(len(rows)), key=odd.__getitem__)
     spread = statistics.mean(abs(one - other) / both for one, other, both in zip(odd, even, truth))
-    where = f" on {table['device']}" if "device" in table else ""
+    where = "".join(f" on {table[key]}" for key in ("device", "network") if key in table)
     print(f"{len(rows)} configurations, {table['ranks']} ranks{where}; DeepSpeed {table['deepspeed']}, "
           f"PyTorch {table['torch']}, {min(passes)} to {max(passes)} passes; odd and even ones are "
           f"{100 * spread:.1f} % apart\n")
@@ -269,8 +316,11 @@ def show(options):
           "DeepSpeed's best is faster than this one's best there by |")
     print("| --- | --- | --- | --- |")
     print(row_text("DeepSpeed's even passes for its odd ones", even, odd))
-    print(row_text("measured", [row["measured"] for row in rows], truth))
-    print(row_text("predicted", [row["predicted"] for row in rows], truth))
+    titles = {"measured": "measured", "predicted": "predicted", "measured_target": "measured, in the target's time",
+              "predicted_target": "predicted, in the target's time"}
+    for key, title in titles.items():
+        if all(key in row for row in rows):
+            print(row_text(title, [row[key] for row in rows], truth))
     if options.calibrated:
         folder = pathlib.Path(options.calibrated)
         with (folder / "results.csv").open(encoding="utf-8", newline="") as file:
@@ -284,15 +334,29 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     modes = parser.add_subparsers(required=True)
     runner = modes.add_parser("run", help="train the experiments under DeepSpeed")
-    runner.add_argument("model", help="Hugging Face config.json")
-    runner.add_argument("results", help="results folder of dstune-mpi")
-    runner.add_argument("--runs", type=pathlib.Path, help="where each run's files go")
-    runner.add_argument("--table", type=pathlib.Path, required=True, help="where the figures go")
-    runner.add_argument("--budget", type=float, default=2, help="seconds of timed steps (default 2)")
-    runner.add_argument("--steps", type=int, default=5, help="at least so many (default 5)")
-    runner.add_argument("--passes", type=int, default=3, help="of each experiment (default 3)")
-    runner.add_argument("--only", nargs="+", metavar="NAME", help="these experiments alone")
+    runner.add_argument("--network", help="how the ranks are connected, for the table")
     runner.set_defaults(work=run)
+    recorder = modes.add_parser("record", help="our own step and DeepSpeed, on emulated hosts (as root)")
+    recorder.add_argument("space", help="space file of dstune-mpi")
+    recorder.add_argument("--hosts", type=int, default=2, choices=(2, 3, 4))
+    recorder.add_argument("--rate", required=True, help="of each host's link: 200mbit, 1gbit")
+    recorder.add_argument("--ranks", type=int, default=1, help="of each host (default 1)")
+    recorder.add_argument("--time-limit", help="of dstune-mpi's job, finals included: 20m")
+    recorder.add_argument("--program", default="build/release/dstune-mpi")
+    recorder.add_argument("--python", default=sys.executable, help="has DeepSpeed")
+    recorder.set_defaults(work=record)
+    for one in (runner, recorder):
+        one.add_argument("model", help="Hugging Face config.json")
+        one.add_argument("results", help="results folder of dstune-mpi")
+        one.add_argument("--runs", type=pathlib.Path, help="where each run's files go")
+        one.add_argument("--table", type=pathlib.Path, required=True, help="where the figures go")
+        one.add_argument("--budget", type=float, default=2, help="seconds of timed steps (default 2)")
+        one.add_argument("--steps", type=int, default=5, help="at least so many (default 5)")
+        one.add_argument("--passes", type=int, default=3, help="of each experiment (default 3)")
+        one.add_argument("--wait", type=float, default=60,
+                         help="seconds to wait for a quiet machine before a run, which is made again where it was not "
+                              "quiet then; 0: none of this (default 60)")
+        one.add_argument("--only", nargs="+", metavar="NAME", help="these experiments alone")
     shower = modes.add_parser("show", help="compare")
     shower.add_argument("table")
     shower.add_argument("--calibrated", help="results folder of the job with --calibrate")

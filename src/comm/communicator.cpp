@@ -184,13 +184,6 @@ Request Communicator::start_all_gather(const void* mine, void* all,
   });
 }
 
-Request Communicator::start_all_to_all(const void* parts, void* received,
-                                       std::size_t bytes_per_rank) const {
-  return started([&](MpiLibrary::Operation& operation) {
-    return mpi().start_all_to_all(state_->comm, parts, received, bytes_per_rank, operation);
-  });
-}
-
 namespace {
 
 // A matched probe keeps other threads from taking the message between probe and receive.

@@ -79,8 +79,6 @@ class MpiLibrary {
                                   Operation& started) const = 0;
   virtual MpiResult start_all_gather(Comm comm, const void* mine, void* all,
                                      std::size_t bytes_per_rank, Operation& started) const = 0;
-  virtual MpiResult start_all_to_all(Comm comm, const void* parts, void* received,
-                                     std::size_t bytes_per_rank, Operation& started) const = 0;
   /// A message with the tag, from any rank.
   virtual MpiResult match(Comm comm, int tag, Match& match) const = 0;
   virtual MpiResult start_receive(const Match& match, void* data, Operation& started) const = 0;

@@ -13,8 +13,9 @@ constexpr auto offload_devices = numbered({"none", "cpu", "nvme"});
 constexpr auto communication_types = numbered({"as_gradients", "fp32", "fp16", "bf16"});
 constexpr auto overheads =
     numbered({"optimizer_step", "module_call", "gradient_hook", "gathering_hook", "sub_group",
-              "offload_copy", "all_reduce_call", "reduce_call", "reduce_scatter_call",
-              "all_gather_call", "all_gather_ahead", "all_to_all_call", "communicated_byte"});
+              "offload_copy", "stage_2_byte", "recompute", "all_reduce_call", "reduce_call",
+              "reduce_scatter_call", "all_gather_call", "all_gather_ahead", "all_to_all_call",
+              "small_call_byte", "communicated_byte", "link_byte"});
 constexpr auto plan_statuses = numbered({"planned", "infeasible", "pruned"});
 constexpr auto prune_kinds = numbered({"twin", "batch", "refused", "smaller_size", "excluded",
                                        "early_stopping", "cap", "not_chosen"});

@@ -107,17 +107,28 @@ Overheads CycleOverheads::of_step(std::int64_t num_micro_steps) const {
   const auto middles = static_cast<double>(num_micro_steps - num_ends);
   Overheads all = ends;
   for (std::size_t each = 0; each < all.size(); ++each) all[each] += middles * middle[each];
+  const LinkTraffic traffic = traffic_of_step(num_micro_steps);
+  of(all, Overhead::link_byte) = traffic.gloo - traffic.here;
   return all;
 }
 
-CycleOverheads cycle_overheads(const StepPlan& plan) {
+LinkTraffic CycleOverheads::traffic_of_step(std::int64_t num_micro_steps) const {
+  LinkTraffic all = ends_traffic;
+  all += static_cast<double>(num_micro_steps - num_ends) * middle_traffic;
+  return all;
+}
+
+CycleOverheads cycle_overheads(const StepPlan& plan, GroupShape shape) {
   using enum Segment::Kind;
   CycleOverheads all;
   for (const Segment& segment : plan.cycle) {
+    const LinkTraffic traffic = link_traffic(plan, segment, shape);
     if (segment.kind == middle_micro) {
       all.middle = segment.overheads;
+      all.middle_traffic = traffic;
       continue;
     }
+    all.ends_traffic += traffic;
     all.num_ends += segment.kind == update || segment.kind == guarded_update ? 0 : 1;
     for (std::size_t each = 0; each < all.ends.size(); ++each)
       all.ends[each] += segment.overheads[each];
@@ -161,7 +172,7 @@ const StepPredictor::Planned& StepPredictor::planned(const Experiment& experimen
     if (times) found->second.time = cycle_time(plan, *times);
     if (OperationTimes* const target = target_times(of_shape->second, shape, found->first))
       found->second.target_device = cycle_time(plan, *target);
-    found->second.overheads = cycle_overheads(plan);
+    found->second.overheads = cycle_overheads(plan, shape);
   }
   return found->second;
 }
@@ -199,6 +210,10 @@ void StepPredictor::observe(const Experiment& experiment, double step_s) {
 
 Overheads StepPredictor::overheads(const Experiment& experiment) {
   return planned(experiment).overheads.of_step(experiment.config.accumulation_steps);
+}
+
+LinkTraffic StepPredictor::traffic(const Experiment& experiment) {
+  return planned(experiment).overheads.traffic_of_step(experiment.config.accumulation_steps);
 }
 
 }  // namespace dstune

@@ -3,28 +3,27 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include <Eigen/Cholesky>
 #include <Eigen/Core>
 
+#include "calibration_unknowns.hpp"
 #include "dstune/base/error.hpp"
 
 namespace dstune {
 
 namespace {
 
-using Calibrating = Policy::Calibrating;
-
 /// Number of fits; each has weights by the one before.
 constexpr int num_rounds = 10;
-
-constexpr Eigen::Index num_unknowns = num_overheads + 1;  // the scale first
 
 /// The prior with all of its times longer or shorter by a factor.
 TimeCalibration times(double factor, const TimeCalibration& prior) {
   TimeCalibration result = prior;
   for (double& scale : result.scale) scale *= factor;
-  for (double& cost_s : result.costs_s) cost_s *= factor;
+  for (std::size_t each = 0; each < num_overheads; ++each)
+    if (is_time(each)) result.costs_s[each] *= factor;
   return result;
 }
 
@@ -39,30 +38,6 @@ double common_factor(const std::vector<CalibrationPoint>& points, const TimeCali
     squares += relative * relative;
   }
   return sum / squares;
-}
-
-/// A point as a row of the fit: each unknown adds so much to the point's relative time, which is to
-/// be 1. The scale's factor comes first, then the costs, each in units of its likely value, so that
-/// numbers are of one order.
-///
-/// A device that works behind the host has the longer of two times. The prior says which one that
-/// is, and the fit does not ask again. The other one tells nothing.
-Eigen::VectorXd row_of(const CalibrationPoint& point, const TimeCalibration& prior,
-                       const Overheads& likely_costs_s) {
-  const double device_s = prior.scale_of(point.precision) * point.measured_s;
-  double host_s = 0;
-  for (std::size_t each = 0; each < num_overheads; ++each)
-    if (is_beside_device(static_cast<Overhead>(each)))
-      host_s += prior.costs_s[each] * point.overheads[each];
-  const bool hides_host = prior.is_device_behind_host && host_s <= device_s;
-  const bool hides_device = prior.is_device_behind_host && host_s > device_s;
-  Eigen::VectorXd row(num_unknowns);
-  row[0] = hides_device ? 0 : device_s / point.target_s;
-  for (std::size_t each = 0; each < num_overheads; ++each) {
-    const bool is_hidden = hides_host && is_beside_device(static_cast<Overhead>(each));
-    row[each + 1] = is_hidden ? 0 : point.overheads[each] / point.target_s * likely_costs_s[each];
-  }
-  return row;
 }
 
 /// Minimises x' left x / 2 - right' x with nothing below 0, from `start` on; the first number is
@@ -85,45 +60,14 @@ Eigen::VectorXd least_above_0(const Eigen::MatrixXd& left, const Eigen::VectorXd
   return x;
 }
 
-/// They are counted as row_of() does.
-struct Unknowns {
-  Eigen::VectorXd mean;
-  Eigen::MatrixXd covariance;
-};
-
-Unknowns unknowns_of(const TimeCalibration& time, const Calibrating::Doubts& doubts,
-                     const Overheads& likely_costs_s) {
-  Unknowns unknowns{Eigen::VectorXd::Zero(num_unknowns),
-                    Eigen::MatrixXd::Zero(num_unknowns, num_unknowns)};
-  Eigen::VectorXd host = unknowns.mean;
-  Eigen::VectorXd network = unknowns.mean;
-  unknowns.mean[0] = 1;
-  unknowns.covariance(0, 0) = doubts.scale * doubts.scale;
-  for (std::size_t each = 0; each < num_overheads; ++each) {
-    const std::size_t i = each + 1;
-    const double cost = time.costs_s[each] / likely_costs_s[each];
-    unknowns.mean[i] = cost;
-    (is_of_network(static_cast<Overhead>(each)) ? network : host)[i] = cost;
-    // Many recorded runs told the costs that they have; of the others only the order is known.
-    const double known = cost > 0 ? std::max(cost, doubts.least_known) : 1;
-    unknowns.covariance(i, i) = std::pow(doubts.cost * known, 2);
-  }
-  unknowns.covariance += doubts.host * doubts.host * host * host.transpose() +
-                         doubts.network * doubts.network * network * network.transpose();
-  return unknowns;
-}
-
 TimeCalibration time_of(const Eigen::VectorXd& unknowns, const TimeCalibration& before,
                         const Overheads& likely_costs_s) {
   TimeCalibration time = before;
   for (double& scale : time.scale) scale *= unknowns[0];
   for (std::size_t each = 0; each < num_overheads; ++each)
     time.costs_s[each] = unknowns[each + 1] * likely_costs_s[each];
+  if (unknowns[0] > 0) of(time.costs_s, Overhead::recompute) /= unknowns[0];
   return time;
-}
-
-Eigen::MatrixXd inverse_of(const Eigen::MatrixXd& matrix) {
-  return matrix.llt().solve(Eigen::MatrixXd::Identity(matrix.rows(), matrix.cols()));
 }
 
 }  // namespace
@@ -136,7 +80,9 @@ CalibrationPrior prior_of(const TargetConstants& constants, const Policy::Calibr
   CalibrationPrior prior{constants.time, policy.likely_costs_s, true};
   for (std::size_t each = 0; each < num_overheads; ++each)
     prior.deviations_s[each] =
-        policy.doubt * std::max(constants.time.costs_s[each], policy.likely_costs_s[each]);
+        constants.deviations_s[each] > 0
+            ? constants.deviations_s[each]
+            : policy.doubt * std::max(constants.time.costs_s[each], policy.likely_costs_s[each]);
   return prior;
 }
 
@@ -144,16 +90,17 @@ TargetConstants fit_machine(const std::vector<CalibrationPoint>& points,
                             const TargetConstants& constants, const Policy::Calibrating& policy) {
   require(!points.empty(), "there is something to fit to");
   const Unknowns unknowns =
-      unknowns_of(constants.time, policy.before_tiny_engines, policy.likely_costs_s);
+      unknowns_of(constants, policy.before_tiny_engines, policy.likely_costs_s);
   const double noise_of_tiny = policy.noise_of_tiny;
   const Eigen::VectorXd& mean = unknowns.mean;
   const Eigen::MatrixXd precision = inverse_of(unknowns.covariance);
   TargetConstants result = constants;
   std::vector<double> weights(points.size(), 1);
+  Eigen::MatrixXd left;
   // Steps that something disturbed are much too long: a point counts for less the farther it is off
   // (Huber's weights: Robust Statistics, 1981, section 7.8).
   for (int round = 0; round < num_rounds; ++round) {
-    Eigen::MatrixXd left = precision;
+    left = precision;
     Eigen::VectorXd right = precision * mean;
     for (std::size_t place = 0; place < points.size(); ++place) {
       const Eigen::VectorXd row = row_of(points[place], constants.time, policy.likely_costs_s);
@@ -174,6 +121,7 @@ TargetConstants fit_machine(const std::vector<CalibrationPoint>& points,
     }
   }
   result.error = 0;  // Nobody has judged them.
+  set_errors(result, inverse_of(left), policy.likely_costs_s);
   return result;
 }
 
@@ -181,9 +129,10 @@ std::vector<BelievedTime> believed_times(const std::vector<CalibrationPoint>& me
                                          const std::vector<CalibrationPoint>& runs,
                                          const std::optional<TargetConstants>& constants,
                                          const Policy::Calibrating& policy) {
-  const TimeCalibration before = constants ? constants->time : TimeCalibration{};
+  const TargetConstants known = constants.value_or(TargetConstants{});
+  const TimeCalibration& before = known.time;
   const Unknowns prior = unknowns_of(
-      before, constants ? policy.before_own_runs : policy.without_constants, policy.likely_costs_s);
+      known, constants ? policy.before_own_runs : policy.without_constants, policy.likely_costs_s);
   Eigen::MatrixXd left = inverse_of(prior.covariance);
   Eigen::VectorXd right = left * prior.mean;
   for (const CalibrationPoint& run : runs) {
@@ -227,7 +176,7 @@ TimeCalibration fit_time(const std::vector<CalibrationPoint>& points, const Cali
     const std::size_t i = each + 1;
     const double deviation_s = prior.deviations_s[each] * (prior.is_of_one_machine ? factor : 1.0);
     const double weight = std::pow(policy.noise_of_runs * likely_costs_s[each] / deviation_s, 2);
-    start[i] = by_factor.costs_s[each] / likely_costs_s[each];
+    start[i] = by_factor.costs_s[each] / likely_costs_s[each] * (is_time(each) ? 1 : factor);
     left(i, i) += weight;
     right[i] += weight * start[i];
   }

@@ -150,6 +150,41 @@ std::optional<double> more_time_s(const Scoreboard& scoreboard, std::size_t answ
   return sum_s;
 }
 
+std::optional<OrderDoubt> order_doubt_of(const Scoreboard& scoreboard, std::size_t answer) {
+  const auto& constants = scoreboard.setup().target;
+  if (!constants || scoreboard.is_calibrated()) return std::nullopt;
+  // Those far behind the answer are not faster by any errors.
+  constexpr std::size_t max_members = 64;
+  std::vector<std::size_t> members = scoreboard.best_members(max_members);
+  std::erase(members, answer);
+  members.insert(members.begin(), answer);
+  std::vector<std::size_t> known;
+  std::vector<CalibrationPoint> points;
+  std::vector<double> leads;
+  const auto best = scoreboard.finite_value(answer);
+  for (const std::size_t member : members) {
+    const auto value = scoreboard.finite_value(member);
+    const auto latency_us = scoreboard.measured_value(member, Metric::latency);
+    if (!best || !value || !(*value > 0) || !latency_us || !(latency_us->value > 0)) continue;
+    const Row& row = scoreboard.row(member);
+    const Precision precision = row.planned.experiment.config.precision;
+    const double measured_s = latency_us->value * 1e-6;
+    const double lead = std::log(*best / *value);
+    known.push_back(member);
+    points.push_back({measured_s, constants->time.target_s(measured_s, precision, row.overheads),
+                      precision, row.overheads});
+    leads.push_back(is_minimised(scoreboard.metric()) ? -lead : lead);
+  }
+  if (known.empty() || known.front() != answer) return std::nullopt;
+  const Policy& policy = scoreboard.policy();
+  const ConstantsDoubt doubt = doubt_of_constants(points, leads, policy.answering.relevant_gain,
+                                                  *constants, policy.calibrating);
+  return OrderDoubt{
+      doubt.chance,
+      doubt.likeliest == 0 ? "" : scoreboard.row(known[doubt.likeliest]).planned.experiment.name,
+      doubt.chance_of_it};
+}
+
 /// The member that was passed over for the answer, which is as good. docs/measuring.md has the
 /// rule.
 std::optional<std::string> as_good_with_more_memory(const Scoreboard& scoreboard,
@@ -208,6 +243,9 @@ std::optional<Recommendation> recommendation_of(const Scoreboard& scoreboard) {
   result.final_rounds = num_final_rounds(scoreboard.row(member));
   result.calibration = calibration_of(scoreboard);
   result.constants = scoreboard.setup().target;
+  // A best-so-far answer does without; DeepSpeed itself knows no errors of constants.
+  if (scoreboard.verdict() && !result.standing.verified)
+    result.order_doubt = order_doubt_of(scoreboard, member);
   result.model_profile = scoreboard.setup().model_profile;
   result.to_verify = to_verify(scoreboard);
   return result;

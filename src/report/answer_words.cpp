@@ -38,14 +38,18 @@ std::string costs_text(const Overheads& costs_s, bool beside_device) {
   std::string text;
   for (std::size_t each = 0; each < costs_s.size(); ++each) {
     const auto overhead = static_cast<Overhead>(each);
-    if (costs_s[each] > 0 && is_beside_device(overhead) == beside_device)
+    if (overhead == Overhead::recompute || is_beside_device(overhead) != beside_device) continue;
+    if (costs_s[each] > 0)
       text += fmt::format(" + {:.4g} us for each {}", costs_s[each] * 1e6, words_of(overhead));
   }
   return text;
 }
 
 std::string time_text(const TimeCalibration& time, Precision precision) {
-  const std::string scaled = fmt::format("measured times x {:.4g}", time.scale_of(precision));
+  std::string scaled = fmt::format("measured times x {:.4g}", time.scale_of(precision));
+  if (const double more = time.costs_s[static_cast<std::size_t>(Overhead::recompute)]; more > 0)
+    scaled += fmt::format(" (x {:.4g} where blocks are recomputed)",
+                          time.scale_of(precision) * (1 + more));
   const std::string beside = costs_text(time.costs_s, true);
   const std::string others = costs_text(time.costs_s, false);
   if (!time.is_device_behind_host || beside.empty()) return scaled + beside + others;
@@ -145,10 +149,11 @@ std::string target_text(const Recommendation& recommendation) {
 }
 
 std::string collective_kind(Overhead overhead) {
-  if (!is_of_network(overhead) || overhead == Overhead::communicated_byte) return "";
   constexpr std::string_view end = "_call";
   std::string kind(to_text(overhead));
-  if (kind.ends_with(end)) kind.resize(kind.size() - end.size());
+  if (overhead == Overhead::all_gather_ahead) return kind;
+  if (!is_of_network(overhead) || !kind.ends_with(end)) return "";
+  kind.resize(kind.size() - end.size());
   return kind;
 }
 
@@ -204,6 +209,18 @@ std::vector<std::pair<std::string, std::string>> confidence_lines(const Answer& 
                        percent_text(*recommendation.chance_of_better));
   if (const std::string text = undecided_text(recommendation); !text.empty())
     lines.emplace_back("may be as good", text);
+  if (const auto& doubt = recommendation.order_doubt) {
+    constexpr double worth_a_name = 0.01;
+    lines.emplace_back(
+        fmt::format("chance that errors of the constants alone make another measured one more than "
+                    "1 % {}",
+                    is_speed(answer.metric) ? "faster" : "better"),
+        percent_text(doubt->chance) +
+            (doubt->chance_of_it < worth_a_name
+                 ? ""
+                 : fmt::format("; the likeliest is {} ({})", doubt->likeliest,
+                               percent_text(doubt->chance_of_it))));
+  }
   if (const auto& joules = recommendation.standing.joules_per_sample)
     lines.emplace_back("energy", fmt::format("{} J a sample", format_number(*joules)));
   return lines;

@@ -51,7 +51,9 @@ std::string confidence_text(const Answer& answer) {
     text += fmt::format(" The {}: {}.", untested_words(answer.metric), percent_text(*chance));
   if (!recommendation.undecided.empty())
     text += fmt::format(" May be as good: {}.", rivals_text(recommendation, max_rivals));
-  if (!answer.finals_are_done && !answer.no_finals_reason.empty())
+  // Finals that were cut short had begun.
+  if (!answer.finals_are_done && !answer.no_finals_reason.empty() &&
+      recommendation.final_rounds == 0)
     text += fmt::format(" Not measured again: {}.", answer.no_finals_reason);
   return text;
 }

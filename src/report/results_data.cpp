@@ -396,6 +396,13 @@ json::Value optimal_json(const Recommendation& recommendation, const std::string
   const Precision precision = best.experiment.config.precision;
   if (recommendation.constants)
     out["target"] = constants_json(*recommendation.constants, precision);
+  if (const auto& doubt = recommendation.order_doubt) {
+    json::Value& target = out["target"];
+    target["chance_of_other"] = doubt->chance;
+    target["likeliest_other"] =
+        doubt->likeliest.empty() ? json::Value() : json::Value(doubt->likeliest);
+    target["chance_of_likeliest"] = doubt->chance_of_it;
+  }
   out["calibration"] = calibration_json(recommendation.calibration, precision);
   out["command"] = command;
   add_not_comparable(out, best.measurement);

@@ -67,6 +67,10 @@ bool Neighbours::is_of_memory(const KnobChoice& choice) const {
   return choice.size() == 1 && choice.front().knob >= num_own_knobs_;
 }
 
+bool Neighbours::is_of_shape(const KnobPoint& value) const {
+  return std::ranges::find(points_.of_shape, value.knob) != points_.of_shape.end();
+}
+
 bool Neighbours::are_together(std::size_t one, std::size_t other, const KnobChoice& choice,
                               bool stage_counts) const {
   const auto is_alike = [&](std::size_t knob) {

@@ -38,6 +38,7 @@ class Neighbours {
   /// Tells whether the choice is of one knob alone.
   [[nodiscard]] bool is_of_knob(const KnobChoice& choice) const;
   [[nodiscard]] bool is_of_memory(const KnobChoice& choice) const;
+  [[nodiscard]] bool is_of_shape(const KnobPoint& value) const;
   /// Tells whether both are of one group's shape, and, where it counts, of one ZeRO stage. Knobs of
   /// the choice are left out.
   [[nodiscard]] bool are_together(std::size_t one, std::size_t other, const KnobChoice& choice,

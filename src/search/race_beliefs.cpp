@@ -7,6 +7,14 @@
 
 namespace dstune {
 
+namespace {
+
+/// Members that wait hang together: something among them is better as often as if so many were as
+/// likely as the likeliest one, and independent. docs/search.md has how often that comes true.
+constexpr double few_predicted = 1.25, few_unpredicted = 3;
+
+}  // namespace
+
 RaceBeliefs::RaceBeliefs(const Points& points, std::vector<double> priors,
                          std::span<const std::vector<double>> unknowns, double run_error,
                          std::uint64_t seed, const Policy& policy)
@@ -15,7 +23,9 @@ RaceBeliefs::RaceBeliefs(const Points& points, std::vector<double> priors,
       priors_(std::move(priors)),
       run_error_(run_error),
       seed_(seed),
-      record_(policy.surrogate),
+      is_predicted_(!priors_.empty() && priors_.front() != priors_.back()),
+      are_groups_alike_(points.of_shape.empty()),
+      record_(policy.surrogate, is_predicted_ && are_groups_alike_),
       surrogate_(points, priors_, unknowns, policy.surrogate) {}
 
 void RaceBeliefs::begin(std::size_t place) {
@@ -59,9 +69,8 @@ void RaceBeliefs::learn_anew() {
 }
 
 bool RaceBeliefs::are_tested() const {
-  const bool is_predicted = priors_.front() != priors_.back();
   return samples_.size() >=
-         (is_predicted ? policy_.min_believed : policy_.min_believed_unpredicted);
+         (is_predicted_ ? policy_.min_believed : policy_.min_believed_unpredicted);
 }
 
 /// Before the record widens it.
@@ -136,15 +145,22 @@ double RaceBeliefs::chance_of_better(const std::set<std::size_t>& waiting) const
     return std::min(1.0, surrogate_.chance_of_any(closest, *best_, seed_, draws) + sum_from(joint));
   };
   const double at_most = sum_from(0);
+  const double likeliest = challengers.empty() ? 0 : challengers.front().first;
+  const double of_few =
+      1 - std::pow(1 - likeliest, is_predicted_ ? few_predicted : few_unpredicted);
   if (at_most < policy_.small_chance) {
     chance_ = at_most;
-  } else if (challengers.front().first < policy_.small_chance ||
-             samples_.size() <= policy_.few_measured) {
+  } else if (likeliest < policy_.small_chance || samples_.size() <= policy_.few_measured) {
     chance_ = any_of(policy_.max_challengers, policy_.num_draws);
-  } else {
+    if (!is_predicted_ && samples_.size() > policy_.few_measured)
+      chance_ = std::min(*chance_, of_few);
+  } else if (is_predicted_ && are_groups_alike_) {
     // Members are more alike in what is wrong about them than beliefs know. So the truth lies
     // between the likeliest one's chance and that of all, as if they hung together no more.
-    chance_ = (challengers.front().first + any_of(policy_.few_challengers, policy_.few_draws)) / 2;
+    chance_ = (likeliest + any_of(policy_.few_challengers, policy_.few_draws)) / 2;
+  } else {
+    // The chances of hundreds of members sum up to one, however small each is.
+    chance_ = of_few;
   }
   return *chance_;
 }

@@ -78,10 +78,14 @@ class RaceBeliefs {
   std::vector<double> priors_;
   double run_error_;
   std::uint64_t seed_;
+  bool is_predicted_;      ///< predictions tell entrants apart
+  bool are_groups_alike_;  ///< all entrants run on groups of one shape
   std::set<std::size_t> running_;
   std::vector<Sample> samples_;
   std::unordered_map<std::size_t, Measured> measured_;
   std::optional<std::size_t> best_;
+  /// It makes beliefs narrower only where these are alike and predicted: what it has seen says
+  /// nothing of a value on groups on which it did not run.
   TrackRecord record_;
   std::unordered_map<std::size_t, Posterior> believed_;  ///< of those that run, when they began
   // Made where they are asked for.

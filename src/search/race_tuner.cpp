@@ -141,8 +141,11 @@ class RaceTuner : public Tuner {
   [[nodiscard]] std::optional<double> chance_of_better() const override {
     if (!best()) return std::nullopt;
     const double chance = beliefs_->chance_of_better(waiting_);
-    // Members that beliefs know nothing of may be among those that wait, too.
-    return waiting_.empty() ? chance : 1 - (1 - chance) * (1 - beliefs_->chance_unforeseen());
+    if (waiting_.empty()) return chance;
+    // Members that beliefs know nothing of may be among those that wait, too; and so in each way
+    // in which nobody has tried to leave the best.
+    const auto ways = static_cast<double>(1 + num_untried_next_to_best());
+    return 1 - (1 - chance) * std::pow(1 - beliefs_->chance_unforeseen(), ways);
   }
 
   [[nodiscard]] std::optional<ExpectedRuns> expected_left() const override {
@@ -412,15 +415,39 @@ class RaceTuner : public Tuner {
   /// A member that waits and has a value of a knob, or values of two knobs that act together, that
   /// were not tried near the best one. A prediction alone does not exclude them.
   [[nodiscard]] std::optional<std::size_t> untried_next_to_best() const {
+    for (const KnobChoice& values : knob_values_next_to_best())
+      if (const auto place = untried_with(values)) return place;
+    if (const auto place = untried_below_limit()) return place;
+    for (const KnobChoice& values : pairs_next_to_best())
+      if (const auto place = untried_with(values)) return place;
+    return std::nullopt;
+  }
+
+  /// How many values and pairs are left for that.
+  [[nodiscard]] std::size_t num_untried_next_to_best() const {
+    const auto is_untried = [&](const KnobChoice& values) {
+      return untried_with(values).has_value();
+    };
+    return static_cast<std::size_t>(std::ranges::count_if(knob_values_next_to_best(), is_untried) +
+                                    std::ranges::count_if(pairs_next_to_best(), is_untried)) +
+           (untried_below_limit() ? 1 : 0);
+  }
+
+  [[nodiscard]] std::vector<KnobChoice> knob_values_next_to_best() const {
+    std::vector<KnobChoice> all;
     for (std::size_t knob = 0; knob < neighbours_->num_knobs(); ++knob)
       for (const int value : neighbours_->values_next_to(*best(), knob))
-        if (const auto place = untried_with({{knob, value}})) return place;
-    if (const auto place = untried_below_limit()) return place;
+        all.push_back({{knob, value}});
+    return all;
+  }
+
+  [[nodiscard]] std::vector<KnobChoice> pairs_next_to_best() const {
+    std::vector<KnobChoice> all;
     for (const auto& [one, other] : features_.points.pairs)
       for (const int of_one : neighbours_->values_next_to(*best(), one))
         for (const int of_other : neighbours_->values_next_to(*best(), other))
-          if (const auto place = untried_with({{one, of_one}, {other, of_other}})) return place;
-    return std::nullopt;
+          all.push_back({{one, of_one}, {other, of_other}});
+    return all;
   }
 
   /// Members that need more than some memory may be slower than predicted, whatever their knobs
@@ -457,7 +484,7 @@ class RaceTuner : public Tuner {
   [[nodiscard]] std::optional<std::size_t> untried_with(const KnobChoice& values) const {
     const auto can_be_tried = [&](std::size_t place) {
       return neighbours_->has(place, values) && !is_hopeless(place) && !is_for_later(place) &&
-             (neighbours_->is_of_knob(values) || could_win(place));
+             (neighbours_->is_of_knob(values) || is_unpredicted_pair(values) || could_win(place));
     };
     // At another group size, or stage, only where the best one's leaves nothing to be tried.
     const bool is_local = std::ranges::any_of(waiting_, [&](std::size_t place) {
@@ -495,6 +522,12 @@ class RaceTuner : public Tuner {
            neighbours_->are_together(one, other, values, !is_informed_);
   }
 
+  /// Without predictions there are no corrections, by the most favourable of which a pair could
+  /// win.
+  [[nodiscard]] bool is_unpredicted_pair(const KnobChoice& values) const {
+    return !is_informed_ && values.size() > 1;
+  }
+
   /// Each of the values was measured on groups of that size, and by what that says the member is
   /// not better.
   [[nodiscard]] bool is_excluded(std::size_t place, const KnobChoice& values) const {
@@ -504,6 +537,11 @@ class RaceTuner : public Tuner {
       });
     });
     if (!all_measured) return false;
+    // Nobody knows how a value does on groups on which it has not run.
+    if (is_unpredicted_pair(values) && neighbours_->is_of_shape(values.front()) &&
+        std::ranges::none_of(
+            samples(), [&](const Sample& one) { return neighbours_->has(one.point, values); }))
+      return false;
     return chance_above_zero(beliefs_->relevant_advantage(place)) <
            (neighbours_->is_of_knob(values) ? policy_.excluded_chance
                                             : policy_.excluded_chance_of_others);

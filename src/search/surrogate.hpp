@@ -29,8 +29,10 @@ struct Posterior {
 /// much beliefs are worth.
 class TrackRecord {
  public:
-  explicit TrackRecord(const Policy::Surrogate& policy = default_policy().surrogate)
-      : policy_(&policy) {}
+  /// `may_narrow`: errors smaller than believed make beliefs narrower.
+  explicit TrackRecord(const Policy::Surrogate& policy = default_policy().surrogate,
+                       bool may_narrow = true)
+      : policy_(&policy), narrowest_(may_narrow ? policy.narrowest : 1) {}
   /// An experiment has ended, of which this was believed before; errors of it are in its deviation.
   void note(double error);
   /// The factor by which deviations are to be multiplied.
@@ -47,6 +49,7 @@ class TrackRecord {
 
  private:
   const Policy::Surrogate* policy_;
+  double narrowest_;
   std::vector<double> errors_, widened_;
 };
 
@@ -54,7 +57,9 @@ class TrackRecord {
 ///
 /// Values are differences of logarithms: measured against predicted. The prior is a sum of parts.
 /// One is a constant. Each value of a knob has a part, in which neighbours resemble each other.
-/// Each pair of values has one if its knobs act together. Others are a share of the prediction
+/// Each pair of values has one if its knobs act together; a pair with the shape of the group has
+/// another. Where predictions tell no points apart, any two and three values have one, too, the
+/// larger the more each of them brings. Others are a share of the prediction
 /// itself, a linear and a smooth part over all features, and each member's own part.
 ///
 /// The variances of the parts and of the noise are those that make the samples likeliest. The part

@@ -104,7 +104,7 @@ class Writer {
   }
   /// An object of members that belong to the same value.
   template <class Visit>
-  void section(std::string_view key, Visit&& visit) {
+  void section(std::string_view key, Visit&& visit, const Form& /*form*/ = {}) {
     Writer inner = object(add(key), enums_);
     visit(inner);
   }
@@ -209,8 +209,8 @@ class Reader {
     if (const auto found = next()) read(*found, member, form);
   }
   template <class Visit>
-  void section(std::string_view key, Visit&& visit) {
-    if (const auto found = find(key, {}, false)) read_object(*found, visit);
+  void section(std::string_view key, Visit&& visit, const Form& form = {}) {
+    if (const auto found = find(key, form, false)) read_object(*found, visit);
   }
   template <class Member>
   void differences(std::string_view key, Member& member, const Member& usual) {

@@ -64,9 +64,6 @@ class Communicator {
   [[nodiscard]] Request start_receive(void* data, std::size_t bytes, int from, int tag) const;
   [[nodiscard]] Request start_all_gather(const void* mine, void* all,
                                          std::size_t bytes_per_rank) const;
-  /// Equal parts: rank r gets part r of every rank's `parts`.
-  [[nodiscard]] Request start_all_to_all(const void* parts, void* received,
-                                         std::size_t bytes_per_rank) const;
 
   struct Message {
     int source;

@@ -111,6 +111,9 @@ inline constexpr const char* import_not_in_space =
 inline constexpr const char* disk_not_measured = "the disk's speed is not measured: {}";
 inline constexpr const char* profiling_failed = "measuring the machine: {}";
 inline constexpr const char* profiling_cut_short = "measuring the machine was cut short";
+inline constexpr const char* link_measured =
+    "Links between nodes carry {:.3g} MB/s each way. gloo puts other bytes on them than the step "
+    "here: that is in the expected times";
 inline constexpr const char* tiny_engines_begin =
     "tiny engines of DeepSpeed measure DeepSpeed's overhead here";
 inline constexpr const char* tiny_engine_note = "measuring DeepSpeed's overhead: {}";

@@ -95,8 +95,8 @@ struct Policy {
 
   /// The target's time.
   struct Calibrating {
-    Overheads likely_costs_s{20e-3,  0.1e-3, 0.1e-3, 1e-3,   1e-3,   0.1e-3, 0.5e-3,
-                             0.5e-3, 0.5e-3, 0.5e-3, 0.5e-3, 0.5e-3, 1e-9};
+    Overheads likely_costs_s{20e-3,  0.1e-3, 0.1e-3, 1e-3,   1e-3,   0.1e-3, 0.3e-9, 0.1, 0.5e-3,
+                             0.5e-3, 0.5e-3, 0.5e-3, 0.5e-3, 0.5e-3, 1e-9,   1e-9,   1e-9};
     double doubt = 0.2, noise_of_runs = 0.03, noise_of_tiny = 0.05;
     /// The shares by which constants may be off: standard deviations.
     struct Doubts {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "dstune/base/archive.hpp"
 #include "dstune/base/text.hpp"
@@ -23,15 +24,19 @@ enum class Overhead : std::uint8_t {
   gathering_hook,       ///< a module with parameters fetches or releases them: stage 3
   sub_group,            ///< of the optimizer's states, updated
   offload_copy,         ///< between the device's memory and the host's
+  stage_2_byte,         ///< of gradients, that stage 2 frees in a step, and makes anew
+  recompute,            ///< a share of the step's scaled time: 1 where blocks are computed again
   all_reduce_call,      ///< collective calls by kind
   reduce_call,          ///<
   reduce_scatter_call,  ///<
   all_gather_call,      ///< that compute waits for at once
   all_gather_ahead,     ///< … and those that others follow before anybody waits
   all_to_all_call,      ///<
+  small_call_byte,      ///< that a rank sends in a call, of each call at most 512 KiB
   communicated_byte,    ///< that a rank sends with gloo, by ring algorithms
+  link_byte,            ///< that gloo puts on a node's link beyond those of the step here
 };
-inline constexpr int num_overheads = static_cast<int>(Overhead::communicated_byte) + 1;
+inline constexpr int num_overheads = static_cast<int>(Overhead::link_byte) + 1;
 [[nodiscard]] const EnumTexts& texts_of(Overhead);
 /// Tells whether the network makes it cost something, and not the interpreter on the host.
 [[nodiscard]] constexpr bool is_of_network(Overhead overhead) {
@@ -42,7 +47,7 @@ inline constexpr int num_overheads = static_cast<int>(Overhead::communicated_byt
 /// not: it begins with the gradients' norm, which DeepSpeed's host reads from the device.
 [[nodiscard]] constexpr bool is_beside_device(Overhead overhead) {
   return !is_of_network(overhead) && overhead != Overhead::optimizer_step &&
-         overhead != Overhead::sub_group;
+         overhead != Overhead::sub_group && overhead != Overhead::recompute;
 }
 
 /// One number for each, of an optimizer step.
@@ -54,9 +59,10 @@ using Overheads = std::array<double, num_overheads>;
 inline constexpr std::size_t num_precisions = static_cast<std::size_t>(Precision::fp16) + 1;
 
 /// Calculates a step's time in the user's training from its time here and its overheads:
-///   scale · measured + Σ cost · count,
+///   device + Σ cost · count,
 /// or, if the device works behind the host,
-///   max(scale · measured, Σ cost · count of what is beside it) + Σ cost · count of the others.
+///   max(device, Σ cost · count of what is beside it) + Σ cost · count of the others,
+/// where device is scale · measured · (1 + cost · count of recompute), and no sum has recompute.
 struct TimeCalibration {
   std::array<double, num_precisions> scale{1, 1, 1};  ///< by Precision
   Overheads costs_s{};
@@ -64,6 +70,11 @@ struct TimeCalibration {
 
   [[nodiscard]] double scale_of(Precision precision) const {
     return scale[static_cast<std::size_t>(precision)];
+  }
+  /// Returns what of the time there grows with the time here, as a factor of it.
+  [[nodiscard]] double device_scale(Precision precision, const Overheads& counts) const {
+    constexpr auto recompute = static_cast<std::size_t>(Overhead::recompute);
+    return scale_of(precision) * (1 + costs_s[recompute] * counts[recompute]);
   }
   [[nodiscard]] double target_s(double measured_s, Precision precision,
                                 const Overheads& counts) const;
@@ -88,6 +99,13 @@ struct TargetConstants {
   std::string machine;   ///< and where
   int num_engines = 0;   ///< tiny ones that this machine's costs were measured by; 0: none were
   double fit_error = 0;  ///< … the mean of what their times are off by, relative
+  /// How far the scale, relative, and the costs may be off on the machines that they were fitted
+  /// on: standard deviations. 0: nobody knows.
+  double scale_deviation = 0;
+  Overheads deviations_s{};
+  /// Correlations of these, the scale first, then by Overhead: what is below the diagonal, row by
+  /// row. Another number of them: they do not depend on each other.
+  std::vector<double> correlations{};
   bool operator==(const TargetConstants&) const = default;
 };
 /// Names the source of the constants: "measured here by 9 tiny engines, beginning with …", or the

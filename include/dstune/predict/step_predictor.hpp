@@ -17,6 +17,7 @@
 #include "dstune/core/training_config.hpp"
 #include "dstune/plan/step_plan.hpp"
 #include "dstune/predict/device_profile.hpp"
+#include "dstune/predict/link_traffic.hpp"
 #include "dstune/predict/roofline.hpp"
 
 namespace dstune {
@@ -75,11 +76,14 @@ struct CycleTime {
 /// DeepSpeed's work beside a cycle's operations, folded likewise.
 struct CycleOverheads {
   Overheads ends{}, middle{};
+  LinkTraffic ends_traffic{}, middle_traffic{};
   std::int64_t num_ends = 0;
   /// The overheads of an optimizer step of so many micro-steps in all.
   [[nodiscard]] Overheads of_step(std::int64_t num_micro_steps) const;
+  [[nodiscard]] LinkTraffic traffic_of_step(std::int64_t num_micro_steps) const;
 };
-[[nodiscard]] CycleOverheads cycle_overheads(const StepPlan& plan);
+/// `shape`: the group's; without it the group is on one node.
+[[nodiscard]] CycleOverheads cycle_overheads(const StepPlan& plan, GroupShape shape = {});
 
 /// Tells whether the repeated steps of a folded cycle are those that come right before them once
 /// more, so that they may stand for further layers.
@@ -151,6 +155,8 @@ class StepPredictor {
   void observe(const Experiment& experiment, double step_s);
   /// DeepSpeed's work in an optimizer step beside its operations.
   [[nodiscard]] Overheads overheads(const Experiment& experiment);
+  /// The bytes that an optimizer step puts on a node's link.
+  [[nodiscard]] LinkTraffic traffic(const Experiment& experiment);
   [[nodiscard]] const std::optional<DeviceProfile>& profile() const { return profile_; }
 
  private:

@@ -91,6 +91,14 @@ struct TuningCost {
   std::optional<double> earned_back_steps{};
 };
 
+/// The order of what was measured may be another one in the user's training, for the errors of the
+/// constants alone.
+struct OrderDoubt {
+  double chance = 0;      ///< that another member that was measured is more than 1 % better
+  std::string likeliest;  ///< the name of one; empty: none is
+  double chance_of_it = 0;
+};
+
 /// The recommended configuration.
 struct Recommendation {
   Metric metric = Metric::throughput;
@@ -115,6 +123,8 @@ struct Recommendation {
   std::optional<CalibrationSummary> calibration{};  ///< by the user's own runs
   /// The constants of the target's time; nothing if members are ranked by their own.
   std::optional<TargetConstants> constants{};
+  /// Nothing where members are ranked by their own times or by the user's own runs.
+  std::optional<OrderDoubt> order_doubt{};
   std::vector<ToVerify> to_verify{};
   std::optional<ModelProfile> model_profile{};  ///< nothing where the model is not known
 };

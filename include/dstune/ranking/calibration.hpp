@@ -55,6 +55,23 @@ TargetConstants fit_machine(const std::vector<CalibrationPoint>& points,
                             const TargetConstants& constants,
                             const Policy::Calibrating& policy = default_policy().calibrating);
 
+/// The chance that the order of members is another one in the user's training for nothing but the
+/// errors of the constants.
+struct ConstantsDoubt {
+  double chance = 0;          ///< that one of the others is better than the first
+  std::size_t likeliest = 0;  ///< its place; 0: there is no other
+  double chance_of_it = 0;
+};
+/// By draws of the constants, always the same ones. `members`: the first one is compared with the
+/// others; target_s is by the constants. `lead`: how much better the first one is by them than each
+/// member, a logarithm; another one counts where it is better by more than `gain`, one more. The
+/// errors are the constants' own, and, where tiny engines did not measure them here, those of
+/// another machine.
+[[nodiscard]] ConstantsDoubt doubt_of_constants(
+    const std::vector<CalibrationPoint>& members, const std::vector<double>& lead, double gain,
+    const TargetConstants& constants,
+    const Policy::Calibrating& policy = default_policy().calibrating);
+
 /// The belief about a member's step in the user's training.
 struct BelievedTime {
   double target_s = 0;   ///< an optimizer step

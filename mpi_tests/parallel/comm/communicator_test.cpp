@@ -60,20 +60,13 @@ TEST(CommunicatorTest, PolledSendAndReceiveCarryLargeMessages) {
   EXPECT_EQ(in, std::vector<int>(in.size(), previous));
 }
 
-TEST(CommunicatorTest, PolledCollectivesPlaceEveryPart) {
+TEST(CommunicatorTest, APolledAllGatherPlacesEveryPart) {
   const Communicator world = Communicator::world();
   const int size = world.size();
   std::vector<int> all(static_cast<std::size_t>(size));
   const int mine = 10 * world.rank();
   complete(world.start_all_gather(&mine, all.data(), sizeof(int)));
-  std::vector<int> parts(all.size());
-  for (int to = 0; to < size; ++to) parts[static_cast<std::size_t>(to)] = 100 * world.rank() + to;
-  std::vector<int> received(all.size());
-  complete(world.start_all_to_all(parts.data(), received.data(), sizeof(int)));
-  for (int rank = 0; rank < size; ++rank) {
-    EXPECT_EQ(all[static_cast<std::size_t>(rank)], 10 * rank);
-    EXPECT_EQ(received[static_cast<std::size_t>(rank)], 100 * rank + world.rank());
-  }
+  for (int rank = 0; rank < size; ++rank) EXPECT_EQ(all[static_cast<std::size_t>(rank)], 10 * rank);
 }
 
 TEST(CommunicatorTest, GroupsAreMadeByTheirMembersAlone) {

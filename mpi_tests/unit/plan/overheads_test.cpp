@@ -69,6 +69,13 @@ TEST(OverheadsTest, GradientsGoToBucketsAsOftenAsTheStageReduces) {
     EXPECT_EQ(hooks(1), parameters);
     EXPECT_EQ(hooks(2), parameters * times);
     EXPECT_EQ(hooks(3), parameters * times);
+    for (const int stage : {0, 1, 2, 3}) {
+      TrainingConfig config = test::tiny_config(stage);
+      config.accumulation_steps = steps;
+      const auto elements =
+          static_cast<double>(ParameterTable(test::tiny_llama()).total_elements());
+      EXPECT_NEAR(in_llama(config, Overhead::stage_2_byte), stage == 2 ? 4 * elements : 0, 8);
+    }
   }
 }
 
@@ -103,6 +110,21 @@ TEST(OverheadsTest, SmallBucketsAreMoreCallsOfAsManyBytes) {
   config.reduce_bucket_size = 1000;
   EXPECT_GT(in_gpt2(config, Overhead::all_reduce_call), 3 * calls);
   EXPECT_NEAR(in_gpt2(config, Overhead::communicated_byte), bytes, 1e-6 * bytes);
+}
+
+TEST(OverheadsTest, BytesOfSmallCallsAreCountedUpToALimit) {
+  const double limit = 512 * 1024;
+  TrainingConfig config = test::tiny_config(0);
+  config.gradient_clipping = 0;
+  config.computes_gradient_norm = false;
+  const double bytes = in_gpt2(config, Overhead::communicated_byte);
+  ASSERT_LT(bytes, limit);
+  EXPECT_EQ(in_gpt2(config, Overhead::small_call_byte), bytes);
+  ModelSpec large = test::tiny_gpt2();
+  large.vocab_size = 100'000;
+  EXPECT_GT(count(large, config, Overhead::communicated_byte), 2 * limit);
+  EXPECT_LE(count(large, config, Overhead::small_call_byte),
+            limit * count(large, config, Overhead::all_reduce_call));
 }
 
 /// Whole parameters are gathered all at once behind the update: norms and biases here.
@@ -146,6 +168,17 @@ TEST(OverheadsTest, OffloadCopiesAndSubGroupsAreCounted) {
   EXPECT_EQ(in_gpt2(config, Overhead::sub_group), groups);
   // At least the updated parameters of each come back.
   EXPECT_GE(in_gpt2(config, Overhead::offload_copy), groups);
+}
+
+/// Its share is of the whole step, however many micro-steps there are.
+TEST(OverheadsTest, RecomputeIsCountedOnceAStep) {
+  for (const std::int64_t steps : {1, 4}) {
+    TrainingConfig config = test::tiny_config(2);
+    config.accumulation_steps = steps;
+    EXPECT_EQ(in_gpt2(config, Overhead::recompute), 0);
+    config.recompute = Recompute::block;
+    EXPECT_EQ(in_gpt2(config, Overhead::recompute), 1);
+  }
 }
 
 TEST(OverheadsTest, AStepIsOneStep) {

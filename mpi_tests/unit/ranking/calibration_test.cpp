@@ -96,6 +96,32 @@ TEST(FitTime, WithoutAPriorItIsTheRidgeOfBefore) {
   EXPECT_NEAR(cost_s(fit, Overhead::communicated_byte), 8.380730458584e-10, 1e-15);
 }
 
+/// The share stays a share, whatever factor all times have.
+TEST(FitTime, RecomputeIsToldApartFromTheScale) {
+  TimeCalibration there = test::calibration_of(2);
+  of(there.costs_s, Overhead::recompute) = 0.2;
+  std::vector<CalibrationPoint> points;
+  for (const double measured_s : {0.1, 0.2, 0.4, 0.8}) {
+    for (const double recompute : {0, 1}) {
+      Overheads counts{};
+      of(counts, Overhead::recompute) = recompute;
+      points.push_back(
+          pair(measured_s, there.target_s(measured_s, Precision::fp32, counts), counts));
+    }
+  }
+  const TimeCalibration fit = fit_time(points, unknown_target());
+  EXPECT_NEAR(fit.scale[0], 2, 0.04) << "it is drawn to 0, as all costs are";
+  EXPECT_NEAR(cost_s(fit, Overhead::recompute), 0.2, 0.05);
+  // One run changes all times by one factor, and no share.
+  TargetConstants known = test::constants_of(1);
+  of(known.time.costs_s, Overhead::recompute) = 0.2;
+  const TimeCalibration one = fit_time({points.back()}, prior_of(known));
+  EXPECT_NEAR(one.scale[0], 2, 1e-9);
+  EXPECT_EQ(cost_s(one, Overhead::recompute), 0.2);
+  const TimeCalibration all = fit_time(points, prior_of(known));
+  EXPECT_NEAR(cost_s(all, Overhead::recompute), 0.2, 1e-3);
+}
+
 TEST(FitTime, WhatIsAlikeGivesTheScale) {
   const CalibrationPoint same = point(truth(), 5, 0, 1);
   const TimeCalibration fit = fit_time({same, same}, unknown_target());

@@ -64,7 +64,8 @@ std::vector<CalibrationPoint> points_of(const TimeCalibration& truth,
   std::vector<CalibrationPoint> points;
   double sign = 1;
   for (const Overheads& one : counts) {
-    const double measured_s = 0.002 + 1e-10 * one.back();
+    const double measured_s =
+        0.002 + 1e-10 * one[static_cast<std::size_t>(Overhead::communicated_byte)];
     const double target_s = truth.target_s(measured_s, Precision::fp32, one);
     points.push_back({measured_s, target_s * (1 + sign * noise), Precision::fp32, one});
     sign = -sign;
@@ -163,6 +164,37 @@ TEST(FitMachine, BehindADeviceTheHostsCostsAreStillTold) {
       one_cost_s(fit.time, Overhead::optimizer_step) / one_cost_s(truth, Overhead::optimizer_step),
       1, 0.05);
   EXPECT_TRUE(fit.time.is_device_behind_host);
+}
+
+TEST(FitMachine, KeepsWhatEnginesLeaveOpen) {
+  using enum Overhead;
+  const auto at = [](const Overheads& all, Overhead one) {
+    return all[static_cast<std::size_t>(one)];
+  };
+  TargetConstants before = target_constants(false);
+  before.scale_deviation = 0.1;
+  before.correlations.assign(num_overheads * (num_overheads + 1) / 2, 0);
+  for (std::size_t each = 0; each < num_overheads; ++each)
+    before.deviations_s[each] = 0.5 * before.time.costs_s[each] + 1e-12;
+  const TargetConstants fit = fit_machine(points_of(before.time, tiny_counts()), before);
+  EXPECT_LT(at(fit.deviations_s, communicated_byte),
+            0.5 * at(before.deviations_s, communicated_byte));
+  EXPECT_GT(at(fit.deviations_s, all_to_all_call), 0.9 * at(before.deviations_s, all_to_all_call))
+      << "no engine has one";
+  ASSERT_EQ(fit.correlations.size(), before.correlations.size());
+  EXPECT_TRUE(std::ranges::any_of(fit.correlations, [](double one) { return one < -0.2; }))
+      << "what one cost does not explain another one does";
+  // Constants that are known well hardly move; those of unknown error move.
+  TimeCalibration truth = before.time;
+  of(truth.costs_s, communicated_byte) *= 2;
+  const std::vector<CalibrationPoint> points = points_of(truth, tiny_counts());
+  TargetConstants sure = before;
+  for (double& deviation_s : sure.deviations_s) deviation_s *= 1e-3;
+  Policy::Calibrating policy;
+  policy.before_tiny_engines.host = policy.before_tiny_engines.network = 0;
+  const double there = at(truth.costs_s, communicated_byte);
+  EXPECT_LT(at(fit_machine(points, sure, policy).time.costs_s, communicated_byte), 0.6 * there);
+  EXPECT_GT(at(fit_machine(points, before, policy).time.costs_s, communicated_byte), 0.8 * there);
 }
 
 TEST(FitMachine, SaysWhatItBeganWith) {

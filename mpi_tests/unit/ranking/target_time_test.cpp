@@ -42,6 +42,22 @@ TEST(TargetTimeTest, ADeviceBehindTheHostHidesTheShorterOfTheTwo) {
       << "the host takes longer";
 }
 
+/// 2 · 0.5 · 1.1 = 1.1 s of the device.
+TEST(TargetTimeTest, RecomputeIsAShareOfTheScaledTime) {
+  for (const bool is_behind : {false, true}) {
+    TimeCalibration calibration = some_calibration(is_behind);
+    of(calibration.costs_s, Overhead::recompute) = 0.1;
+    Overheads counts = some_counts();
+    const double without = calibration.target_s(0.5, Precision::fp32, counts);
+    of(counts, Overhead::recompute) = 1;
+    const double with = calibration.target_s(0.5, Precision::fp32, counts);
+    EXPECT_NEAR(with - without, 0.1, 1e-12);
+    EXPECT_NEAR(calibration.measured_s(with, Precision::fp32, counts), 0.5, 1e-12);
+    const Overheads added = calibration.added_s(0.5, Precision::fp32, counts);
+    EXPECT_NEAR(1 + std::accumulate(added.begin(), added.end(), 0.0), with, 1e-12);
+  }
+}
+
 TEST(TargetTimeTest, MeasuredIsTheInverse) {
   for (const bool is_behind : {false, true}) {
     const TimeCalibration calibration = some_calibration(is_behind);

@@ -131,9 +131,11 @@ TEST_F(TargetReportTest, TheAnswersJsonHasWhatWasMeasuredHere) {
   EXPECT_EQ(target["scale"], 2.0) << "of the answer's precision";
   EXPECT_EQ(target["costs_s"].dump(),
             R"({"optimizer_step":1.0,"module_call":0.0,"gradient_hook":0.0,"gathering_hook":0.0,)"
-            R"("sub_group":0.0,"offload_copy":0.0,"collective_call":{"all_reduce":0.0,)"
+            R"("sub_group":0.0,"offload_copy":0.0,"stage_2_byte":0.0,"recompute":0.0,)"
+            R"("collective_call":{"all_reduce":0.0,)"
             R"("reduce":0.0,"reduce_scatter":0.0,"all_gather":0.25,"all_gather_ahead":0.0,)"
-            R"("all_to_all":0.0},"communicated_byte":0.0})");
+            R"("all_to_all":0.0},"small_call_byte":0.0,"communicated_byte":0.0,)"
+            R"("link_byte":0.0})");
   EXPECT_EQ(target["error"], 0.034);
   EXPECT_EQ(target["source"], "GPT-2 and LLaMA");
   EXPECT_EQ(target["machine"], "two cores");

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <random>
 #include <set>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -78,6 +79,17 @@ class RaceTunerTest : public SpaceTest {
   double share_found(const std::function<double(std::size_t)>& truth) {
     race([&](std::size_t member) { return around(truth(member)); });
     return best() / largest(space_, truth);
+  }
+
+  /// All members again, on one rank.
+  void add_groups_of_one() {
+    PlannedSpace both = space_;
+    for (const PlannedMember& member : space_.members) {
+      both.members.push_back(member);
+      both.members.back().planned.experiment.shape = {1, 1};
+    }
+    both.total = both.planned = both.members.size();
+    space_ = both;
   }
 
   [[nodiscard]] std::int64_t bytes(std::size_t member) const {
@@ -334,13 +346,7 @@ TEST_F(RaceTunerTest, ValuesThatActTogetherAreTriedNextToTheBest) {
 
 TEST_F(RaceTunerTest, AValueIsTriedOnGroupsOfTheBestOnesSize) {
   // On one rank small buckets cost much, as predicted; on four they are faster.
-  PlannedSpace both = space_;
-  for (const PlannedMember& member : space_.members) {
-    both.members.push_back(member);
-    both.members.back().planned.experiment.shape = {1, 1};
-  }
-  both.total = both.planned = both.members.size();
-  space_ = both;
+  add_groups_of_one();
   const auto is_small = [&](std::size_t member) {
     return config(member).reduce_bucket_size < 100'000'000;
   };
@@ -363,6 +369,24 @@ TEST_F(RaceTunerTest, AValueIsTriedOnGroupsOfTheBestOnesSize) {
     EXPECT_GT(share_found(truth), 0.99) << is_predicted;
     EXPECT_LT(ran_.size(), space_.members.size() * 20 / 100) << is_predicted;
   }
+}
+
+TEST_F(RaceTunerTest, WithoutPredictionsEachStageRunsOnGroupsOfEachSize) {
+  add_groups_of_one();
+  for (PlannedMember& member : space_.members) member.planned.predicted.throughput.reset();
+  // Stages 1 to 3 are slow on four ranks, which says nothing of one.
+  EXPECT_GT(share_found([&](std::size_t member) {
+              const bool is_alone = space_.experiment(member).shape.size() == 1;
+              return throughput(config(member)) * (is_alone                         ? 0.9
+                                                   : config(member).zero_stage == 0 ? 1
+                                                                                    : 0.5);
+            }),
+            0.99);
+  std::set<std::pair<int, int>> stages;
+  for (const std::size_t member : ran_)
+    stages.emplace(config(member).zero_stage, space_.experiment(member).shape.size());
+  EXPECT_THAT(stages, SizeIs(8));
+  EXPECT_LT(ran_.size(), space_.members.size() * 20 / 100);
 }
 
 TEST_F(RaceTunerTest, LessMemoryIsTriedNextToTheBest) {

@@ -135,6 +135,51 @@ TEST(SurrogateTest, AValueThatNobodyTriedStaysOpen) {
   EXPECT_GT(surrogate.difference(14, 12).deviation, 0.05) << "nothing of the third one is known";
 }
 
+/// `side` values of each of two knobs.
+Points grid(std::size_t side) {
+  Points points;
+  points.num_features = 2;
+  points.size = side * side;
+  for (std::size_t point = 0; point < points.size; ++point)
+    for (const std::size_t place : {point / side, point % side})
+      points.features.push_back(static_cast<double>(place) / static_cast<double>(side - 1));
+  points.knobs = {0, 1};
+  return points;
+}
+
+/// How unsure the last point is after all with the first value of either knob were measured. Every
+/// second value of either brings much.
+double doubt_of_corner(const Points& points, std::size_t side,
+                       const std::vector<double>& predicted) {
+  Surrogate surrogate(points, predicted);
+  std::vector<Sample> samples;
+  for (std::size_t point = 0; point < points.size; ++point) {
+    const std::size_t row = point / side, column = point % side;
+    if (row == 0 || column == 0)
+      samples.push_back({point, (row % 2 == 1 ? 0.8 : 0) - (column % 2 == 1 ? 0.6 : 0), 1e-2});
+  }
+  learn(surrogate, samples);
+  return surrogate.at(points.size - 1).deviation;
+}
+
+TEST(SurrogateTest, WithoutPredictionsWhatBringsMuchMayBringAnotherAmountTogether) {
+  const Points points = grid(4);
+  std::vector<double> predicted(points.size, 1);
+  const double unpredicted = doubt_of_corner(points, 4, predicted);
+  predicted.back() = 1.01;
+  EXPECT_GT(unpredicted, doubt_of_corner(points, 4, predicted));
+}
+
+TEST(SurrogateTest, AStageStaysOpenOnGroupsOnWhichItDidNotRun) {
+  Points points = grid(4);
+  std::vector<double> predicted(points.size, 1);
+  predicted.back() = 1.01;
+  points.pairs = {{1, 0}};
+  const double of_any_pair = doubt_of_corner(points, 4, predicted);
+  points.of_shape = {1};
+  EXPECT_GT(doubt_of_corner(points, 4, predicted), of_any_pair);
+}
+
 TEST(SurrogateTest, LearnsThatPredictionsAreOfSomethingElse) {
   const Points points = line(20);
   std::vector<double> predicted;
@@ -210,6 +255,15 @@ TEST(TrackRecordTest, NarrowsNoFurtherThanSomeShare) {
   TrackRecord record;
   for (int count = 0; count < 40; ++count) record.note(0.01);
   EXPECT_EQ(record.scale(), 0.6);
+}
+
+TEST(TrackRecordTest, NeverNarrowsWhereItMayNot) {
+  TrackRecord record(default_policy().surrogate, false);
+  note_eight(record, 0.01, -0.01);
+  EXPECT_EQ(record.scale(), 1);
+  EXPECT_TRUE(record.holds());
+  note_eight(record, 3, -3);
+  EXPECT_GT(record.scale(), 1.5);
 }
 
 TEST(TrackRecordTest, EachErrorMakesTheUnforeseenLessLikely) {

@@ -63,7 +63,8 @@ inline auto fields(TimeCurve& value) {
 }
 DSTUNE_FIELDS(GroupProfile, shape, slowdown, collectives)
 DSTUNE_FIELDS(TimeCalibration, scale, costs, is_device_behind_host)
-DSTUNE_FIELDS(TargetConstants, time, error, source, machine, num_engines, fit_error)
+DSTUNE_FIELDS(TargetConstants, time, error, source, machine, num_engines, fit_error,
+              scale_deviation, deviations, correlations)
 DSTUNE_FIELDS(CollectiveWay, latency_s, share)
 DSTUNE_FIELDS(DeviceSpec, name, title, others, memory, memory_rate, memory_share, peak_flops,
               product_share, training_share, launch_s, copy_engines, host_rate, node, link_rate,

@@ -117,6 +117,9 @@ inline DeviceProfile measured_profile() {
   profile.target = TargetConstants{{{1, 2, 3}, {}, true}, 0.03, "runs", "a machine", 7, 0.04};
   for (std::size_t each = 0; each < num_overheads; ++each)
     profile.target->time.costs_s[each] = 1e-3 * static_cast<double>(each + 1);
+  profile.target->scale_deviation = 0.25;
+  profile.target->deviations_s = profile.target->time.costs_s;
+  profile.target->correlations.resize(num_overheads * (num_overheads + 1) / 2, -0.5);
   profile.cluster = Cluster{.device = *find_device_spec("a100-80gb"),
                             .node = *find_node_spec("mi300x"),
                             .network = *find_network_spec("ib-hdr"),

@@ -269,15 +269,6 @@ class NativeLibrary final : public MpiLibrary {
                            });
   }
 
-  MpiResult start_all_to_all(Comm comm, const void* parts, void* received,
-                             std::size_t bytes_per_rank, Operation& started) const override {
-    return start_operation("MPI_Ialltoall", bytes_per_rank, started,
-                           [=](int count, MPI_Datatype type, MPI_Request* request) {
-                             return MPI_Ialltoall(parts, count, type, received, count, type,
-                                                  native<MPI_Comm>(comm), request);
-                           });
-  }
-
   MpiResult match(Comm comm, int tag, Match& match) const override {
     int found = 0;
     MPI_Message message = MPI_MESSAGE_NULL;

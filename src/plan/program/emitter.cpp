@@ -4,6 +4,7 @@
 
 #include "dstune/base/checked.hpp"
 #include "dstune/base/error.hpp"
+#include "dstune/plan/sent_bytes.hpp"
 
 namespace dstune::plan {
 namespace {
@@ -233,15 +234,13 @@ std::int64_t Emitter::workspace_bytes(const op::Matmul& operation) {
   return operation.d_bias ? std::max(bytes, norm_bytes(operation.m)) : bytes;
 }
 
-/// Bytes as ring algorithms send them. gloo has no reduce-scatter: PyTorch makes an all-reduce of
-/// it. NCCL has one, but its bytes cost nothing above those that are measured.
 void Emitter::count_call(WorkKind kind, const op::Collective& call) {
   count(call_of(kind, is_ahead_));
-  const double ranks = call.among.size(plan_.group_size);
-  const double passes = kind == WorkKind::all_reduce || kind == WorkKind::reduce_scatter ? 2 : 1;
   const double bytes = static_cast<double>(call.elements) *
                        static_cast<double>(size_bytes(plan_.tensors[call.data.tensor].dtype));
-  count(Overhead::communicated_byte, passes * (ranks - 1) / ranks * bytes);
+  const double sent = sent_bytes(kind, call.among.size(plan_.group_size), bytes);
+  count(Overhead::small_call_byte, std::min(sent, most_of_small_call));
+  count(Overhead::communicated_byte, sent);
 }
 
 int Emitter::record(Stream stream) {

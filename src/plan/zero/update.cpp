@@ -24,6 +24,10 @@ class Update : ZeroPart {
     if (is_bf16_optimizer(config_) || rounds_sums_alone()) reduce_sums();
     emitter_.emit(op::Mark{Phase::update});
     emitter_.count(Overhead::optimizer_step);
+    if (config_.recompute == Recompute::block) emitter_.count(Overhead::recompute);
+    if (layout_.stage() == 2)
+      emitter_.count(Overhead::stage_2_byte, static_cast<double>(layout_.resident_elements() *
+                                                                 size_bytes(emitter_.type())));
     emitter_.emit(op::FinishLoss{global_batch(config_, layout_.group_size() * partition.replicas) *
                                  targets_per_sequence});
 

@@ -113,11 +113,16 @@ std::string machine_line(const DryRun& plan) {
     device = format_bytes(plan.device_memory_bytes) + (is_named ? "" : " each");
   if (is_named) device = head.device + (plan.device_memory_bytes > 0 ? " with " : ", ") + device;
   std::vector<std::string> parts{with_source(device, head.device_memory_source)};
-  parts.push_back(
-      head.host_memory_bytes > 0
-          ? with_source(fmt::format("hosts of {}", format_bytes(head.host_memory_bytes)),
-                        head.host_memory_source)
-          : "host memory not known: no verdict from it");
+  // Ranks on processors have their host's memory as their own; what they leave is for offloading.
+  const bool is_left_over = !head.is_on_gpus && head.machine_source == "this host";
+  if (head.host_memory_bytes > 0) {
+    const std::string memory = format_bytes(head.host_memory_bytes);
+    parts.push_back(
+        with_source(is_left_over ? memory + " more a host for offloading" : "hosts of " + memory,
+                    head.host_memory_source));
+  } else {
+    parts.emplace_back("host memory not known: no verdict from it");
+  }
   if (!head.network.empty())
     parts.push_back(with_source("network " + head.network, head.network_source));
   return fmt::format("{}: {}.", ranks, fmt::join(parts, "; "));

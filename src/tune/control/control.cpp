@@ -123,6 +123,7 @@ MeasuredMachine measure(const JobOptions& options, OpenJob& ready,
   if (!machine.predictor && ready.job.has_own_step())
     machine.predictor = std::make_unique<JobPredictor>(ready, std::nullopt);
   if (!machine.predictor) return machine;
+  price_link(ready, *machine.predictor);
   if (ready.target) machine.predictor->calibrate(ready.target->time);
   progress.begin(TuningPhase::planning);
   predict_members(ready.space, *machine.predictor, ready.time);

@@ -137,7 +137,11 @@ std::unique_ptr<JobPredictor> predictor_of_plan(const PlannedJob& ready, Device&
     if (!no_speed.empty()) return nullptr;
     return std::make_unique<JobPredictor>(ready, published_profile(*job.cluster));
   }
-  if (predictor && ready.target) predictor->calibrate(ready.target->time);
+  if (predictor && ready.target) {
+    TimeCalibration time = ready.target->time;
+    if (const auto& profile = predictor->profile()) price_link(time, *profile, *predictor);
+    predictor->calibrate(time);
+  }
   return predictor;
 }
 

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "dstune/base/file.hpp"
+#include "dstune/base/log.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/core/interval.hpp"
 #include "dstune/core/log_text.hpp"
@@ -256,6 +257,13 @@ void JobPredictor::predict(const Experiment& experiment, Prediction& predicted) 
   predicted.throughput_high = *ranked_throughput(predicted) * band_->second;
 }
 
+Overheads JobPredictor::overheads(const Experiment& experiment) {
+  const Overheads counts = predictor_.overheads(experiment);
+  return linked_ ? with_link(counts, predictor_.traffic(experiment), *linked_,
+                             experiment.config.precision)
+                 : counts;
+}
+
 void JobPredictor::observe(const Experiment& experiment, const Measurement& measurement) {
   if (!is_known(experiment)) return;
   const std::vector<double> times_s = timed_steps_s(measurement);
@@ -265,11 +273,12 @@ void JobPredictor::observe(const Experiment& experiment, const Measurement& meas
 
 namespace {
 
-/// "NVIDIA H100 80GB HBM3" of "cuda (NVIDIA H100 80GB HBM3, …)".
+/// "NVIDIA H100 80GB HBM3" of "cuda (NVIDIA H100 80GB HBM3, …)". A name may have brackets.
 std::string device_name(const std::string& description) {
   const std::size_t begin = description.find('(');
   if (begin == description.npos) return description;
-  return description.substr(begin + 1, description.find_first_of(",)", begin) - begin - 1);
+  const std::size_t end = std::min(description.find(',', begin), description.rfind(')'));
+  return description.substr(begin + 1, end - begin - 1);
 }
 
 /// The machine that was measured, so that a plan elsewhere knows it.
@@ -345,6 +354,28 @@ MeasuredMachine measure_machine(const OpenJob& ready, AttemptDriver& driver,
   }
   result.predictor = std::make_unique<JobPredictor>(ready, std::move(profile));
   return result;
+}
+
+double price_link(TimeCalibration& time, const DeviceProfile& profile, JobPredictor& predictor) {
+  // On GPUs bytes are NCCL's, as in the step here.
+  if (time.is_device_behind_host) return 0;
+  const double byte_s = link_byte_s(profile);
+  if (byte_s <= 0) return 0;
+  of(time.costs_s, Overhead::link_byte) = byte_s;
+  predictor.count_link(time);
+  return byte_s;
+}
+
+void price_link(OpenJob& ready, JobPredictor& predictor) {
+  if (!ready.target) return;
+  std::optional<DeviceProfile> profile = predictor.profile();
+  // Nothing is measured again where all is known, and values are as they were.
+  if (!profile && !ready.history.profile_key.empty()) {
+    const json::Document document = json::Document::of(ready.history.profile, "journal");
+    profile = device_profile_from_json(document.node());
+  }
+  const double byte_s = profile ? price_link(ready.target->time, *profile, predictor) : 0;
+  if (byte_s > 0) log::info(fmt::format(log_text::link_measured, 1e-6 / byte_s));
 }
 
 void predict_engine_members(PlannedJob& ready, Device& device) {

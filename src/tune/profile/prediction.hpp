@@ -130,9 +130,10 @@ class JobPredictor {
   /// Throughputs lie between these multiples of what is predicted.
   void set_band(double low, double high) { band_ = {low, high}; }
   /// Returns what DeepSpeed does in a step beside its operations.
-  [[nodiscard]] Overheads overheads(const Experiment& experiment) {
-    return predictor_.overheads(experiment);
-  }
+  [[nodiscard]] Overheads overheads(const Experiment& experiment);
+  /// From now on overheads() has what gloo puts on links, by constants that price it.
+  void count_link(const TimeCalibration& constants) { linked_ = constants; }
+  [[nodiscard]] const std::optional<DeviceProfile>& profile() const { return predictor_.profile(); }
 
  private:
   [[nodiscard]] bool is_known(const Experiment& experiment) const;
@@ -140,7 +141,7 @@ class JobPredictor {
   MeasureOptions measure_;
   std::shared_ptr<const WorkspaceSizes> workspaces_;
   StepPredictor predictor_;
-  std::optional<TimeCalibration> calibration_;
+  std::optional<TimeCalibration> calibration_, linked_;
   std::optional<std::pair<double, double>> band_;
 };
 
@@ -156,6 +157,12 @@ MeasuredMachine measure_machine(const OpenJob& job, AttemptDriver& driver,
                                 const std::function<bool()>& is_to_be_ended,
                                 const std::optional<std::string>& profile_path,
                                 double drain_timeout_s);
+
+/// Gives bytes between nodes the time that they took when the machine was measured, in this job or
+/// in an earlier one that the journal has. Nothing changes where a training has no such by gloo.
+void price_link(OpenJob& job, JobPredictor& predictor);
+/// … in a plan, by what an earlier job measured. Returns the price, 0 where there is none.
+double price_link(TimeCalibration& time, const DeviceProfile& profile, JobPredictor& predictor);
 
 /// For a dry run: what this process alone can tell within a second of its own time, by the least of
 /// several rounds, with the threads of a rank where a group of the plan runs on this host. A single

@@ -236,8 +236,22 @@ void decide_memory_elsewhere(PlannedJob& ready) {
   }
 }
 
-void decide_memory(PlannedJob& ready, const std::vector<RankDevice>& devices) {
+/// A plan may be made by fewer ranks than its groups have on a node: so many share one's memory.
+int ranks_of_one_here(const PlannedJob& ready) {
+  std::size_t here = 1;
+  for (const auto& ranks : ready.training_ranks) here = std::max(here, ranks.size());
+  int planned = 1;
+  for (const GroupShape& shape : ready.job.shapes) planned = std::max(planned, shape.num_gpus);
+  return std::max(1, planned / static_cast<int>(here));
+}
+
+void decide_memory(PlannedJob& ready, std::vector<RankDevice> devices) {
   if (ready.job.cluster) return decide_memory_elsewhere(ready);
+  const int sharing = ranks_of_one_here(ready);
+  for (RankDevice& device : devices) {
+    if (!device.is_gpu()) device.memory_bytes /= sharing;
+    device.host_bytes /= sharing;
+  }
   ready.device_memory_bytes =
       ready.job.device_memory_bytes
           ? *ready.job.device_memory_bytes
