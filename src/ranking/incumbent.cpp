@@ -69,7 +69,8 @@ TimedRuns runs_of(const Scoreboard& scoreboard, std::size_t member) {
   };
   add(row.record->measurement, 0);
   for (std::size_t each = 0; each < row.repeats.size(); ++each)
-    if (row.repeats[each].kind == RepeatKind::spread) add(row.repeats[each].measurement, each + 1);
+    if (row.repeats[each].kind != RepeatKind::final_round)
+      add(row.repeats[each].measurement, each + 1);
   if (!runs.means_s.empty()) runs.square_error /= static_cast<double>(runs.means_s.size());
   return runs;
 }

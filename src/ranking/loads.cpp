@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "load_curve.hpp"
 
 namespace dstune {
 namespace {
 
-/// So many runs are looked at; the earlier ones keep the load that they had.
 constexpr std::size_t max_runs = 96;
+/// So many more are looked at together where a job begins with those of an earlier one.
+constexpr std::size_t runs_at_once = 24;
+/// A look takes a millisecond or two. So it comes after runs that took much longer.
+constexpr double least_s = 0.1;
 /// A load is another one that differs by so much.
 constexpr double other_load = 0.01, other_deviation = 0.02;
 /// A load that is known less well is in doubt.
@@ -24,37 +28,55 @@ bool differ(const Load& one, const Load& other) {
 
 void Loads::add(std::size_t member, const RunFacts& run, std::optional<double> predicted) {
   predicted_[member] = predicted;
-  const Heard heard{{member, run.run}, run.begin_s, run.end_s, run.log_speed, run.error};
-  const auto after = std::ranges::upper_bound(heard_, heard.end_s, {}, &Heard::end_s);
-  heard_.insert(after, heard);
+  coming_.push_back({{member, run.run}, run.begin_s, run.end_s, run.log_speed, run.error});
 }
 
 void Loads::forget(std::size_t member) {
-  std::erase_if(heard_, [&](const Heard& one) { return one.run.first == member; });
-  std::erase_if(loads_, [&](const auto& one) { return one.first.first == member; });
+  if (predicted_.erase(member) == 0) return;
+  const auto is_of_member = [&](const Heard& one) { return one.run.first == member; };
+  std::erase_if(coming_, is_of_member);
+  std::erase_if(latest_, is_of_member);
+  loads_.erase(loads_.lower_bound({member, 0}), loads_.lower_bound({member + 1, 0}));
 }
 
 bool Loads::update() {
-  is_in_doubt_ = false;
-  if (heard_.empty()) return false;
-  const std::size_t first = heard_.size() - std::min(heard_.size(), max_runs);
+  double passed_s = 0;
+  for (const Heard& one : coming_) passed_s += one.end_s - one.begin_s;
+  if (passed_s < least_s) return false;
+  std::ranges::stable_sort(coming_, {}, &Heard::end_s);
+  bool have_changed = false;
+  const std::vector<Heard> coming = std::exchange(coming_, {});
+  for (std::size_t done = 0; done < coming.size();) {
+    for (const std::size_t end = std::min(coming.size(), done + runs_at_once); done < end; ++done) {
+      const auto after = std::ranges::upper_bound(latest_, coming[done].end_s, {}, &Heard::end_s);
+      latest_.insert(after, coming[done]);
+    }
+    if (latest_.size() > max_runs)
+      latest_.erase(latest_.begin(), latest_.end() - static_cast<std::ptrdiff_t>(max_runs));
+    have_changed |= look();
+  }
+  return have_changed;
+}
+
+bool Loads::look() {
   std::vector<LoadedRun> runs;
   std::vector<std::optional<double>> predicted;
   std::map<std::size_t, std::size_t> places;
-  for (std::size_t each = first; each < heard_.size(); ++each) {
-    const Heard& one = heard_[each];
+  for (const Heard& one : latest_) {
     const auto [place, is_new] = places.try_emplace(one.run.first, predicted.size());
     if (is_new) predicted.push_back(predicted_.at(one.run.first));
     runs.push_back({place->second, one.log_speed, one.error});
   }
   const LoadCurve curve = estimate_loads(runs, predicted);
   bool have_changed = false;
-  for (std::size_t each = first; each < heard_.size(); ++each) {
-    const Load& load = curve.loads[each - first];
-    const bool is_last = each + 1 == heard_.size();
-    const auto [known, is_new] = loads_.try_emplace(heard_[each].run, load);
-    have_changed |= !is_last && !is_new && differ(known->second, load);
-    known->second = load;
+  for (std::size_t each = 0; each < latest_.size(); ++each) {
+    const Run& run = latest_[each].run;
+    const Load& load = curve.loads[each];
+    have_changed |= each + 1 < latest_.size() && differ(of(run.first, run.second), load);
+    if (load.expected == 0 && load.deviation == 0)
+      loads_.erase(run);
+    else
+      loads_[run] = load;
   }
   is_in_doubt_ = curve.loads.back().deviation > doubtful_deviation || curve.is_surprise.back();
   return have_changed;
@@ -66,7 +88,7 @@ Load Loads::of(std::size_t member, std::size_t run) const {
 }
 
 Load Loads::now() const {
-  return heard_.empty() ? Load{} : of(heard_.back().run.first, heard_.back().run.second);
+  return latest_.empty() ? Load{} : of(latest_.back().run.first, latest_.back().run.second);
 }
 
 }  // namespace dstune

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/text.hpp"
@@ -44,7 +45,7 @@ RunAgainPolicy::RunAgainPolicy(Scoreboard& scoreboard, Options options)
     : scoreboard_(scoreboard), options_(std::move(options)), first_runs_between_(first_interval) {
   scoreboard_.rows().visit_open([&](std::size_t member, const Row& row) {
     for (const Repeat& repeat : row.repeats)
-      if (repeat.kind == RepeatKind::spread) ++spread_runs_[member];
+      if (repeat.kind != RepeatKind::final_round) ++spread_runs_[member];
     if (num_final_tries(row) > 0) scoreboard_.join_finals({member});
   });
 }
@@ -105,16 +106,19 @@ std::optional<RunAgain> RunAgainPolicy::next_control(double time_left_s) {
   const double share = is_due && !scoreboard_.is_load_in_doubt() ? share_of_due : share_in_doubt;
   const Measurement& first = scoreboard_.row(member).record->measurement;
   const std::size_t least_steps = scoreboard_.policy().measuring.min_timed_steps;
-  const auto timed = static_cast<double>(timed_steps_s(first).size());
-  const double needed_s =
-      duration_s(member) * std::max(slice_of_control, static_cast<double>(least_steps) / timed);
+  const std::vector<double> timed_s = timed_steps_s(first);
+  const double all_s = std::accumulate(timed_s.begin(), timed_s.end(), 0.0);
+  const double share_of_steps = std::max(
+      slice_of_control, static_cast<double>(least_steps) / static_cast<double>(timed_s.size()));
+  // It is built and warmed up as a first run is.
+  const double needed_s = duration_s(member) - (1 - std::min(1.0, share_of_steps)) * all_s;
   forget_if_more_ended();
   if (!search_s_) search_s_ = search_s(scoreboard_);
   if (controls_s_ + needed_s > share * *search_s_ || time_left_s < needed_s) return std::nullopt;
   controls_s_ += needed_s;
   if (is_due) first_runs_between_ *= 2;
   return RunAgain{.member = member,
-                  .kind = RepeatKind::spread,
+                  .kind = RepeatKind::control,
                   .round = ++spread_runs_[member],
                   .slice_share = slice_of_control};
 }

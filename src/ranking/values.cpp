@@ -10,13 +10,14 @@ namespace dstune {
 
 namespace {
 
-/// Mean step times of the repeats of a kind that ended ok; `load_of`: of a run, by its number.
+/// Mean step times of the repeats that ended ok, of those in the finals or of the others.
+/// `load_of`: of a run, by its number.
 template <class LoadOf>
-std::vector<double> means_s(const Row& row, RepeatKind kind, const LoadOf& load_of) {
+std::vector<double> means_s(const Row& row, bool of_finals, const LoadOf& load_of) {
   std::vector<double> means;
   for (std::size_t each = 0; each < row.repeats.size(); ++each) {
     const Repeat& repeat = row.repeats[each];
-    if (repeat.kind != kind) continue;
+    if ((repeat.kind == RepeatKind::final_round) != of_finals) continue;
     if (const double mean_s = mean_step_s(repeat.measurement); mean_s > 0)
       means.push_back(mean_s * std::exp(-load_of(each + 1).expected));
   }
@@ -218,15 +219,15 @@ std::optional<MetricValue> Scoreboard::reported_value(std::size_t member) const 
 }
 
 /// … without the loads that are known.
-std::vector<double> Scoreboard::means_of(std::size_t member, RepeatKind kind) const {
-  return means_s(rows_[member], kind, [&](std::size_t run) { return load_of(member, run); });
+std::vector<double> Scoreboard::means_of(std::size_t member, bool of_finals) const {
+  return means_s(rows_[member], of_finals, [&](std::size_t run) { return load_of(member, run); });
 }
 
 std::vector<std::vector<double>> Scoreboard::means_in_search() const {
   std::vector<std::vector<double>> means;
   for (const std::size_t member : repeated_) {
     const Row& row = rows_[member];
-    std::vector<double> of_member = means_of(member, RepeatKind::spread);
+    std::vector<double> of_member = means_of(member, false);
     if (of_member.empty() || !row.record) continue;
     if (const double first_s = mean_step_s(row.record->measurement); first_s > 0)
       of_member.push_back(first_s * std::exp(-load_of(member).expected));
@@ -238,7 +239,7 @@ std::vector<std::vector<double>> Scoreboard::means_in_search() const {
 std::vector<std::vector<double>> Scoreboard::means_of_finals() const {
   std::vector<std::vector<double>> means;
   for (const std::size_t member : finals_.finalists)
-    if (auto of_member = means_of(member, RepeatKind::final_round); !of_member.empty())
+    if (auto of_member = means_of(member, true); !of_member.empty())
       means.push_back(std::move(of_member));
   return means;
 }

@@ -295,7 +295,7 @@ class Scoreboard {
   [[nodiscard]] double half_width_of_run() const { return half_width_of_run_; }
 
  private:
-  [[nodiscard]] std::vector<double> means_of(std::size_t member, RepeatKind kind) const;
+  [[nodiscard]] std::vector<double> means_of(std::size_t member, bool of_finals) const;
   [[nodiscard]] std::vector<std::vector<double>> means_in_search() const;
   [[nodiscard]] std::vector<std::vector<double>> means_of_finals() const;
   [[nodiscard]] std::optional<TargetTime> target_time_of(

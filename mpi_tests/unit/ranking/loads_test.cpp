@@ -3,6 +3,11 @@
 
 #include <chrono>
 #include <cmath>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -90,6 +95,101 @@ TEST_F(LoadsTest, WhatIsForgottenTellsNothing) {
   loads_.update();
   EXPECT_EQ(loads_.now().expected, 0);
   EXPECT_EQ(expected(0, 1), 0);
+}
+
+/// A search of members that take a second a step, as was predicted. One runs after the other.
+class ControlsTest : public testing::Test {
+ protected:
+  static constexpr std::size_t num_members = 40;
+
+  ControlsTest() {
+    std::vector<Row> rows;
+    for (std::size_t member = 0; member < num_members; ++member) {
+      Row row = test::row_of(test::sample_record("m" + std::to_string(member), 1));
+      row.planned.predicted.throughput = static_cast<double>(batch_of(row.planned.experiment));
+      row.record.reset();
+      rows.push_back(row);
+    }
+    scoreboard_.emplace(ScoreboardSetup{}, rows);
+    policy_.emplace(*scoreboard_, RunAgainPolicy::Options{.has_controls = true});
+  }
+
+  /// `slower`: by the load. Returns the control that follows.
+  std::optional<RunAgain> run_next(double slower = 1, double step_s = 1) {
+    const Row& row = scoreboard_->row(num_ended_);
+    Record record = test::sample_record(row.planned.experiment.name, 1);
+    record.predicted = row.planned.predicted;
+    time(record, slower * step_s, 1);
+    scoreboard_->record(num_ended_++, std::move(record));
+    const auto control = policy_->during_search(HUGE_VAL);
+    if (!control) return control;
+    Repeat repeat = test::repeat_of(*control->kind, control->round, 1);
+    const double began_s = now_s_;
+    time(repeat, slower, control->slice_share);
+    controls_s_ += now_s_ - began_s;
+    scoreboard_->repeat(control->member, std::move(repeat));
+    return control;
+  }
+  double value(std::size_t member) const { return scoreboard_->observed_value(member)->value; }
+
+  std::optional<Scoreboard> scoreboard_;
+  std::optional<RunAgainPolicy> policy_;
+  std::size_t num_ended_ = 0;
+  double now_s_ = 0, controls_s_ = 0;
+
+ private:
+  template <class EndedRun>
+  void time(EndedRun& run, double step_s, double slice_share) {
+    std::vector<double>& steps_s = run.measurement.step_times_s;
+    const auto num_steps = static_cast<std::size_t>(std::lround(30 * slice_share));
+    run.measurement.warmup_steps = 1;
+    steps_s = {2 * step_s};
+    while (steps_s.size() <= num_steps)
+      steps_s.push_back(step_s * (steps_s.size() % 2 ? 0.99 : 1.01));
+    const auto at = [](double s) {
+      return std::chrono::system_clock::time_point(
+          std::chrono::duration_cast<std::chrono::system_clock::duration>(
+              std::chrono::duration<double>(s)));
+    };
+    run.started_at = at(now_s_);
+    run.finished_at = at(now_s_ += std::accumulate(steps_s.begin(), steps_s.end(), 0.0));
+  }
+};
+
+TEST_F(ControlsTest, AreRareWithoutALoad) {
+  int controls = 0;
+  while (num_ended_ < num_members) controls += run_next() ? 1 : 0;
+  EXPECT_GE(controls, 1);
+  EXPECT_LE(controls, 5);
+  EXPECT_LT(controls_s_ / now_s_, 0.1);
+}
+
+TEST_F(ControlsTest, OneFollowsARunThatIsSlowerThanExpected) {
+  while (num_ended_ < 10) run_next();
+  const auto control = run_next(1.5);
+  ASSERT_TRUE(control);
+  EXPECT_EQ(control->kind, RepeatKind::control);
+  EXPECT_LT(control->slice_share, 1);
+  EXPECT_NEAR(scoreboard_->load_now().expected, std::log(1.5), 0.05);
+  run_next(1.5);
+  // What the tuner hears is as without the load.
+  EXPECT_NEAR(value(10) / value(0), 1, 0.03);
+  EXPECT_NEAR(value(11) / value(0), 1, 0.03);
+  EXPECT_NEAR(scoreboard_->first_value(10, Metric::throughput)->value / value(0), 1 / 1.5, 0.01);
+}
+
+TEST_F(ControlsTest, OnesOwnKnobsAreNoLoad) {
+  while (num_ended_ < 10) run_next();
+  EXPECT_TRUE(run_next(1, 1.5)) << "it may be a load";
+  EXPECT_NEAR(value(10) / value(0), 1 / 1.5, 0.05);
+}
+
+TEST_F(ControlsTest, AreOnlyMadeWhereTheyAreAskedFor) {
+  RunAgainPolicy policy(*scoreboard_, {});
+  while (num_ended_ < num_members) {
+    run_next(num_ended_ > 10 ? 1.5 : 1);
+    EXPECT_FALSE(policy.during_search(HUGE_VAL));
+  }
 }
 
 }  // namespace
