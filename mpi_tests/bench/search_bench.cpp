@@ -1,5 +1,5 @@
 // Searches recorded spaces again, without training, in simulated time:
-//   search_bench [--tuners gridsearch,random,model_based,race] [--seeds 50] [--slots 1]
+//   search_bench [--tuners gridsearch,random,model_based,race] [--seeds 50] [--first-seed 0] [--slots 1]
 //                [--share 15] [--race] [--finals] [--turns] [--means] [--predict]
 //                [--num-trials N] [--slices 1] [--build-ms 2.8] [--policy GROUP.NAME=FACTOR]
 //                [--no-controls] [--load FACTOR[:SHORTEST_S:LONGEST_S]]
@@ -32,6 +32,7 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <ranges>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -49,7 +50,7 @@ constexpr std::size_t block_steps = 4;
 
 struct Options {
   std::vector<std::string> tuners = {"gridsearch", "random", "model_based", "race"};
-  int num_seeds = 50;
+  int num_seeds = 50, first_seed = 0;
   std::size_t num_slots = 1;
   double share = 15;
   bool predict_anew = false;
@@ -63,6 +64,10 @@ struct Options {
   std::optional<ComingLoad::Options> load;
   std::vector<std::string> paths;
 };
+
+auto seeds_of(const Options& options) {
+  return std::views::iota(options.first_seed, options.first_seed + options.num_seeds);
+}
 
 /// The row beside race: as many runs in predicted order, and the best three again.
 const std::string in_order = "predicted order";
@@ -297,6 +302,8 @@ Options read_options(int argc, char** argv) {
       for (std::string name; std::getline(list, name, ',');) options.tuners.push_back(name);
     } else if (word == "--seeds") {
       options.num_seeds = std::max(1, std::stoi(value()));
+    } else if (word == "--first-seed") {
+      options.first_seed = std::stoi(value());
     } else if (word == "--slots") {
       options.num_slots = static_cast<std::size_t>(std::max(1, std::stoi(value())));
     } else if (word == "--share") {
@@ -341,7 +348,7 @@ void run_beside_load(const Options& options) {
     const SearchTable table = read_table(path, options.predict_anew);
     const Grid grid = grid_of(table, options);
     std::vector<LoadedSearch> searches;
-    for (int seed = 0; seed < options.num_seeds; ++seed)
+    for (const int seed : seeds_of(options))
       searches.push_back({search(table, grid, options.tuners.front(), quiet, seed).simulated,
                           search(table, grid, options.tuners.front(), options, seed).simulated,
                           grid.seconds});
@@ -364,16 +371,16 @@ void run(const Options& options) {
     const Grid grid = grid_of(table, options);
     for (const std::string& tuner : options.tuners) {
       std::vector<Search> searches;
-      for (int seed = 0; seed < options.num_seeds; ++seed)
+      for (const int seed : seeds_of(options))
         searches.push_back(search(table, grid, tuner, options, seed));
       print_row(fmt::format("{} ({})", table.name, grid.experiments), tuner, searches);
       auto& all = of_tuner[tuner];
       all.insert(all.end(), searches.begin(), searches.end());
       if (tuner != "race") continue;
       std::vector<Search> ordered;
-      for (int seed = 0; seed < options.num_seeds; ++seed)
+      for (const int seed : seeds_of(options))
         ordered.push_back(search(table, grid, in_order, options, seed,
-                                 searches[static_cast<std::size_t>(seed)].num_experiments));
+                                 searches[ordered.size()].num_experiments));
       print_row(fmt::format("{} ({})", table.name, grid.experiments), in_order, ordered);
       auto& all_ordered = of_tuner[in_order];
       all_ordered.insert(all_ordered.end(), ordered.begin(), ordered.end());
