@@ -27,15 +27,16 @@ constexpr double least_chance = 0.2;
 /// How runs of one member differ without a load, at least; and within one, as a share of it.
 constexpr double least_run_deviation = 0.02, share_of_load = 0.05;
 constexpr std::size_t enough_differences = 4;
-/// One run in so many is strange by itself; by so much.
+/// One run in so many is slower by itself; by so much.
 constexpr double strange_share = 0.03, strange_deviation = 0.5;
+constexpr double tiny = 1e-9;  ///< so that nothing is impossible
 /// Predictions are believed to be off by so much, as if so many had said it.
 constexpr double prediction_deviation = 0.1, predictions_before = 4;
 constexpr double unknown_deviation = 2;
 /// The degrees of freedom of Student's t, for predictions.
 constexpr double tails = 4;
 constexpr double surprising_deviations = 3;
-constexpr int max_rounds = 12;
+constexpr int max_rounds = 12, rounds_of_squares = 20;
 constexpr double close_enough = 1e-3;
 
 using States = std::array<double, num_loads + 1>;
@@ -60,9 +61,9 @@ class Estimate {
       : runs_(runs),
         predicted_(predicted),
         runs_of_(predicted.size()),
-        loads_(runs.size()),
-        likelihoods_(runs.size()),
-        forward_(runs.size()) {
+        loads_(runs.back().period + 1),
+        likelihoods_(loads_.size()),
+        forward_(loads_.size()) {
     for (std::size_t run = 0; run < runs.size(); ++run) runs_of_[runs[run].place].push_back(run);
     note_run_deviation();
     begin_near_the_truth();
@@ -71,13 +72,13 @@ class Estimate {
   LoadCurve find() {
     for (int round = 0; round < max_rounds; ++round) {
       weigh_predictions();
-      for (std::size_t run = 0; run < runs_.size(); ++run) note_likelihoods(run);
+      note_likelihoods();
       if (pass_chain(round) < close_enough) break;
     }
     LoadCurve curve{loads_, std::vector<bool>(runs_.size())};
     for (std::size_t run = 0; run < runs_.size(); ++run) {
       const Expectation expected = expectation(run);
-      const double off = std::abs(runs_[run].log_speed + loads_[run].expected - expected.mean);
+      const double off = std::abs(cleared(run) - expected.mean);
       curve.is_surprise[run] =
           off > least_load &&
           off > surprising_deviations * std::sqrt(expected.variance + own_variance(run, 0));
@@ -86,6 +87,12 @@ class Estimate {
   }
 
  private:
+  [[nodiscard]] const Load& load(std::size_t run) const { return loads_[runs_[run].period]; }
+  /// Its speed without the load that is expected.
+  [[nodiscard]] double cleared(std::size_t run) const {
+    return runs_[run].log_speed + load(run).expected;
+  }
+
   [[nodiscard]] double own_variance(std::size_t run, double load) const {
     return squared(runs_[run].error) + squared(run_deviation_) + squared(share_of_load * load);
   }
@@ -106,29 +113,45 @@ class Estimate {
     run_deviation_ = std::max(run_deviation_, *quarter / quarter_of_normal);
   }
 
-  /// The fastest of a member's runs had no load, and what ran once had that of the nearest run of a
-  /// member with several.
+  /// Members that ran in several periods tell how much slower one is than another; in the fastest
+  /// one there was no load. A period without any of them had the load of the nearest one with some.
   void begin_near_the_truth() {
+    std::vector<std::vector<std::size_t>> compared_in(loads_.size());  // runs
+    for (const std::vector<std::size_t>& of_member : runs_of_)
+      if (of_member.size() > 1)
+        for (const std::size_t run : of_member) compared_in[runs_[run].period].push_back(run);
     std::vector<std::size_t> compared;
-    for (const std::vector<std::size_t>& of_member : runs_of_) {
-      if (of_member.size() < 2) continue;
-      double fastest = -HUGE_VAL;
-      for (const std::size_t run : of_member) fastest = std::max(fastest, runs_[run].log_speed);
-      for (const std::size_t run : of_member) {
-        const double slower = fastest - runs_[run].log_speed;
-        if (slower >= least_load) loads_[run].expected = slower;
-        compared.push_back(run);
+    for (std::size_t period = 0; period < loads_.size(); ++period)
+      if (!compared_in[period].empty()) compared.push_back(period);
+    if (compared.empty()) return;
+    // Least squares by turns: of the members' speeds, and of the periods' loads.
+    std::vector<double> speeds(runs_of_.size());
+    for (int round = 0; round < rounds_of_squares; ++round) {
+      for (std::size_t place = 0; place < speeds.size(); ++place) {
+        double sum = 0;
+        for (const std::size_t run : runs_of_[place]) sum += cleared(run);
+        speeds[place] = sum / static_cast<double>(runs_of_[place].size());
+      }
+      for (const std::size_t period : compared) {
+        double sum = 0;
+        for (const std::size_t run : compared_in[period])
+          sum += speeds[runs_[run].place] - runs_[run].log_speed;
+        loads_[period].expected = sum / static_cast<double>(compared_in[period].size());
       }
     }
-    if (compared.empty()) return;
+    double least = HUGE_VAL;
+    for (const std::size_t period : compared) least = std::min(least, loads_[period].expected);
+    for (const std::size_t period : compared) {
+      double& expected = loads_[period].expected;
+      expected = expected - least < least_load ? 0 : expected - least;
+    }
     const auto distance = [](std::size_t one, std::size_t other) {
       return one < other ? other - one : one - other;
     };
-    for (std::size_t run = 0; run < runs_.size(); ++run) {
-      if (runs_of_[runs_[run].place].size() > 1) continue;
+    for (std::size_t period = 0; period < loads_.size(); ++period) {
       const std::size_t nearest = *std::ranges::min_element(
-          compared, {}, [&](std::size_t other) { return distance(run, other); });
-      loads_[run].expected = loads_[nearest].expected;
+          compared, {}, [&](std::size_t other) { return distance(period, other); });
+      loads_[period].expected = loads_[nearest].expected;
     }
   }
 
@@ -138,7 +161,7 @@ class Estimate {
     for (std::size_t place = 0; place < runs_of_.size(); ++place) {
       if (!predicted_[place] || runs_of_[place].empty()) continue;
       const std::size_t run = runs_of_[place].front();
-      errors.push_back(runs_[run].log_speed + loads_[run].expected - *predicted_[place]);
+      errors.push_back(cleared(run) - *predicted_[place]);
     }
     if (errors.empty()) return;
     shift_ = median(errors);
@@ -161,29 +184,35 @@ class Estimate {
     double sum = (predicted_[place] ? *predicted_[place] + shift_ : shift_) * weight;
     for (const std::size_t other : runs_of_[place]) {
       if (other == run) continue;
-      const double own =
-          own_variance(other, loads_[other].expected) + squared(loads_[other].deviation);
+      const double own = own_variance(other, load(other).expected) + squared(load(other).deviation);
       weight += 1 / own;
-      sum += (runs_[other].log_speed + loads_[other].expected) / own;
+      sum += cleared(other) / own;
     }
     return {sum / weight, 1 / weight, is_measured};
   }
 
-  void note_likelihoods(std::size_t run) {
-    const Expectation expected = expectation(run);
-    for (std::size_t state = 0; state <= num_loads; ++state) {
-      const double load = load_of(state);
-      const double variance = expected.variance + own_variance(run, load);
-      const double off = squared(runs_[run].log_speed + load - expected.mean);
-      double& likelihood = likelihoods_[run][state];
-      if (expected.is_measured) {
-        const double strange = variance + squared(strange_deviation);
-        likelihood = (1 - strange_share) * std::exp(-off / variance / 2) / std::sqrt(variance) +
-                     strange_share * std::exp(-off / strange / 2) / std::sqrt(strange);
-      } else {
-        likelihood = std::pow(1 + off / variance / tails, -(tails + 1) / 2) / std::sqrt(variance);
-      }
+  /// How likely the runs of each period are under each load, but for a factor.
+  void note_likelihoods() {
+    for (States& of_period : likelihoods_) of_period.fill(1);
+    for (std::size_t run = 0; run < runs_.size(); ++run) {
+      const Expectation expected = expectation(run);
+      States& likelihoods = likelihoods_[runs_[run].period];
+      for (std::size_t state = 0; state <= num_loads; ++state)
+        likelihoods[state] *= likelihood(run, expected, load_of(state));
+      normalise(likelihoods);
     }
+  }
+
+  [[nodiscard]] double likelihood(std::size_t run, const Expectation& expected, double load) const {
+    const double variance = expected.variance + own_variance(run, load);
+    const double off = squared(runs_[run].log_speed + load - expected.mean);
+    if (!expected.is_measured)
+      return std::pow(1 + off / variance / tails, -(tails + 1) / 2) / std::sqrt(variance);
+    const double usual = (1 - strange_share) * std::exp(-off / variance / 2) / std::sqrt(variance);
+    // Nothing makes a run much faster than its member is.
+    if (runs_[run].log_speed + load > expected.mean + least_load) return usual + tiny;
+    const double strange = variance + squared(strange_deviation);
+    return usual + strange_share * std::exp(-off / strange / 2) / std::sqrt(strange);
   }
 
   static void normalise(States& states) {
@@ -196,9 +225,9 @@ class Estimate {
     States coming;
     coming.fill((1 - chance_of_none) / num_loads);
     coming[0] = chance_of_none;
-    for (std::size_t run = 0; run < runs_.size(); ++run) {
-      if (run > 0) {
-        const States& before = forward_[run - 1];
+    for (std::size_t period = 0; period < loads_.size(); ++period) {
+      if (period > 0) {
+        const States& before = forward_[period - 1];
         const double loaded = 1 - before[0];
         const double anew = (before[0] * chance_to_come + loaded * chance_of_another) / num_loads;
         for (std::size_t state = 1; state <= num_loads; ++state)
@@ -206,16 +235,16 @@ class Estimate {
         coming[0] = before[0] * (1 - chance_to_come) + loaded * chance_to_go;
       }
       for (std::size_t state = 0; state <= num_loads; ++state)
-        forward_[run][state] = coming[state] * likelihoods_[run][state];
-      normalise(forward_[run]);
+        forward_[period][state] = coming[state] * likelihoods_[period][state];
+      normalise(forward_[period]);
     }
     States backward;
     backward.fill(1);
     double most = 0;
-    for (std::size_t run = runs_.size(); run-- > 0;) {
+    for (std::size_t period = loads_.size(); period-- > 0;) {
       States both{};
       for (std::size_t state = 0; state <= num_loads; ++state)
-        both[state] = forward_[run][state] * backward[state];
+        both[state] = forward_[period][state] * backward[state];
       normalise(both);
       double mean = 0, squares = 0;
       for (std::size_t state = 0; state <= num_loads; ++state) {
@@ -224,14 +253,14 @@ class Estimate {
       }
       // Two members whose runs explain each other may else take turns for ever.
       const double kept = round < 2 ? 0 : 0.5;
-      Load& load = loads_[run];
+      Load& load = loads_[period];
       Load next{kept * load.expected + (1 - kept) * mean,
                 std::sqrt(std::max(0.0, squares - squared(mean)))};
       if (1 - both[0] < least_chance) next = {};
       most = std::max(most, std::abs(next.expected - load.expected));
       load = next;
       for (std::size_t state = 0; state <= num_loads; ++state)
-        backward[state] *= likelihoods_[run][state];
+        backward[state] *= likelihoods_[period][state];
       const double none = backward[0];
       const double any = std::accumulate(backward.begin() + 1, backward.end(), 0.0) / num_loads;
       backward[0] = (1 - chance_to_come) * none + chance_to_come * any;
@@ -246,7 +275,7 @@ class Estimate {
   const std::vector<LoadedRun>& runs_;
   const std::vector<std::optional<double>>& predicted_;
   std::vector<std::vector<std::size_t>> runs_of_;  ///< each member
-  std::vector<Load> loads_;
+  std::vector<Load> loads_;                        ///< of each period, as what follows
   std::vector<States> likelihoods_, forward_;
   double run_deviation_ = least_run_deviation;
   double shift_ = 0, prediction_variance_ = squared(prediction_deviation);

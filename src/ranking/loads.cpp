@@ -28,7 +28,15 @@ bool differ(const Load& one, const Load& other) {
 
 void Loads::add(std::size_t member, const RunFacts& run, std::optional<double> predicted) {
   predicted_[member] = predicted;
-  coming_.push_back({{member, run.run}, run.begin_s, run.end_s, run.log_speed, run.error});
+  coming_.push_back(
+      {{member, run.run}, run.begin_s, run.end_s, run.is_alone, run.log_speed, run.error});
+}
+
+/// Nothing else of the job runs beside those that take turns, and they go on at the same time.
+bool Loads::take_turns(const Heard& one, const Heard& other) {
+  const double both_s = std::min(one.end_s, other.end_s) - std::max(one.begin_s, other.begin_s);
+  return one.is_alone && other.is_alone && one.run.first != other.run.first &&
+         2 * both_s > std::max(one.end_s - one.begin_s, other.end_s - other.begin_s);
 }
 
 void Loads::forget(std::size_t member) {
@@ -62,16 +70,19 @@ bool Loads::look() {
   std::vector<LoadedRun> runs;
   std::vector<std::optional<double>> predicted;
   std::map<std::size_t, std::size_t> places;
-  for (const Heard& one : latest_) {
+  std::size_t period = 0;
+  for (std::size_t each = 0; each < latest_.size(); ++each) {
+    const Heard& one = latest_[each];
+    if (each > 0 && !take_turns(latest_[each - 1], one)) ++period;
     const auto [place, is_new] = places.try_emplace(one.run.first, predicted.size());
     if (is_new) predicted.push_back(predicted_.at(one.run.first));
-    runs.push_back({place->second, one.log_speed, one.error});
+    runs.push_back({place->second, one.log_speed, one.error, period});
   }
   const LoadCurve curve = estimate_loads(runs, predicted);
   bool have_changed = false;
   for (std::size_t each = 0; each < latest_.size(); ++each) {
     const Run& run = latest_[each].run;
-    const Load& load = curve.loads[each];
+    const Load& load = curve.loads[runs[each].period];
     have_changed |= each + 1 < latest_.size() && differ(of(run.first, run.second), load);
     if (load.expected == 0 && load.deviation == 0)
       loads_.erase(run);

@@ -36,8 +36,10 @@ class Loads {
   struct Heard {
     Run run;
     double begin_s = 0, end_s = 0;
+    bool is_alone = false;
     double log_speed = 0, error = 0;
   };
+  [[nodiscard]] static bool take_turns(const Heard& one, const Heard& other);
   bool look();
 
   std::vector<Heard> coming_;  ///< were not looked at yet

@@ -31,6 +31,21 @@ class LoadsTest : public testing::Test {
     loads_.add(member, facts, predicted_s ? std::optional(-std::log(*predicted_s)) : std::nullopt);
     return loads_.update();
   }
+  /// Members take turns for a second.
+  void run_in_turns(const std::vector<std::pair<std::size_t, double>>& steps_s) {
+    for (const auto& [member, step_s] : steps_s) {
+      RunFacts facts;
+      facts.run = runs_[member]++;
+      facts.begin_s = now_s_;
+      facts.end_s = now_s_ + 1;
+      facts.is_alone = true;
+      facts.log_speed = -std::log(step_s);
+      facts.error = 0.01;
+      loads_.add(member, facts, std::nullopt);
+      loads_.update();
+    }
+    now_s_ += 1;
+  }
   double expected(std::size_t member, std::size_t run = 0) {
     return loads_.of(member, run).expected;
   }
@@ -84,6 +99,29 @@ TEST_F(LoadsTest, OneRunThatIsMuchSlowerThanPredictedIsInDoubtUntilAControl) {
   run(0, 1, 1);
   EXPECT_FALSE(loads_.is_in_doubt());
   EXPECT_LT(expected(6), 0.15) << "its knobs are slow";
+}
+
+TEST_F(LoadsTest, OneThatComesEarlyAndStaysDoesNotMakeTheFirstMembersFast) {
+  run(0, 1, 1);
+  run(1, 1.2, 1.1);
+  for (std::size_t member = 2; member < 12; ++member) {
+    run(member, 1.5, 1);
+    if (member % 4 == 0) run(0, 1.5, 1);
+  }
+  run_in_turns({{1, 1.8}, {2, 1.5}, {3, 1.5}, {4, 1.5}});
+  run_in_turns({{4, 1.5}, {3, 1.5}, {2, 1.5}, {1, 1.8}});
+  const double load = std::log(1.5);
+  for (std::size_t member = 2; member < 12; ++member) EXPECT_NEAR(expected(member), load, 0.06);
+  EXPECT_NEAR(expected(1, 1), load, 0.06);
+  EXPECT_NEAR(expected(0), 0, 0.03);
+  EXPECT_NEAR(expected(1), 0, 0.03);
+}
+
+TEST_F(LoadsTest, RunsThatTookTurnsHaveOneLoad) {
+  for (std::size_t member = 0; member < 3; ++member) run(member, 1);
+  for (int round = 0; round < 3; ++round) run_in_turns({{0, 1.5}, {1, 1.6}, {2, 1.4}});
+  EXPECT_NEAR(expected(0, 1), std::log(1.5), 0.05);
+  for (const std::size_t member : {1U, 2U}) EXPECT_EQ(expected(member, 1), expected(0, 1));
 }
 
 TEST_F(LoadsTest, WhatIsForgottenTellsNothing) {
