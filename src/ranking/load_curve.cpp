@@ -80,8 +80,9 @@ class Estimate {
       const Expectation expected = expectation(run);
       const double off = std::abs(cleared(run) - expected.mean);
       curve.is_surprise[run] =
-          off > least_load &&
-          off > surprising_deviations * std::sqrt(expected.variance + own_variance(run, 0));
+          is_guess_[runs_[run].period] ||
+          (off > least_load &&
+           off > surprising_deviations * std::sqrt(expected.variance + own_variance(run, 0)));
     }
     return curve;
   }
@@ -269,7 +270,31 @@ class Estimate {
                           chance_to_go * none + chance_of_another * any;
       normalise(backward);
     }
+    drop_guesses();
     return most;
+  }
+
+  /// Predictions alone show no load: they may be wrong of one member after the other. Some member
+  /// must have run under it, and have run without it or under another one.
+  void drop_guesses() {
+    is_guess_.assign(loads_.size(), false);
+    std::vector<std::size_t> stretch_of(
+        loads_.size());  // of periods that have a load, or have none
+    for (std::size_t period = 1; period < loads_.size(); ++period)
+      stretch_of[period] = stretch_of[period - 1] +
+                           ((loads_[period].expected > 0) != (loads_[period - 1].expected > 0));
+    std::vector<bool> is_shown(stretch_of.back() + 1);
+    for (const std::vector<std::size_t>& of_member : runs_of_)
+      for (const std::size_t run : of_member)
+        if (stretch_of[runs_[run].period] != stretch_of[runs_[of_member.front()].period]) {
+          is_shown[stretch_of[runs_[run].period]] = true;
+          is_shown[stretch_of[runs_[of_member.front()].period]] = true;
+        }
+    for (std::size_t period = 0; period < loads_.size(); ++period) {
+      if (!(loads_[period].expected > 0) || is_shown[stretch_of[period]]) continue;
+      loads_[period] = {};
+      is_guess_[period] = true;
+    }
   }
 
   const std::vector<LoadedRun>& runs_;
@@ -277,6 +302,7 @@ class Estimate {
   std::vector<std::vector<std::size_t>> runs_of_;  ///< each member
   std::vector<Load> loads_;                        ///< of each period, as what follows
   std::vector<States> likelihoods_, forward_;
+  std::vector<bool> is_guess_;  ///< predictions alone say that it had a load
   double run_deviation_ = least_run_deviation;
   double shift_ = 0, prediction_variance_ = squared(prediction_deviation);
 };
