@@ -25,7 +25,8 @@ RaceBeliefs::RaceBeliefs(const Points& points, std::vector<double> priors,
       seed_(seed),
       is_predicted_(!priors_.empty() && priors_.front() != priors_.back()),
       are_groups_alike_(points.of_shape.empty()),
-      record_(policy.surrogate, is_predicted_ && are_groups_alike_),
+      no_record_(policy.surrogate, is_predicted_ && are_groups_alike_),
+      record_(no_record_),
       surrogate_(points, priors_, unknowns, policy.surrogate) {}
 
 void RaceBeliefs::begin(std::size_t place) {
@@ -46,14 +47,42 @@ void RaceBeliefs::end(std::size_t place) {
 void RaceBeliefs::note(std::size_t place, double score, double deviation, bool is_ok) {
   is_conditioned_ = false;
   samples_.push_back({place, score - priors_[place], std::hypot(deviation, run_error_)});
+  if (!order_.try_emplace(place, order_.size()).second)
+    judge_anew(place, score - measured_.at(place).score);
   measured_[place] = {score, is_ok};
   if (is_ok) note_if_best(place);
   // How far off was what was believed?
   const auto believed = believed_.extract(place);
   if (!believed) return;
   const Sample& sample = samples_.back();
-  record_.note((sample.value - believed.mapped().mean) /
-               std::hypot(believed.mapped().deviation, surrogate_.noise_scale() * sample.noise));
+  const double noise = surrogate_.noise_scale() * sample.noise;
+  judge({place, order_.size() - 1, believed.mapped().mean,
+         std::hypot(believed.mapped().deviation, noise), sample.value});
+}
+
+void RaceBeliefs::judge(const Judged& judged) {
+  judged_.push_back(judged);
+  if (!is_record_stale_) record_.note(judged.error());
+}
+
+/// What was measured of a sample is worth something else now. So is what was believed of those that
+/// followed, as if each of the samples before them counted alike.
+void RaceBeliefs::judge_anew(std::size_t place, double change) {
+  if (change == 0) return;
+  for (Judged& judged : judged_) {
+    if (judged.place == place) judged.value += change;
+    if (order_.at(place) < judged.num_known)
+      judged.mean += change / static_cast<double>(judged.num_known);
+  }
+  is_record_stale_ = true;
+}
+
+const TrackRecord& RaceBeliefs::record() const {
+  if (!is_record_stale_) return record_;
+  record_ = no_record_;
+  for (const Judged& judged : judged_) record_.note(judged.error());
+  is_record_stale_ = false;
+  return record_;
 }
 
 void RaceBeliefs::forget(std::size_t place) {
@@ -98,7 +127,7 @@ void RaceBeliefs::condition() const {
   for (const std::size_t place : running_)
     with_running.push_back({place, surrogate_.at(place).mean, run_error_});
   if (with_running.size() > samples_.size()) surrogate_.condition(with_running);
-  trusted_scale_ = record_.scale();
+  trusted_scale_ = record().scale();
   surrogate_.trust(trusted_scale_, record_.has_heavy_tails());
   is_conditioned_ = true;
   chance_.reset();
