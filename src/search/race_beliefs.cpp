@@ -48,7 +48,7 @@ void RaceBeliefs::note(std::size_t place, double score, double deviation, bool i
   is_conditioned_ = false;
   samples_.push_back({place, score - priors_[place], std::hypot(deviation, run_error_)});
   if (!order_.try_emplace(place, order_.size()).second)
-    judge_anew(place, score - measured_.at(place).score);
+    is_judged_anew_ &= measured_.at(place).score == score;
   measured_[place] = {score, is_ok};
   if (is_ok) note_if_best(place);
   // How far off was what was believed?
@@ -62,27 +62,35 @@ void RaceBeliefs::note(std::size_t place, double score, double deviation, bool i
 
 void RaceBeliefs::judge(const Judged& judged) {
   judged_.push_back(judged);
-  if (!is_record_stale_) record_.note(judged.error());
+  record_.note(judged.error());
 }
 
-/// What was measured of a sample is worth something else now. So is what was believed of those that
-/// followed, as if each of the samples before them counted alike.
-void RaceBeliefs::judge_anew(std::size_t place, double change) {
-  if (change == 0) return;
-  for (Judged& judged : judged_) {
-    if (judged.place == place) judged.value += change;
-    if (order_.at(place) < judged.num_known)
-      judged.mean += change / static_cast<double>(judged.num_known);
-  }
-  is_record_stale_ = true;
-}
-
-const TrackRecord& RaceBeliefs::record() const {
-  if (!is_record_stale_) return record_;
+/// Samples are worth something else now: so is what would have been believed of those that
+/// followed. By what is learnt so far of how they hang together.
+void RaceBeliefs::judge_anew() const {
+  constexpr std::size_t most = 32;
   record_ = no_record_;
-  for (const Judged& judged : judged_) record_.note(judged.error());
-  is_record_stale_ = false;
-  return record_;
+  for (std::size_t each = 0; each < judged_.size(); ++each) {
+    Judged& judged = judged_[each];
+    if (judged.place && each + most >= judged_.size()) {
+      std::vector<Sample> known;
+      std::optional<Sample> own;
+      for (const Sample& sample : samples_) {
+        if (order_.at(sample.point) < judged.num_known) known.push_back(sample);
+        if (sample.point == *judged.place) own = sample;
+      }
+      if (own && !known.empty()) {
+        surrogate_.trust(1, false);
+        surrogate_.condition(known);
+        const Posterior believed = surrogate_.at(*judged.place);
+        judged.mean = believed.mean;
+        judged.deviation = std::hypot(believed.deviation, surrogate_.noise_scale() * own->noise);
+        judged.value = own->value;
+      }
+    }
+    record_.note(judged.error());
+  }
+  is_judged_anew_ = true;
 }
 
 void RaceBeliefs::forget(std::size_t place) {
@@ -122,12 +130,13 @@ void RaceBeliefs::condition() const {
     surrogate_.learn(samples_);
     num_trained_ = samples_.size();
   }
+  if (!is_judged_anew_) judge_anew();
   surrogate_.condition(samples_);
   std::vector<Sample> with_running = samples_;
   for (const std::size_t place : running_)
     with_running.push_back({place, surrogate_.at(place).mean, run_error_});
   if (with_running.size() > samples_.size()) surrogate_.condition(with_running);
-  trusted_scale_ = record().scale();
+  trusted_scale_ = record_.scale();
   surrogate_.trust(trusted_scale_, record_.has_heavy_tails());
   is_conditioned_ = true;
   chance_.reset();

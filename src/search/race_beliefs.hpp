@@ -59,9 +59,15 @@ class RaceBeliefs {
   /// Tells whether what begins now is compared with what was believed of it.
   [[nodiscard]] bool are_tested() const;
   /// Tells whether beliefs were as far off as they said.
-  [[nodiscard]] bool hold() const { return record().holds(); }
+  [[nodiscard]] bool hold() const {
+    condition();
+    return record_.holds();
+  }
   /// The chance that something is better that beliefs know nothing of.
-  [[nodiscard]] double chance_unforeseen() const { return record().chance_unforeseen(); }
+  [[nodiscard]] double chance_unforeseen() const {
+    condition();
+    return record_.chance_unforeseen();
+  }
 
  private:
   struct Measured {
@@ -79,8 +85,7 @@ class RaceBeliefs {
   };
 
   void judge(const Judged& judged);
-  void judge_anew(std::size_t place, double change);
-  [[nodiscard]] const TrackRecord& record() const;
+  void judge_anew() const;
   void note_belief(std::size_t place);
   void note_if_best(std::size_t place);
   void condition() const;
@@ -100,8 +105,8 @@ class RaceBeliefs {
   /// nothing of a value on groups on which it did not run.
   TrackRecord no_record_;
   mutable TrackRecord record_;
-  mutable bool is_record_stale_ = false;  ///< it is made anew where it is asked for
-  std::vector<Judged> judged_;
+  mutable std::vector<Judged> judged_;
+  mutable bool is_judged_anew_ = true;                   ///< no value of a sample has changed since
   std::unordered_map<std::size_t, std::size_t> order_;   ///< of samples, by their first values
   std::unordered_map<std::size_t, Posterior> believed_;  ///< of those that run, when they began
   // Made where they are asked for.
