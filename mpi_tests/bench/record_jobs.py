@@ -149,7 +149,7 @@ def record(arguments, number, name, ranks, options):
         started = open_runs.pop((event["key"], event.get("purpose"), event.get("round")))
         measurement = event["measurement"]
         times = (started["time"], event["started_at"], event["finished_at"])
-        runs.append([number_of[event["name"]], {"spread": 1, "final": 2}.get(event.get("purpose"), 0),
+        runs.append([number_of[event["name"]], {"spread": 1, "control": 1, "final": 2}.get(event.get("purpose"), 0),
                      *(round(seconds(text) - began, 2) for text in times), len(started["world_ranks"]), event["alone"],
                      measurement["status"], measurement["peak_memory_bytes"]["total"], kept_steps(measurement)])
     predicted = [[m["name"], *(m["predicted"][key] and float(f"{m['predicted'][key]:.4g}")

@@ -1,8 +1,8 @@
 // Searches recorded spaces again, without training, in simulated time:
-//   search_bench [--tuners gridsearch,random,model_based,race] [--seeds 50] [--slots 1]
+//   search_bench [--tuners gridsearch,random,model_based,race] [--seeds 50] [--first-seed 0] [--slots 1]
 //                [--share 15] [--race] [--finals] [--turns] [--means] [--predict]
 //                [--num-trials N] [--slices 1] [--build-ms 2.8] [--policy GROUP.NAME=FACTOR]
-//                [--load FACTOR[:SHORTEST_S:LONGEST_S]]
+//                [--no-controls] [--load FACTOR[:SHORTEST_S:LONGEST_S]]
 //                mpi_tests/bench/tables/NAME.json ...
 // A tuner asks and is told through the interface that a job uses. Every trial that is run draws its
 // timed steps from those that were recorded, in blocks that keep neighbours together, so that no
@@ -32,6 +32,7 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <ranges>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -49,11 +50,12 @@ constexpr std::size_t block_steps = 4;
 
 struct Options {
   std::vector<std::string> tuners = {"gridsearch", "random", "model_based", "race"};
-  int num_seeds = 50;
+  int num_seeds = 50, first_seed = 0;
   std::size_t num_slots = 1;
   double share = 15;
   bool predict_anew = false;
   bool races = false;
+  bool has_controls = true;
   bool has_finals = false, keeps_finalists = false;
   bool has_means = false;
   std::optional<int> num_trials;
@@ -62,6 +64,10 @@ struct Options {
   std::optional<ComingLoad::Options> load;
   std::vector<std::string> paths;
 };
+
+auto seeds_of(const Options& options) {
+  return std::views::iota(options.first_seed, options.first_seed + options.num_seeds);
+}
 
 /// The row beside race: as many runs in predicted order, and the best three again.
 const std::string in_order = "predicted order";
@@ -213,6 +219,7 @@ Search search(const SearchTable& table, const Grid& grid, const std::string& typ
                                   {.tuner = type,
                                    .num_slots = options.num_slots,
                                    .races = options.races,
+                                   .has_controls = options.has_controls,
                                    .has_finals = options.has_finals,
                                    .keeps_finalists = options.keeps_finalists,
                                    .build_s = options.build_s,
@@ -295,12 +302,16 @@ Options read_options(int argc, char** argv) {
       for (std::string name; std::getline(list, name, ',');) options.tuners.push_back(name);
     } else if (word == "--seeds") {
       options.num_seeds = std::max(1, std::stoi(value()));
+    } else if (word == "--first-seed") {
+      options.first_seed = std::stoi(value());
     } else if (word == "--slots") {
       options.num_slots = static_cast<std::size_t>(std::max(1, std::stoi(value())));
     } else if (word == "--share") {
       options.share = std::stod(value());
     } else if (word == "--race") {
       options.races = true;
+    } else if (word == "--no-controls") {
+      options.has_controls = false;
     } else if (word == "--policy") {
       change_policy_by(value());
     } else if (word == "--finals") {
@@ -337,7 +348,7 @@ void run_beside_load(const Options& options) {
     const SearchTable table = read_table(path, options.predict_anew);
     const Grid grid = grid_of(table, options);
     std::vector<LoadedSearch> searches;
-    for (int seed = 0; seed < options.num_seeds; ++seed)
+    for (const int seed : seeds_of(options))
       searches.push_back({search(table, grid, options.tuners.front(), quiet, seed).simulated,
                           search(table, grid, options.tuners.front(), options, seed).simulated,
                           grid.seconds});
@@ -360,16 +371,16 @@ void run(const Options& options) {
     const Grid grid = grid_of(table, options);
     for (const std::string& tuner : options.tuners) {
       std::vector<Search> searches;
-      for (int seed = 0; seed < options.num_seeds; ++seed)
+      for (const int seed : seeds_of(options))
         searches.push_back(search(table, grid, tuner, options, seed));
       print_row(fmt::format("{} ({})", table.name, grid.experiments), tuner, searches);
       auto& all = of_tuner[tuner];
       all.insert(all.end(), searches.begin(), searches.end());
       if (tuner != "race") continue;
       std::vector<Search> ordered;
-      for (int seed = 0; seed < options.num_seeds; ++seed)
+      for (const int seed : seeds_of(options))
         ordered.push_back(search(table, grid, in_order, options, seed,
-                                 searches[static_cast<std::size_t>(seed)].num_experiments));
+                                 searches[ordered.size()].num_experiments));
       print_row(fmt::format("{} ({})", table.name, grid.experiments), in_order, ordered);
       auto& all_ordered = of_tuner[in_order];
       all_ordered.insert(all_ordered.end(), ordered.begin(), ordered.end());

@@ -75,7 +75,9 @@ class Simulation {
                      .baseline = simulated.space.baseline,
                      .are_steps_alike = !options.has_means},
                     rows_of(simulated.space)),
-        run_again_(scoreboard_, {.races = options.races, .rounds = options.final_rounds}),
+        run_again_(scoreboard_, {.races = options.races,
+                                 .has_controls = options.has_controls,
+                                 .rounds = options.final_rounds}),
         has_run_(simulated.truth.size()) {
     TuningOptions tuning = simulated.tuning;
     tuning.tuner_type = options.tuner;

@@ -71,6 +71,8 @@ struct SimulationOptions {
   bool races = false;
   /// Likewise after the few steps that DeepSpeed's engine is looked at after.
   bool races_early = false;
+  /// Short runs of one member show between the others whether the machine is as fast as before.
+  bool has_controls = false;
   /// The finalists are measured again and the answer is chosen as a job does.
   bool has_finals = true;
   /// Finalists stay built and take turns step by step; else each is built and warmed for each run.

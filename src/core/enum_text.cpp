@@ -21,7 +21,7 @@ constexpr auto prune_kinds = numbered({"twin", "batch", "refused", "smaller_size
                                        "early_stopping", "cap", "not_chosen"});
 constexpr auto statuses = numbered({"ok", "raced_out", "out_of_memory", "timed_out", "failed"});
 constexpr auto metrics = numbered({"throughput", "throughput_per_gpu", "latency", "flops"});
-constexpr auto repeat_kinds = numbered({"spread", "final"});
+constexpr auto repeat_kinds = numbered({"spread", "control", "final"});
 constexpr auto target_frameworks = numbered({"self", "huggingface"});
 constexpr auto target_attentions = numbered({"eager", "sdpa", "flash"});
 constexpr auto target_checkpointings = numbered({"torch", "deepspeed"});

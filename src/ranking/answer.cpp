@@ -259,6 +259,8 @@ std::optional<MachineConduct> conduct_of(const Scoreboard& scoreboard) {
                         verdict.run_deviation(),
                         verdict.drift_deviation(),
                         verdict.disturbed_runs(),
+                        verdict.loaded_runs(),
+                        verdict.largest_load(),
                         scoreboard.step_estimate() == StepEstimate::first_quartile,
                         scoreboard.host_load()};
 }

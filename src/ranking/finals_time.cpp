@@ -38,21 +38,22 @@ double covered_s(Spans spans) {
   return sum_s;
 }
 
-void add_repeats(const Row& row, RepeatKind kind, Spans& spans) {
+void add_repeats(const Row& row, bool of_finals, Spans& spans) {
   for (const Repeat& repeat : row.repeats)
-    if (repeat.kind == kind) spans.emplace_back(repeat.started_at, repeat.finished_at);
-}
-
-double search_s(const Scoreboard& scoreboard) {
-  Spans spans;
-  scoreboard.visit_run([&](std::size_t, const Row& row) {
-    spans.emplace_back(row.record->started_at, row.record->finished_at);
-    add_repeats(row, RepeatKind::spread, spans);
-  });
-  return covered_s(std::move(spans));
+    if ((repeat.kind == RepeatKind::final_round) == of_finals)
+      spans.emplace_back(repeat.started_at, repeat.finished_at);
 }
 
 }  // namespace
+
+double RunAgainPolicy::search_s(const Scoreboard& scoreboard) {
+  Spans spans;
+  scoreboard.visit_run([&](std::size_t, const Row& row) {
+    spans.emplace_back(row.record->started_at, row.record->finished_at);
+    add_repeats(row, false, spans);
+  });
+  return covered_s(std::move(spans));
+}
 
 double RunAgainPolicy::duration_s(std::size_t member) const {
   const Record& record = *scoreboard_.row(member).record;
@@ -64,7 +65,7 @@ bool RunAgainPolicy::is_time_over() {
   Spans finals;
   for (const std::size_t member : scoreboard_.repeated()) {
     rounds = std::max(rounds, rounds_of(member));
-    add_repeats(scoreboard_.row(member), RepeatKind::final_round, finals);
+    add_repeats(scoreboard_.row(member), true, finals);
   }
   const double spent_s = covered_s(std::move(finals));
   const Policy::Repeating& policy = scoreboard_.policy().repeating;

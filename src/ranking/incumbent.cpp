@@ -52,19 +52,25 @@ struct TimedRuns {
   double square_error = 0;  ///< of a mean by its own series alone, relative, on average
 };
 
-TimedRuns runs_of(const Row& row, const Policy::Intervals& policy) {
+/// As they would be under the load that there is now: a challenger has the same.
+TimedRuns runs_of(const Scoreboard& scoreboard, std::size_t member) {
+  const Row& row = scoreboard.row(member);
+  const Policy::Intervals& policy = scoreboard.policy().intervals;
+  const Load now = scoreboard.load_now();
   TimedRuns runs;
-  const auto add = [&](const Measurement& measurement) {
+  const auto add = [&](const Measurement& measurement, std::size_t run) {
     const std::vector<double> timed_s = timed_steps_s(measurement);
     if (measurement.status != Status::ok || timed_s.size() < 2) return;
     const MeanEstimate step = estimate_mean(timed_s, 0, policy);
     if (step.mean <= 0) return;
-    runs.means_s.push_back(step.mean);
-    runs.square_error += std::pow(step.standard_error / step.mean, 2);
+    const Load then = scoreboard.load_of(member, run);
+    runs.means_s.push_back(step.mean * std::exp(now.expected - then.expected));
+    runs.square_error += std::pow(step.standard_error / step.mean, 2) + std::pow(then.deviation, 2);
   };
-  add(row.record->measurement);
-  for (const Repeat& repeat : row.repeats)
-    if (repeat.kind == RepeatKind::spread) add(repeat.measurement);
+  add(row.record->measurement, 0);
+  for (std::size_t each = 0; each < row.repeats.size(); ++each)
+    if (row.repeats[each].kind != RepeatKind::final_round)
+      add(row.repeats[each].measurement, each + 1);
   if (!runs.means_s.empty()) runs.square_error /= static_cast<double>(runs.means_s.size());
   return runs;
 }
@@ -82,10 +88,13 @@ IncumbentEstimate incumbent_estimate(const Scoreboard& scoreboard, const Experim
                                      const Overheads& challenger_overheads) {
   if (!scoreboard.best()) return {};
   const Row& incumbent = scoreboard.row(*scoreboard.best());
-  auto [means_s, square_error] = runs_of(incumbent, scoreboard.policy().intervals);
+  auto [means_s, square_error] = runs_of(scoreboard, *scoreboard.best());
   if (means_s.empty()) return {};
   const double work = share_of_work(scoreboard, incumbent, challenger);
   const Spread spread = pooled_spread(scoreboard.spread_in_search(), scoreboard.policy().racing);
+  // All of its runs are in doubt together where the load of now is.
+  const double doubt = std::pow(scoreboard.load_now().deviation, 2);
+  square_error += doubt * static_cast<double>(means_s.size());
   if (scoreboard.calibration()) {
     return by_target(estimate_incumbent(means_s, square_error, spread), *scoreboard.calibration(),
                      work, incumbent, challenger, challenger_overheads);
@@ -99,7 +108,7 @@ std::string lost_race_text(const Scoreboard& scoreboard, const Experiment& chall
   const std::vector<double> timed_s = timed_steps_s(measurement);
   if (!scoreboard.best() || timed_s.empty()) return "";
   const Row& best = scoreboard.row(*scoreboard.best());
-  const TimedRuns runs = runs_of(best, scoreboard.policy().intervals);
+  const TimedRuns runs = runs_of(scoreboard, *scoreboard.best());
   if (runs.means_s.empty()) return "";
   const auto& calibration = scoreboard.calibration();
   const auto time_s = [&](double step_s, const Experiment& experiment, const Overheads& overheads) {

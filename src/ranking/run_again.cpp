@@ -2,11 +2,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/text.hpp"
 
 namespace dstune {
+namespace {
+
+/// A control is timed for this share of a slice. All of them take no more than these shares of the
+/// search's time: where the load is in doubt, and where one is due.
+constexpr double slice_of_control = 0.2, share_in_doubt = 0.15, share_of_due = 0.04;
+constexpr std::uint64_t least_results = 2, first_interval = 4;
+constexpr std::size_t cheap_among = 20;
+constexpr double twice = 2, tolerated_load = 0.05;
+
+}  // namespace
 
 bool is_settled(const Scoreboard& scoreboard) {
   if (!scoreboard.verdict() || !scoreboard.best()) return true;
@@ -31,10 +42,10 @@ std::vector<std::size_t> contenders(const Scoreboard& scoreboard) {
 }
 
 RunAgainPolicy::RunAgainPolicy(Scoreboard& scoreboard, Options options)
-    : scoreboard_(scoreboard), options_(std::move(options)) {
+    : scoreboard_(scoreboard), options_(std::move(options)), first_runs_between_(first_interval) {
   scoreboard_.rows().visit_open([&](std::size_t member, const Row& row) {
     for (const Repeat& repeat : row.repeats)
-      if (repeat.kind == RepeatKind::spread) ++spread_runs_[member];
+      if (repeat.kind != RepeatKind::final_round) ++spread_runs_[member];
     if (num_final_tries(row) > 0) scoreboard_.join_finals({member});
   });
 }
@@ -42,6 +53,7 @@ RunAgainPolicy::RunAgainPolicy(Scoreboard& scoreboard, Options options)
 /// Every reported interval needs to know how much runs differ; and what races is compared with the
 /// best, for which a lucky run must not stand.
 std::optional<RunAgain> RunAgainPolicy::during_search(double time_left_s) {
+  if (auto control = next_control(time_left_s)) return control;
   const auto best = scoreboard_.best();
   if (!options_.repeats_best || !best) return std::nullopt;
   const Policy::Repeating& policy = scoreboard_.policy().repeating;
@@ -66,6 +78,51 @@ std::optional<RunAgain> RunAgainPolicy::after_search(double time_left_s) {
   return next_in_finals(time_left_s);
 }
 
+/// A cheap member says it as well as the best one does, but what is compared with the best one
+/// does so best where the best one is cheap itself.
+std::size_t RunAgainPolicy::member_of_control() const {
+  const auto step_s = [&](std::size_t member) {
+    return mean_step_s(scoreboard_.row(member).record->measurement);
+  };
+  const std::size_t best = *scoreboard_.best();
+  std::size_t cheapest = best;
+  for (const std::size_t member : scoreboard_.best_members(cheap_among))
+    if (step_s(member) > 0 && step_s(member) < step_s(cheapest)) cheapest = member;
+  return step_s(best) <= twice * step_s(cheapest) ? best : cheapest;
+}
+
+/// A control runs at once where the load is in doubt; else rarely, and ever more rarely while there
+/// is none.
+std::optional<RunAgain> RunAgainPolicy::next_control(double time_left_s) {
+  if (!options_.has_controls || !scoreboard_.best()) return std::nullopt;
+  const std::uint64_t ended = scoreboard_.num_first_runs();
+  if (ended < least_results || ended == first_runs_at_control_) return std::nullopt;
+  const bool is_loaded = scoreboard_.load_now().expected > tolerated_load;
+  if (is_loaded) first_runs_between_ = first_interval;
+  const bool is_due = ended >= first_runs_at_control_ + first_runs_between_;
+  if (!scoreboard_.is_load_in_doubt() && !is_due) return std::nullopt;
+  first_runs_at_control_ = ended;
+  const std::size_t member = member_of_control();
+  const double share = is_due && !scoreboard_.is_load_in_doubt() ? share_of_due : share_in_doubt;
+  const Measurement& first = scoreboard_.row(member).record->measurement;
+  const std::size_t least_steps = scoreboard_.policy().measuring.min_timed_steps;
+  const std::vector<double> timed_s = timed_steps_s(first);
+  const double all_s = std::accumulate(timed_s.begin(), timed_s.end(), 0.0);
+  const double share_of_steps = std::max(
+      slice_of_control, static_cast<double>(least_steps) / static_cast<double>(timed_s.size()));
+  // It is built and warmed up as a first run is.
+  const double needed_s = duration_s(member) - (1 - std::min(1.0, share_of_steps)) * all_s;
+  forget_if_more_ended();
+  if (!search_s_) search_s_ = search_s(scoreboard_);
+  if (controls_s_ + needed_s > share * *search_s_ || time_left_s < needed_s) return std::nullopt;
+  controls_s_ += needed_s;
+  if (is_due) first_runs_between_ *= 2;
+  return RunAgain{.member = member,
+                  .kind = RepeatKind::control,
+                  .round = ++spread_runs_[member],
+                  .slice_share = slice_of_control};
+}
+
 bool RunAgainPolicy::end_if_complete() {
   if (!options_.is_complete) return false;
   if (!scoreboard_.verdict()) scoreboard_.judge();
@@ -87,10 +144,17 @@ std::optional<RunAgain> RunAgainPolicy::next_rerun(double time_left_s) {
     raced_out_.emplace();
     scoreboard_.visit_run([&](std::size_t member, const Row& row) {
       const Record& record = *row.record;
-      if (record.measurement.status != Status::raced_out || record.is_alone) return;
+      if (record.measurement.status != Status::raced_out) return;
+      const Load load = scoreboard_.load_of(member);
+      const bool was_loaded = load.expected > tolerated_load || load.deviation > tolerated_load;
+      if (record.is_alone && !was_loaded) return;
       const auto value = value_so_far(record.measurement, scoreboard_.metric(), record.experiment,
                                       StepEstimate::mean, scoreboard_.policy().intervals);
-      if (value) raced_out_->emplace_back(member, *value);
+      if (!value) return;
+      const double sign = is_minimised(scoreboard_.metric()) ? -1 : 1;
+      MetricValue cleared = *value;
+      cleared.value *= std::exp(sign * (load.expected + load.deviation));
+      raced_out_->emplace_back(member, cleared);
     });
   }
   const double best = scoreboard_.ranked_value(*scoreboard_.best())->value;

@@ -22,10 +22,13 @@ double seconds_of(std::chrono::system_clock::time_point time) {
 
 /// Nothing if no step was timed.
 template <class EndedRun>
-std::optional<RunFacts> facts_of(const EndedRun& run, StepEstimate step, const Policy& policy) {
+std::optional<RunFacts> facts_of(const EndedRun& run, std::size_t number, StepEstimate step,
+                                 const Policy& policy) {
   const std::vector<double> timed_s = timed_steps_s(run.measurement);
-  if (run.measurement.status != Status::ok || timed_s.empty()) return std::nullopt;
+  const Status status = run.measurement.status;
+  if ((status != Status::ok && status != Status::raced_out) || timed_s.empty()) return std::nullopt;
   RunFacts facts;
+  facts.run = number;
   facts.begin_s = seconds_of(run.started_at);
   facts.end_s = seconds_of(run.finished_at);
   facts.is_alone = run.is_alone;
@@ -68,27 +71,31 @@ std::optional<double> predicted_log_speed(const Record& record) {
 void Scoreboard::note_facts(std::size_t member) {
   const Row& row = rows_[member];
   facts_.erase(member);
+  loads_.forget(member);
   first_runs_.reset();
   is_verdict_new_ = false;
   if (!row.record) return;
-  const auto first = facts_of(*row.record, step_estimate_, *setup_.policy);
-  if (!first) return;
-  std::vector<RunFacts>& facts = facts_[member];
-  facts.push_back(*first);
-  for (const Repeat& repeat : row.repeats)
-    if (const auto again = facts_of(repeat, step_estimate_, *setup_.policy))
-      facts.push_back(*again);
+  note_facts_of(member, *row.record, 0);
+  for (std::size_t run = 0; run < row.repeats.size(); ++run)
+    note_facts_of(member, row.repeats[run], run + 1);
 }
 
 /// It is the last one.
 void Scoreboard::note_repeat(std::size_t member) {
   is_verdict_new_ = false;
+  const Row& row = rows_[member];
+  if (row.record) note_facts_of(member, row.repeats.back(), row.repeats.size());
+}
+
+/// A run that was raced out tells the load, and nothing else.
+template <class EndedRun>
+void Scoreboard::note_facts_of(std::size_t member, const EndedRun& run, std::size_t number) {
+  const auto facts = facts_of(run, number, step_estimate_, *setup_.policy);
+  if (!facts) return;
+  loads_.add(member, *facts, predicted_log_speed(*rows_[member].record));
+  if (run.measurement.status != Status::ok) return;
   // Runs once more stand beside the first one.
-  const auto facts = facts_.find(member);
-  if (facts == facts_.end()) return;
-  const Repeat& repeat = rows_[member].repeats.back();
-  if (const auto again = facts_of(repeat, step_estimate_, *setup_.policy))
-    facts->second.push_back(*again);
+  if (number == 0 || facts_.contains(member)) facts_[member].push_back(*facts);
 }
 
 const std::vector<RunFacts>& Scoreboard::facts_of_runs(std::size_t member) const {
@@ -105,9 +112,10 @@ FirstRuns Scoreboard::first_runs() const {
     const std::vector<RunFacts>& facts = facts_of_runs(member);
     if (facts.empty()) return;
     if (const auto predicted = predicted_log_speed(*row.record))
-      errors.push_back(facts.front().log_speed - *predicted);
+      errors.push_back(facts.front().log_speed + load_of(member).expected - *predicted);
     if (!first_values_.contains(member) || fails_again(row, setup_.policy->answering)) return;
-    if (mean_step_s(row.record->measurement) > 0) scores.emplace_back(score_at(member, 0), member);
+    if (mean_step_s(row.record->measurement) > 0)
+      scores.emplace_back(score_at(member, load_of(member).expected), member);
   });
   const std::size_t most = std::min(
       scores.size(), std::max(setup_.policy->runs.max_runs, setup_.policy->runs.max_runs_quick));

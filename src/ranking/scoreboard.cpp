@@ -35,6 +35,7 @@ Scoreboard::Scoreboard(ScoreboardSetup setup, PackedList<Row> rows)
     if (row.record) note_first_run(member);
     if (!row.repeats.empty()) repeated_.insert(member);
   });
+  loads_.update();
   note_spread();
   rank_anew();
 }
@@ -59,10 +60,10 @@ bool Scoreboard::record(std::size_t member, Record record, const Overheads& over
   rows_[member].overheads = overheads;
   const StepEstimate before = step_estimate_;
   note_first_run(member);
-  if (repeated_.contains(member)) note_spread();
-  if (step_estimate_ != before) {
-    ++value_revision_;
-    verdict_ ? judge() : rank_anew();
+  const bool is_loaded_anew = loads_.update();
+  if (repeated_.contains(member) || is_loaded_anew) note_spread();
+  if (step_estimate_ != before || is_loaded_anew) {
+    value_anew();
     fit_calibration();
     return best_ == member;
   }
@@ -90,7 +91,22 @@ void Scoreboard::repeat(std::size_t member, Repeat repeat) {
   repeated_.insert(member);
   note_repeat(member);
   if (fails_again(rows_[member], policy) != has_failed) first_runs_.reset();
+  if (loads_.update()) {
+    first_runs_.reset();
+    // A verdict takes the loads as they are when it is asked for.
+    if (!verdict_)
+      value_anew();
+    else
+      ++value_revision_;
+  }
   note_spread();
+}
+
+void Scoreboard::value_anew() {
+  ++value_revision_;
+  first_runs_.reset();
+  is_verdict_new_ = false;
+  verdict_ ? judge() : rank_anew();
 }
 
 void Scoreboard::verify(std::size_t member, Measurement measurement) {
@@ -231,8 +247,8 @@ void Scoreboard::fit_calibration() {
     const auto latency_us = first_value(run.member, Metric::latency);
     if (!latency_us || !(latency_us->value > 0)) continue;
     const Row& row = rows_[run.member];
-    points.push_back({latency_us->value * 1e-6, run.step_s, row.planned.experiment.config.precision,
-                      row.overheads});
+    const double step_s = latency_us->value * 1e-6 * std::exp(-load_of(run.member).expected);
+    points.push_back({step_s, run.step_s, row.planned.experiment.config.precision, row.overheads});
   }
   if (points.empty()) return;
   const Policy::Calibrating& policy = setup_.policy->calibrating;

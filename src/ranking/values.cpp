@@ -10,14 +10,28 @@ namespace dstune {
 
 namespace {
 
-/// Mean step times of the repeats of a kind that ended ok.
-std::vector<double> means_s(const Row& row, RepeatKind kind) {
+/// Mean step times of the repeats that ended ok, of those in the finals or of the others.
+/// `load_of`: of a run, by its number.
+template <class LoadOf>
+std::vector<double> means_s(const Row& row, bool of_finals, const LoadOf& load_of) {
   std::vector<double> means;
-  for (const Repeat& repeat : row.repeats) {
-    if (repeat.kind != kind) continue;
-    if (const double mean_s = mean_step_s(repeat.measurement); mean_s > 0) means.push_back(mean_s);
+  for (std::size_t each = 0; each < row.repeats.size(); ++each) {
+    const Repeat& repeat = row.repeats[each];
+    if ((repeat.kind == RepeatKind::final_round) != of_finals) continue;
+    if (const double mean_s = mean_step_s(repeat.measurement); mean_s > 0)
+      means.push_back(mean_s * std::exp(-load_of(each + 1).expected));
   }
   return means;
+}
+
+/// Returns a value as it would be without the load.
+MetricValue without_load(const MetricValue& value, Metric metric, const Load& load) {
+  if (load.expected == 0 && load.deviation == 0) return value;
+  constexpr double two_sided_95 = 1.96;
+  const double sign = is_minimised(metric) ? -1 : 1;
+  const double factor = std::exp(sign * load.expected);
+  const double width = std::exp(two_sided_95 * load.deviation);
+  return {value.value * factor, value.ci_low * factor / width, value.ci_high * factor * width};
 }
 
 }  // namespace
@@ -43,7 +57,9 @@ double mean_step_s(const Measurement& measurement) {
 }
 
 int num_final_rounds(const Row& row) {
-  return static_cast<int>(means_s(row, RepeatKind::final_round).size());
+  return static_cast<int>(std::ranges::count_if(row.repeats, [](const Repeat& repeat) {
+    return repeat.kind == RepeatKind::final_round && mean_step_s(repeat.measurement) > 0;
+  }));
 }
 
 int num_final_tries(const Row& row) {
@@ -105,7 +121,8 @@ std::optional<MetricValue> Scoreboard::measured_value(std::size_t member, Metric
   if (!has_run(member)) return std::nullopt;
   const auto first = first_value(member, metric);
   const auto judged = judged_.find(member);
-  if (!first || judged == judged_.end()) return first;
+  if (!first) return first;
+  if (judged == judged_.end()) return without_load(*first, metric, load_of(member));
   return at_speed(first->value, metric, verdict_->speed(judged->second));
 }
 
@@ -153,7 +170,8 @@ std::optional<MetricValue> Scoreboard::observed_value(std::size_t member) const 
   const Record& record = *rows_[member].record;
   const auto value = value_so_far(record.measurement, setup_.metric, record.experiment,
                                   step_estimate_, setup_.policy->intervals);
-  return value ? std::optional(in_target(member, *value)) : std::nullopt;
+  if (!value) return value;
+  return in_target(member, without_load(*value, setup_.metric, load_of(member)));
 }
 
 std::optional<TargetTime> Scoreboard::target_time(std::size_t member) const {
@@ -200,14 +218,19 @@ std::optional<MetricValue> Scoreboard::reported_value(std::size_t member) const 
   return value;
 }
 
+/// … without the loads that are known.
+std::vector<double> Scoreboard::means_of(std::size_t member, bool of_finals) const {
+  return means_s(rows_[member], of_finals, [&](std::size_t run) { return load_of(member, run); });
+}
+
 std::vector<std::vector<double>> Scoreboard::means_in_search() const {
   std::vector<std::vector<double>> means;
   for (const std::size_t member : repeated_) {
     const Row& row = rows_[member];
-    std::vector<double> of_member = means_s(row, RepeatKind::spread);
+    std::vector<double> of_member = means_of(member, false);
     if (of_member.empty() || !row.record) continue;
     if (const double first_s = mean_step_s(row.record->measurement); first_s > 0)
-      of_member.push_back(first_s);
+      of_member.push_back(first_s * std::exp(-load_of(member).expected));
     means.push_back(std::move(of_member));
   }
   return means;
@@ -216,7 +239,7 @@ std::vector<std::vector<double>> Scoreboard::means_in_search() const {
 std::vector<std::vector<double>> Scoreboard::means_of_finals() const {
   std::vector<std::vector<double>> means;
   for (const std::size_t member : finals_.finalists)
-    if (auto of_member = means_s(rows_[member], RepeatKind::final_round); !of_member.empty())
+    if (auto of_member = means_of(member, true); !of_member.empty())
       means.push_back(std::move(of_member));
   return means;
 }

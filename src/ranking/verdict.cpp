@@ -73,6 +73,9 @@ class ScoreCurve {
   std::array<double, num_lines + 1> ends_{};
 };
 
+/// A load that is expected to be less may be none.
+constexpr double noticed_load = 0.05;
+
 double share_of(const std::vector<double>& scores, const auto& condition) {
   double count = 0;
   for (std::size_t draw = 0; draw < scores.size(); ++draw) count += condition(draw) ? 1 : 0;
@@ -111,6 +114,14 @@ Verdict::Verdict(const Scoreboard& scoreboard, Care care, const FirstRuns& first
   num_runs_ = facts.size();
   if (members.empty()) return;
   pool_errors(facts, policy.usual_error_degrees);
+  // A run under a load is worth what it would have been without; less, as that is in doubt.
+  for (std::size_t run = 0; run < facts.size(); ++run) {
+    const Load load = scoreboard.load_of(members[place_of[run]], facts[run].run);
+    facts[run].log_speed += load.expected;
+    facts[run].error = std::hypot(facts[run].error, load.deviation);
+    loaded_runs_ += load.expected >= noticed_load ? 1 : 0;
+    largest_load_ = std::max(largest_load_, std::expm1(load.expected));
+  }
   const std::vector<double> at_s = middles_of(facts);
   std::vector<ModelledRun> runs;
   for (std::size_t run = 0; run < facts.size(); ++run)

@@ -89,10 +89,11 @@ json::Value run_json(const Experiment& experiment, const Repeat& repeat, Metric 
   return out;
 }
 
-json::Value runs_json(const Row& row, RepeatKind kind, Metric metric) {
+json::Value runs_json(const Row& row, bool of_finals, Metric metric) {
   json::Value runs = json::Value::array();
   for (const Repeat& repeat : row.repeats)
-    if (repeat.kind == kind) runs.push_back(run_json(row.planned.experiment, repeat, metric));
+    if ((repeat.kind == RepeatKind::final_round) == of_finals)
+      runs.push_back(run_json(row.planned.experiment, repeat, metric));
   return runs;
 }
 
@@ -106,6 +107,8 @@ json::Value machine_json(const std::optional<MachineConduct>& machine) {
                      {"run_deviation", machine->run_deviation},
                      {"drift_deviation", machine->drift_deviation},
                      {"disturbed_runs", machine->disturbed_runs},
+                     {"loaded_runs", machine->loaded_runs},
+                     {"largest_load", machine->largest_load},
                      {"steps_interrupted", machine->are_steps_interrupted}};
   if (machine->load)
     out["load"] = {{"average", machine->load->load_average},
@@ -125,7 +128,7 @@ json::Value finalist_json(const Answer& answer, const Finalist& finalist) {
   add_value(first, finalist.first_run);
   out["probability_best"] = finite_or_null(finalist.probability_best);
   out["peak_memory_bytes"] = row.record->measurement.peak_memory.total_bytes;
-  out["runs"] = runs_json(row, RepeatKind::final_round, answer.metric);
+  out["runs"] = runs_json(row, true, answer.metric);
   return out;
 }
 
@@ -431,7 +434,7 @@ json::Value validation_json(const Answer& answer) {
     finalists.push_back(finalist_json(answer, finalist));
   json::Value repeats = json::Value::array();
   answer.standings.visit_open([&](std::size_t, const Standing& standing) {
-    json::Value runs = runs_json(*standing.row, RepeatKind::spread, answer.metric);
+    json::Value runs = runs_json(*standing.row, false, answer.metric);
     if (!runs.empty())
       repeats.push_back(
           {{"name", standing.row->planned.experiment.name}, {"runs", std::move(runs)}});

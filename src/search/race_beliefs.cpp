@@ -25,7 +25,8 @@ RaceBeliefs::RaceBeliefs(const Points& points, std::vector<double> priors,
       seed_(seed),
       is_predicted_(!priors_.empty() && priors_.front() != priors_.back()),
       are_groups_alike_(points.of_shape.empty()),
-      record_(policy.surrogate, is_predicted_ && are_groups_alike_),
+      no_record_(policy.surrogate, is_predicted_ && are_groups_alike_),
+      record_(no_record_),
       surrogate_(points, priors_, unknowns, policy.surrogate) {}
 
 void RaceBeliefs::begin(std::size_t place) {
@@ -46,14 +47,50 @@ void RaceBeliefs::end(std::size_t place) {
 void RaceBeliefs::note(std::size_t place, double score, double deviation, bool is_ok) {
   is_conditioned_ = false;
   samples_.push_back({place, score - priors_[place], std::hypot(deviation, run_error_)});
+  if (!order_.try_emplace(place, order_.size()).second)
+    is_judged_anew_ &= measured_.at(place).score == score;
   measured_[place] = {score, is_ok};
   if (is_ok) note_if_best(place);
   // How far off was what was believed?
   const auto believed = believed_.extract(place);
   if (!believed) return;
   const Sample& sample = samples_.back();
-  record_.note((sample.value - believed.mapped().mean) /
-               std::hypot(believed.mapped().deviation, surrogate_.noise_scale() * sample.noise));
+  const double noise = surrogate_.noise_scale() * sample.noise;
+  judge({place, order_.size() - 1, believed.mapped().mean,
+         std::hypot(believed.mapped().deviation, noise), sample.value});
+}
+
+void RaceBeliefs::judge(const Judged& judged) {
+  judged_.push_back(judged);
+  record_.note(judged.error());
+}
+
+/// Samples are worth something else now: so is what would have been believed of those that
+/// followed. By what is learnt so far of how they hang together.
+void RaceBeliefs::judge_anew() const {
+  constexpr std::size_t most = 32;
+  record_ = no_record_;
+  for (std::size_t each = 0; each < judged_.size(); ++each) {
+    Judged& judged = judged_[each];
+    if (judged.place && each + most >= judged_.size()) {
+      std::vector<Sample> known;
+      std::optional<Sample> own;
+      for (const Sample& sample : samples_) {
+        if (order_.at(sample.point) < judged.num_known) known.push_back(sample);
+        if (sample.point == *judged.place) own = sample;
+      }
+      if (own && !known.empty()) {
+        surrogate_.trust(1, false);
+        surrogate_.condition(known);
+        const Posterior believed = surrogate_.at(*judged.place);
+        judged.mean = believed.mean;
+        judged.deviation = std::hypot(believed.deviation, surrogate_.noise_scale() * own->noise);
+        judged.value = own->value;
+      }
+    }
+    record_.note(judged.error());
+  }
+  is_judged_anew_ = true;
 }
 
 void RaceBeliefs::forget(std::size_t place) {
@@ -93,6 +130,7 @@ void RaceBeliefs::condition() const {
     surrogate_.learn(samples_);
     num_trained_ = samples_.size();
   }
+  if (!is_judged_anew_) judge_anew();
   surrogate_.condition(samples_);
   std::vector<Sample> with_running = samples_;
   for (const std::size_t place : running_)

@@ -37,7 +37,7 @@ class RaceBeliefs {
   /// After scores were replaced: how they hang together is learnt anew, and the best is looked for.
   void learn_anew();
   /// Notes the error of an experiment elsewhere, as TrackRecord::note.
-  void note_error(double error) { record_.note(error); }
+  void note_error(double error) { judge({.value = error}); }
 
   [[nodiscard]] const std::set<std::size_t>& running() const { return running_; }
   [[nodiscard]] const std::vector<Sample>& samples() const { return samples_; }
@@ -59,9 +59,15 @@ class RaceBeliefs {
   /// Tells whether what begins now is compared with what was believed of it.
   [[nodiscard]] bool are_tested() const;
   /// Tells whether beliefs were as far off as they said.
-  [[nodiscard]] bool hold() const { return record_.holds(); }
+  [[nodiscard]] bool hold() const {
+    condition();
+    return record_.holds();
+  }
   /// The chance that something is better that beliefs know nothing of.
-  [[nodiscard]] double chance_unforeseen() const { return record_.chance_unforeseen(); }
+  [[nodiscard]] double chance_unforeseen() const {
+    condition();
+    return record_.chance_unforeseen();
+  }
 
  private:
   struct Measured {
@@ -69,6 +75,17 @@ class RaceBeliefs {
     bool is_ok = false;
   };
 
+  /// A belief and what was measured then, of a sample or of an experiment elsewhere.
+  struct Judged {
+    std::optional<std::size_t> place{};
+    std::size_t num_known = 0;  ///< samples that it was founded on
+    double mean = 0, deviation = 1;
+    double value = 0;
+    [[nodiscard]] double error() const { return (value - mean) / deviation; }
+  };
+
+  void judge(const Judged& judged);
+  void judge_anew() const;
   void note_belief(std::size_t place);
   void note_if_best(std::size_t place);
   void condition() const;
@@ -86,7 +103,11 @@ class RaceBeliefs {
   std::optional<std::size_t> best_;
   /// It makes beliefs narrower only where these are alike and predicted: what it has seen says
   /// nothing of a value on groups on which it did not run.
-  TrackRecord record_;
+  TrackRecord no_record_;
+  mutable TrackRecord record_;
+  mutable std::vector<Judged> judged_;
+  mutable bool is_judged_anew_ = true;                   ///< no value of a sample has changed since
+  std::unordered_map<std::size_t, std::size_t> order_;   ///< of samples, by their first values
   std::unordered_map<std::size_t, Posterior> believed_;  ///< of those that run, when they began
   // Made where they are asked for.
   mutable double trusted_scale_ = 1;

@@ -120,9 +120,10 @@ struct Record {
 };
 
 /// The reason for one more run of a configuration that was measured. `spread`: the best one so far,
-/// to see how much runs differ. `final_round`: a finalist, alone.
-enum class RepeatKind { spread, final_round };
-[[nodiscard]] const EnumTexts& texts_of(RepeatKind);  ///< "spread", "final"
+/// to see how much runs differ. `control`: a short run that shows whether the machine is as fast as
+/// before. `final_round`: a finalist, alone.
+enum class RepeatKind { spread, control, final_round };
+[[nodiscard]] const EnumTexts& texts_of(RepeatKind);  ///< "spread", "control", "final"
 
 /// Such a run. Rounds of one kind and configuration count from 1.
 struct Repeat {

@@ -225,6 +225,9 @@ struct MachineConduct {
   double run_deviation = 0;    ///< of a run from its configuration's mean
   double drift_deviation = 0;  ///< of what runs near in time share
   double disturbed_runs = 0;   ///< expected number
+  double loaded_runs = 0;      ///< … that a load slowed which came and went; their speeds are
+                               ///< without it
+  double largest_load = 0;     ///< by which a step then took longer: 0.5, by a half
   /// Something interrupts steps in most runs, so that values are of undisturbed ones.
   bool are_steps_interrupted = false;
   std::optional<HostLoad> load{};  ///< nothing where nobody counts it

@@ -53,8 +53,10 @@ struct RunAgain {
 class RunAgainPolicy {
  public:
   struct Options {
-    bool races = false;              ///< challengers are stopped where they have lost to the best
-    bool repeats_best = false;       ///< during the search
+    bool races = false;         ///< challengers are stopped where they have lost to the best
+    bool repeats_best = false;  ///< during the search
+    /// Also during it: short runs of a member show whether the machine is as fast as before.
+    bool has_controls = false;
     bool is_alone_in_space = false;  ///< no other member was to be measured
     bool is_complete = false;        ///< an earlier job has ended the search: nothing more is run
     FinalRounds rounds{};
@@ -91,6 +93,8 @@ class RunAgainPolicy {
   [[nodiscard]] bool is_rerun(std::size_t member) const { return reruns_.contains(member); }
 
  private:
+  std::optional<RunAgain> next_control(double time_left_s);
+  [[nodiscard]] std::size_t member_of_control() const;
   bool end_if_complete();
   void forget_if_more_ended();
   std::optional<RunAgain> next_rerun(double time_left_s);
@@ -107,15 +111,21 @@ class RunAgainPolicy {
   void end_without_time(double needed_s);
   [[nodiscard]] std::vector<std::size_t> in_turn(std::vector<std::size_t> finalists) const;
   [[nodiscard]] std::string no_finals_reason(const std::vector<std::size_t>& finalists) const;
+  /// How long first runs and those during the search went on.
+  [[nodiscard]] static double search_s(const Scoreboard& scoreboard);
   [[nodiscard]] bool is_time_over();
   [[nodiscard]] double duration_s(std::size_t member) const;
 
   Scoreboard& scoreboard_;
   Options options_;
-  std::map<std::size_t, int> spread_runs_;  ///< by member, those that wait too
-  std::set<std::size_t> reruns_;            ///< were raced out beside a neighbour
-  std::vector<std::size_t> turns_;          ///< of this round, the next one last
-  std::uint64_t known_first_runs_ = 0;      ///< that ended before the next two were found
+  std::map<std::size_t, int> spread_runs_;   ///< by member, those that wait too
+  std::set<std::size_t> reruns_;             ///< were raced out beside a neighbour, or under a load
+  std::uint64_t first_runs_at_control_ = 0;  ///< that had ended when the last one was asked for
+  std::uint64_t first_runs_between_;         ///< two controls, where the load is not in doubt
+  int control_rounds_ = 0;
+  double controls_s_ = 0;               ///< that they take, as expected
+  std::vector<std::size_t> turns_;      ///< of this round, the next one last
+  std::uint64_t known_first_runs_ = 0;  ///< that ended before the next two were found
   /// Members that were raced out beside others, with their values here.
   std::optional<std::vector<std::pair<std::size_t, MetricValue>>> raced_out_;
   std::optional<double> search_s_;  ///< how long first runs went on

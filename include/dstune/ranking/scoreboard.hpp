@@ -18,6 +18,7 @@
 #include "dstune/core/model_profile.hpp"
 #include "dstune/core/target_time.hpp"
 #include "dstune/ranking/calibration.hpp"
+#include "dstune/ranking/loads.hpp"
 #include "dstune/ranking/verdict.hpp"
 
 namespace dstune {
@@ -208,8 +209,8 @@ class Scoreboard {
   [[nodiscard]] const std::optional<TimeCalibration>& calibration() const { return calibration_; }
   /// Tells whether the user's own runs are in it.
   [[nodiscard]] bool is_calibrated() const { return is_calibrated_; }
-  /// Changes whenever the calibration or what stands for a run's steps does: what was observed is
-  /// worth something else then.
+  /// Changes whenever the calibration, what stands for a run's steps or the load of earlier runs
+  /// does: what was observed is worth something else then.
   [[nodiscard]] std::uint64_t value_revision() const { return value_revision_; }
   /// The number that stands for the steps of each run: their mean, or the first quartile. The
   /// latter serves if steps are alike and something interrupts them in most first runs.
@@ -240,6 +241,13 @@ class Scoreboard {
   [[nodiscard]] FirstRuns first_runs() const;
   /// … and of each run of a member that ended ok, the first one first; empty unless that is ok.
   [[nodiscard]] const std::vector<RunFacts>& facts_of_runs(std::size_t member) const;
+  /// The machine's load while a run of a member went on; run 0 is the first one.
+  [[nodiscard]] Load load_of(std::size_t member, std::size_t run = 0) const {
+    return loads_.of(member, run);
+  }
+  /// The load at the end of the last run, and whether it is known.
+  [[nodiscard]] Load load_now() const { return loads_.now(); }
+  [[nodiscard]] bool is_load_in_doubt() const { return loads_.is_in_doubt(); }
   /// Members that ran once more.
   [[nodiscard]] const std::set<std::size_t>& repeated() const { return repeated_; }
   /// Tells whether a member has a value and it is better than the other's: larger (smaller, where
@@ -287,6 +295,7 @@ class Scoreboard {
   [[nodiscard]] double half_width_of_run() const { return half_width_of_run_; }
 
  private:
+  [[nodiscard]] std::vector<double> means_of(std::size_t member, bool of_finals) const;
   [[nodiscard]] std::vector<std::vector<double>> means_in_search() const;
   [[nodiscard]] std::vector<std::vector<double>> means_of_finals() const;
   [[nodiscard]] std::optional<TargetTime> target_time_of(
@@ -302,6 +311,9 @@ class Scoreboard {
   void note_interruptions(std::size_t member);
   void note_facts(std::size_t member);
   void note_repeat(std::size_t member);
+  template <class EndedRun>
+  void note_facts_of(std::size_t member, const EndedRun& run, std::size_t number);
+  void value_anew();
   void note_spread();
   void rank_anew();
   void fit_calibration();
@@ -326,6 +338,7 @@ class Scoreboard {
   std::optional<Verdict> verdict_;
   bool is_verdict_new_ = false;  ///< nothing has changed since it was made
   std::unordered_map<std::size_t, std::vector<RunFacts>> facts_;  ///< of members with any
+  Loads loads_;
   std::optional<FirstRuns> first_runs_;                  ///< where none has ended since a verdict
   std::unordered_map<std::size_t, std::size_t> judged_;  ///< member → its place in the verdict
   double elapsed_s_ = 0;

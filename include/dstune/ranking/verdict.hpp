@@ -17,8 +17,15 @@ enum class Care {
   full,   ///< some milliseconds: for what is decided
 };
 
+/// By how much the machine was slower for a while than where nothing loads it: a logarithm, with
+/// its standard deviation.
+struct Load {
+  double expected = 0, deviation = 0;
+};
+
 /// A run that ended ok, as verdicts take it.
 struct RunFacts {
+  std::size_t run = 0;  ///< of its member: 0 is its first one, repeats follow
   double begin_s = 0, end_s = 0;
   double log_speed = 0;  ///< of its steps: a logarithm, larger is faster
   double error = 0;  ///< standard error that its own steps give it, with these degrees of freedom
@@ -73,6 +80,9 @@ class Verdict {
   [[nodiscard]] double drift_deviation() const { return drift_deviation_; }
   [[nodiscard]] double disturbed_runs() const { return disturbed_runs_; }
   [[nodiscard]] std::size_t num_runs() const { return num_runs_; }
+  /// Those that a load slowed, as expected; and the largest load, 0.5: by a half.
+  [[nodiscard]] double loaded_runs() const { return loaded_runs_; }
+  [[nodiscard]] double largest_load() const { return largest_load_; }
 
  private:
   /// Scores are logarithms of what a member is ranked by, larger is better.
@@ -91,6 +101,7 @@ class Verdict {
   std::vector<Judged> judged_;       ///< by place
   std::vector<double> best_scores_;  ///< of each draw
   double run_deviation_ = 0, drift_deviation_ = 0, disturbed_runs_ = 0;
+  double loaded_runs_ = 0, largest_load_ = 0;
   std::size_t num_runs_ = 0;
 };
 

@@ -272,7 +272,9 @@ Run Agenda::run_of(std::size_t id) const {
   const RunAgain& first = round.runs.front();
   Run run{first.member, first.kind, first.round};
   run.stays_built = round.stays_built;
-  run.slice_share = round.stays_built ? first.slice_share : 1;
+  // A finalist that is built for its run is measured fully.
+  const bool is_full = first.kind == RepeatKind::final_round && !round.stays_built;
+  run.slice_share = is_full ? 1 : first.slice_share;
   for (std::size_t other = 1; other < round.runs.size(); ++other)
     run.others.push_back({round.runs[other].member, round.runs[other].round});
   return run;

@@ -310,7 +310,7 @@ Observation Controller::observation_of(std::size_t member) const {
 
 /// Tells the tuner the values of all other members with a record: what it heard before is worth
 /// something else now.
-void Controller::revise_all_but(std::size_t member) {
+void Controller::revise_all_but(std::optional<std::size_t> member) {
   search_.scoreboard.visit_run([&](std::size_t other, const Row&) {
     if (other != member) search_.tuner.revise(other, observation_of(other));
   });
@@ -321,10 +321,13 @@ void Controller::record_repeat(std::size_t member, Repeat repeat) {
   listeners_.journal.add(event::repeated(search_.keys[member], experiment.name, repeat));
   listeners_.progress.repeated(experiment, repeat, search_.scoreboard.metric());
   const bool has_notes = !repeat.measurement.notes.empty();
+  const std::uint64_t revision = search_.scoreboard.value_revision();
   search_.scoreboard.repeat(member, std::move(repeat));
+  const bool is_valued_anew = search_.scoreboard.value_revision() != revision;
+  if (is_valued_anew) revise_all_but(std::nullopt);
   if (has_notes && search_.scoreboard.row(member).record) listeners_.publisher.ended(member);
   listeners_.progress.set_best(best_so_far(search_.scoreboard));
-  if (member == search_.scoreboard.best()) race_all();
+  if (is_valued_anew || member == search_.scoreboard.best()) race_all();
 }
 
 /// Stops the job where it is to end before it is done, and aborts all where the user is urgent.

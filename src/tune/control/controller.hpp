@@ -102,7 +102,7 @@ class Controller {
   void retire(Agenda::Next& running, const Attempts::Ended& ended);
   void record(std::size_t member, Record record, bool is_known);
   [[nodiscard]] Observation observation_of(std::size_t member) const;
-  void revise_all_but(std::size_t member);
+  void revise_all_but(std::optional<std::size_t> member);
   [[nodiscard]] Overheads overheads_of(const Experiment& experiment) const;
   void record_repeat(std::size_t member, Repeat repeat);
   void take_turns(const Run& run, Attempts::Ended ended);

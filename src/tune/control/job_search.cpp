@@ -100,6 +100,7 @@ RunAgainPolicy::Options run_again_options(const OpenJob& job) {
   const bool stops_losers = races(job.job, traits);
   return {.races = stops_losers,
           .repeats_best = stops_losers || traits.repeats,
+          .has_controls = stops_losers && !traits.loads_pytorch,
           .is_alone_in_space = job.space.planned <= 1,
           .is_complete = job.is_search_complete,
           .rounds = is_forecast(job) ? final_rounds_beside() : FinalRounds{},

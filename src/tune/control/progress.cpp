@@ -157,14 +157,17 @@ void Progress::ended(std::size_t member, const Record& record, Metric metric,
 void Progress::repeated(const Experiment& experiment, const Repeat& repeat, Metric metric) {
   take_time();
   const bool is_final = repeat.kind == RepeatKind::final_round;
-  const int number = is_final ? ++num_finals_ : ++num_repeats_;
+  const bool is_control = repeat.kind == RepeatKind::control;
+  const int number = is_final ? ++num_finals_ : is_control ? ++num_controls_ : ++num_repeats_;
   is_changed_ = true;
   if (options_.style != Style::lines || !rate_.take(now_.steady)) return;
   const std::string place = progress_text::place(experiment.name, experiment.shape.size());
   std::string result = progress_text::result(experiment, repeat.measurement, metric, {});
   if (best_ && best_->is_expected && repeat.measurement.status == Status::ok) result += " here";
-  say(is_final ? fmt::format("[finals, run {}] {}: {}", number, place, result)
-               : fmt::format("[repeat {} of the best so far] {}: {}", number, place, result));
+  const std::string what = is_final     ? fmt::format("finals, run {}", number)
+                           : is_control ? fmt::format("control {} of the machine", number)
+                                        : fmt::format("repeat {} of the best so far", number);
+  say(fmt::format("[{}] {}: {}", what, place, result));
 }
 
 void Progress::tick() {

@@ -118,7 +118,7 @@ class Progress {
     std::string text{};
   };
   std::vector<Result> results_;
-  int num_repeats_ = 0, num_finals_ = 0;
+  int num_repeats_ = 0, num_controls_ = 0, num_finals_ = 0;
   bool has_news_ = false;    ///< since the last line with the counts
   bool is_changed_ = false;  ///< since the block was drawn
   std::optional<SteadyClock::time_point> estimated_at_, told_at_, drawn_at_;
