@@ -1,8 +1,10 @@
 // Searches recorded spaces again, without training, in simulated time:
-//   search_bench [--tuners gridsearch,random,model_based,race] [--seeds 50] [--first-seed 0] [--slots 1]
-//                [--share 15] [--race] [--finals] [--turns] [--means] [--predict]
+//   search_bench [--tuners gridsearch,random,model_based,race] [--seeds 50]
+//                [--first-seed 0] [--slots 1] [--share 15] [--race] [--finals] [--turns] [--means]
+//                [--predict]
 //                [--num-trials N] [--slices 1] [--build-ms 2.8] [--policy GROUP.NAME=FACTOR]
 //                [--no-controls] [--load FACTOR[:SHORTEST_S:LONGEST_S]]
+//                [--predictions-of FILE | --predictions-of-device NAME] [--bands]
 //                mpi_tests/bench/tables/NAME.json ...
 // A tuner asks and is told through the interface that a job uses. Every trial that is run draws its
 // timed steps from those that were recorded, in blocks that keep neighbours together, so that no
@@ -25,6 +27,12 @@
 // factor. A ratio is held if the interval that is stated of a finalist's ratio to the answer has
 // the true one.
 // --policy: a value of the job's policy, as environment.json names it, times a factor.
+// --predictions-of: predictions are made by a profile of another machine or network, that of a
+// --profile-out or of another table's NAME.made.json. --predictions-of-device: by a GPU's published
+// rates. Before the searches a table then says how far both predictions are from what was measured;
+// error is the mean one, less the factor that all have in common. A table that the profile can not
+// predict is named and left out.
+// --bands: at the end, the chances that race stated, and how often they came true.
 // Prints a Markdown table. Beside race it has "predicted order": as many members are run once, as
 // they are predicted, and the best three once more.
 #include <algorithm>
@@ -37,6 +45,7 @@
 
 #include <fmt/format.h>
 
+#include "chance_bands.hpp"
 #include "dstune/core/job.hpp"
 #include "load_figures.hpp"
 #include "search_table.hpp"
@@ -53,7 +62,8 @@ struct Options {
   int num_seeds = 50, first_seed = 0;
   std::size_t num_slots = 1;
   double share = 15;
-  bool predict_anew = false;
+  PredictionsOf predictions;
+  bool has_bands = false;
   bool races = false;
   bool has_controls = true;
   bool has_finals = false, keeps_finalists = false;
@@ -97,14 +107,6 @@ double sum(const std::vector<double>& values) {
   return total;
 }
 
-std::optional<MetricValue> value_of(const SearchTable& table, std::size_t member,
-                                    const Measurement& measurement) {
-  const Experiment& experiment = table.space.members[member].planned.experiment;
-  const int size = experiment.shape.size();
-  return value_so_far(measurement, table.job.tuning.metric, global_batch(experiment.config, size),
-                      size);
-}
-
 /// Timed steps of a slice: a part of what one of a member's recorded runs had on average.
 std::size_t steps_of_slice(const SearchTable& table, std::size_t member, int slices) {
   const Measurement& all = table.measurements[member];
@@ -127,15 +129,6 @@ std::vector<std::vector<double>> recorded_runs(const SearchTable& table, std::si
     from += static_cast<std::ptrdiff_t>(steps);
   }
   return runs;
-}
-
-/// What a member is worth: its recorded mean, or what it took where nothing disturbed it.
-double worth_of(const SearchTable& table, std::size_t member) {
-  Measurement run = table.measurements[member];
-  if (table.quiet_step_s[member] > 0)
-    std::fill(run.step_times_s.begin(), run.step_times_s.end(), table.quiet_step_s[member]);
-  const auto value = value_of(table, member, run);
-  return value ? value->value : 0;
 }
 
 /// A trial: the steps of a slice, in blocks from anywhere among the recorded.
@@ -329,7 +322,13 @@ Options read_options(int argc, char** argv) {
     } else if (word == "--load") {
       options.load = read_load(value());
     } else if (word == "--predict") {
-      options.predict_anew = true;
+      options.predictions.is_anew = true;
+    } else if (word == "--predictions-of") {
+      options.predictions.profile_path = value();
+    } else if (word == "--predictions-of-device") {
+      options.predictions.device = value();
+    } else if (word == "--bands") {
+      options.has_bands = true;
     } else {
       options.paths.push_back(word);
     }
@@ -338,14 +337,28 @@ Options read_options(int argc, char** argv) {
   return options;
 }
 
+void print_all_predictions(const std::vector<SearchTable>& tables) {
+  print_predictions_heading();
+  for (const SearchTable& table : tables) {
+    PredictedTable predicted{table.name, {}, {}, {}};
+    for (std::size_t member = 0; member < table.space.members.size(); ++member) {
+      const double worth = worth_of(table, member);
+      if (table.space.status(member) != PlanStatus::planned || !(worth > 0)) continue;
+      predicted.by_recording.push_back(table.recorded_predictions[member]);
+      predicted.by_other.push_back(table.space.predicted_throughput(member).value_or(0));
+      predicted.measured.push_back(worth);
+    }
+    print_predictions(predicted);
+  }
+  std::printf("\n");
+}
+
 void run_beside_load(const Options& options) {
   Options quiet = options;
   quiet.load.reset();
   print_load_heading();
   std::vector<LoadedSearch> all;
-  for (const std::string& path : options.paths) {
-    if (path.ends_with(".made.json")) continue;
-    const SearchTable table = read_table(path, options.predict_anew);
+  for (const SearchTable& table : read_tables(options.paths, options.predictions)) {
     const Grid grid = grid_of(table, options);
     std::vector<LoadedSearch> searches;
     for (const int seed : seeds_of(options))
@@ -359,15 +372,15 @@ void run_beside_load(const Options& options) {
 }
 
 void run(const Options& options) {
+  const std::vector<SearchTable> tables = read_tables(options.paths, options.predictions);
+  if (options.predictions.is_elsewhere()) print_all_predictions(tables);
   std::printf(
       "| space (members) | tuner | experiments %% | steps %% | time %% | finals: share of time %% "
       "| mean regret %% | 95th %% | within 1 %% | better elsewhere: stated, true %% "
       "| the best: stated, true %% | tuner ms |\n"
       "|---|---|---|---|---|---|---|---|---|---|---|---|\n");
   std::map<std::string, std::vector<Search>> of_tuner;
-  for (const std::string& path : options.paths) {
-    if (path.ends_with(".made.json")) continue;  // beside a table
-    const SearchTable table = read_table(path, options.predict_anew);
+  for (const SearchTable& table : tables) {
     const Grid grid = grid_of(table, options);
     for (const std::string& tuner : options.tuners) {
       std::vector<Search> searches;
@@ -379,8 +392,8 @@ void run(const Options& options) {
       if (tuner != "race") continue;
       std::vector<Search> ordered;
       for (const int seed : seeds_of(options))
-        ordered.push_back(search(table, grid, in_order, options, seed,
-                                 searches[ordered.size()].num_experiments));
+        ordered.push_back(
+            search(table, grid, in_order, options, seed, searches[ordered.size()].num_experiments));
       print_row(fmt::format("{} ({})", table.name, grid.experiments), in_order, ordered);
       auto& all_ordered = of_tuner[in_order];
       all_ordered.insert(all_ordered.end(), ordered.begin(), ordered.end());
@@ -390,6 +403,10 @@ void run(const Options& options) {
     print_row("all", tuner, of_tuner[tuner]);
     if (tuner == "race") print_row("all", in_order, of_tuner[in_order]);
   }
+  if (!options.has_bands) return;
+  std::vector<const SimulatedSearch*> races;
+  for (const Search& one : of_tuner["race"]) races.push_back(&one.simulated);
+  print_chances(races);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <map>
 
@@ -9,7 +10,6 @@
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/file.hpp"
-#include "dstune/predict/step_predictor.hpp"
 #include "dstune/ranking/scoreboard.hpp"
 #include "dstune/report/journal.hpp"
 #include "dstune/train/executor.hpp"
@@ -34,18 +34,6 @@ JobSpec read_space(const std::string& path) {
   Overrides overrides;
   overrides.tuner_type = "gridsearch";
   return read_job(path, overrides, std::nullopt, 1);
-}
-
-void predict(const JobSpec& job, const DeviceProfile& profile, PlannedSpace& space) {
-  const CpuWorkspaces workspaces(kernels::cpu_table());
-  StepPredictor predictor(job.model, profile, workspaces);
-  for (PlannedMember& member : space.members) {
-    PlannedExperiment& planned = member.planned;
-    if (planned.status != PlanStatus::planned) continue;
-    const auto batch = global_batch(planned.experiment.config, planned.experiment.shape.size());
-    planned.predicted.throughput =
-        static_cast<double>(batch) / predictor.predict(planned.experiment);
-  }
 }
 
 /// To four digits.
@@ -190,7 +178,7 @@ double quiet_step_s(const std::vector<Measurement>& runs) {
 
 }  // namespace
 
-SearchTable read_table(const std::string& path, bool predict_anew) {
+SearchTable read_table(const std::string& path, const PredictionsOf& predictions) {
   const json::Document rows = json::Document::read(path);
   const json::Document made = json::Document::read(made_path(path));
   const std::filesystem::path file(path);
@@ -198,20 +186,21 @@ SearchTable read_table(const std::string& path, bool predict_anew) {
   table.name = file.stem().string();
   table.job = read_space((file.parent_path() / made.root().at("space")).string());
   table.space = plan_all(table.job);
-  if (predict_anew) {
-    predict(table.job, device_profile_from_json(*made.node().find("profile")), table.space);
-  }
+  const auto profile = profile_for(made, predictions);
+  if (profile) predict(table.job, *profile, table.space);
   const Value& members = made.root().at("members");
   table.measurements.resize(table.space.members.size());
   table.runs.resize(table.space.members.size());
   table.run_steps.resize(table.space.members.size());
   table.quiet_step_s.resize(table.space.members.size());
+  table.recorded_predictions.resize(table.space.members.size());
   for (std::size_t index = 0; index < table.space.members.size(); ++index) {
     PlannedExperiment& planned = table.space.members[index].planned;
     if (planned.status != PlanStatus::planned) continue;
     const std::string& name = planned.experiment.name;
     if (!rows.root().contains(name)) throw Error(path + " has no member " + name);
-    if (!predict_anew) planned.predicted.throughput = members.at(name).at("predicted_throughput");
+    table.recorded_predictions[index] = members.at(name).at("predicted_throughput");
+    if (!profile) planned.predicted.throughput = table.recorded_predictions[index];
     table.runs[index] = members.at(name).at("runs");
     table.run_steps[index] = members.at(name).value("run_steps", std::vector<std::size_t>{});
     table.quiet_step_s[index] = members.at(name).value("quiet_step_s", 0.0);
@@ -219,6 +208,32 @@ SearchTable read_table(const std::string& path, bool predict_anew) {
         measurement_of(rows.root()[name], table.job.tuning.measure.start_profile_step);
   }
   return table;
+}
+
+std::vector<SearchTable> read_tables(const std::vector<std::string>& paths,
+                                     const PredictionsOf& predictions) {
+  std::vector<SearchTable> tables;
+  for (const std::string& path : paths) {
+    if (path.ends_with(".made.json")) continue;  // beside a table
+    try {
+      tables.push_back(read_table(path, predictions));
+    } catch (const CanNotPredict& error) {
+      std::fprintf(stderr, "%s is left out: %s\n", path.c_str(), error.what());
+    }
+  }
+  if (tables.empty()) throw Error("there is no table to search");
+  return tables;
+}
+
+double worth_of(const SearchTable& table, std::size_t member) {
+  Measurement run = table.measurements[member];
+  if (table.quiet_step_s[member] > 0)
+    std::fill(run.step_times_s.begin(), run.step_times_s.end(), table.quiet_step_s[member]);
+  const Experiment& experiment = table.space.members[member].planned.experiment;
+  const int size = experiment.shape.size();
+  const auto value =
+      value_so_far(run, table.job.tuning.metric, global_batch(experiment.config, size), size);
+  return value ? value->value : 0;
 }
 
 void record_table(const std::string& table_path, const std::string& space_path,

@@ -12,11 +12,13 @@
 /// when it was made, and holds the DeviceProfile of that moment, the throughput that it predicts
 /// for each member, and what the members differ in.
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "dstune/search/planner.hpp"
 #include "dstune/space/job_spec.hpp"
+#include "table_predictions.hpp"
 
 namespace dstune::bench {
 
@@ -28,12 +30,22 @@ struct SearchTable {
   std::vector<std::size_t> runs;          ///< of each member: how many these are
   /// Of each member, the timed steps of each run; empty where runs are not to be told apart.
   std::vector<std::vector<std::size_t>> run_steps;
-  std::vector<double> quiet_step_s;  ///< of each member; 0 where it was not measured apart
+  std::vector<double> quiet_step_s;          ///< of each member; 0 where it was not measured apart
+  std::vector<double> recorded_predictions;  ///< throughputs; 0 of what did not run
 };
 
-/// Reads tables/NAME.json, what lies beside it, and the space that it names. Predictions are those
-/// of the moment, or made anew from the profile of that moment. Throws InputError, Error.
-SearchTable read_table(const std::string& path, bool predict_anew);
+/// Reads tables/NAME.json, what lies beside it, and the space that it names. Throws InputError,
+/// Error, and CanNotPredict where the profile does not say what the space needs.
+SearchTable read_table(const std::string& path, const PredictionsOf& predictions);
+
+/// Those of the files that are tables. One whose predictions can not be had is named and left out.
+/// Throws likewise, and Error where none is left.
+std::vector<SearchTable> read_tables(const std::vector<std::string>& paths,
+                                     const PredictionsOf& predictions);
+
+/// What a member is worth: its recorded mean, or what it took where nothing disturbed it. 0: it did
+/// not run.
+double worth_of(const SearchTable& table, std::size_t member);
 
 /// Makes a table of finished searches of all members: the space, the file of --profile-out, words
 /// on how it was run, and the results folder of each search. Timed steps of a member come one

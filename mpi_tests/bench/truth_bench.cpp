@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "chance_bands.hpp"
 #include "truths.hpp"
 
 namespace dstune::bench {
@@ -75,74 +76,6 @@ void print_row(const std::string& name, const std::vector<Searched>& all) {
       name.c_str(), all.size(), within(0.01), within(0.05), 100 * regret / count, 100 * worst,
       100 * share / count, 100 * most, 100 * time / count, percent(all, is_past_cap),
       percent(all, is_sure), tuner_s / count);
-}
-
-/// Beliefs of one search that lie in a band: how many, and how many came true.
-struct Tally {
-  double beliefs = 0, true_ones = 0, chances = 0;
-};
-
-/// The share that came true, of searches that are drawn anew.
-double drawn_share(const std::vector<Tally>& of_search, std::mt19937_64& random) {
-  Tally sum;
-  for (std::size_t draw = 0; draw < of_search.size(); ++draw) {
-    const Tally& one = of_search[random() % of_search.size()];
-    sum.beliefs += one.beliefs;
-    sum.true_ones += one.true_ones;
-  }
-  return sum.true_ones / sum.beliefs;
-}
-
-void print_band(double low, double high, const std::vector<Tally>& of_search) {
-  constexpr std::size_t few = 100;
-  constexpr std::size_t num_draws = 2000;
-  Tally sum;
-  for (const Tally& one : of_search) {
-    sum.beliefs += one.beliefs;
-    sum.true_ones += one.true_ones;
-    sum.chances += one.chances;
-  }
-  std::printf("| %.0f to %.0f %% | %zu | %.0f |", 100 * low, 100 * high, of_search.size(),
-              sum.beliefs);
-  if (of_search.empty()) {
-    std::printf(" – | – | – | too few |\n");
-    return;
-  }
-  std::mt19937_64 random(1);
-  std::vector<double> shares;
-  for (std::size_t draw = 0; draw < num_draws; ++draw)
-    shares.push_back(drawn_share(of_search, random));
-  std::ranges::sort(shares);
-  const double from = shares[num_draws / 40], to = shares[num_draws - 1 - num_draws / 40];
-  const char* const verdict = of_search.size() < few      ? "too few"
-                              : from <= high && to >= low ? "holds"
-                                                          : "is off";
-  std::printf(" %.1f | %.1f | %.1f to %.1f | %s |\n", 100 * sum.chances / sum.beliefs,
-              100 * sum.true_ones / sum.beliefs, 100 * from, 100 * to, verdict);
-}
-
-template <class BeliefsOf>
-void print_bands(const char* title, const std::vector<Searched>& all, const BeliefsOf& beliefs_of) {
-  std::printf(
-      "\n%s\n\n| stated | searches | times | mean %% | came true %% | 95 %% interval | the band |\n"
-      "| --- | --- | --- | --- | --- | --- | --- |\n",
-      title);
-  constexpr std::array<double, 10> edges = {0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95, 1};
-  for (std::size_t band = 0; band + 1 < edges.size(); ++band) {
-    std::vector<Tally> of_search;
-    for (const Searched& one : all) {
-      Tally tally;
-      for (const Belief& belief : beliefs_of(one.search)) {
-        const bool is_last = band + 2 == edges.size();
-        if (belief.chance < edges[band] || (belief.chance >= edges[band + 1] && !is_last)) continue;
-        ++tally.beliefs;
-        tally.true_ones += belief.came_true ? 1 : 0;
-        tally.chances += belief.chance;
-      }
-      if (tally.beliefs > 0) of_search.push_back(tally);
-    }
-    print_band(edges[band], edges[band + 1], of_search);
-  }
 }
 
 Options read_options(int argc, char** argv) {
@@ -214,11 +147,9 @@ void run(const Options& options) {
     print_row("all with information", informed);
     print_row("all with information, predicted order", informed_in_order);
   }
-  print_bands("Something that was not run is more than 1 % better than the best:", all,
-              [](const SimulatedSearch& one) { return one.better_elsewhere; });
-  print_bands("The answer is the best of what was measured:", all, [](const SimulatedSearch& one) {
-    return one.is_best ? std::vector{*one.is_best} : std::vector<Belief>{};
-  });
+  std::vector<const SimulatedSearch*> searches;
+  for (const Searched& one : all) searches.push_back(&one.search);
+  print_chances(searches);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -45,7 +46,7 @@ class Rows {
   json::Value* group_ = nullptr;
 };
 
-/// Multiplies the value of one name, where it is a number.
+/// Multiplies the value of one name, where it is a number, or the logarithm of one.
 class Change {
  public:
   Change(std::string_view name, double factor) : name_(name), factor_(factor) {}
@@ -58,6 +59,15 @@ class Change {
       // A count or a divisor stays one.
       value = std::is_integral_v<T> ? static_cast<T>(std::max(1.0, std::round(changed)))
                                     : static_cast<T>(changed);
+      is_done_ = true;
+    } else if constexpr (std::is_same_v<T, Policy::Surrogate::Hyperparameter>) {
+      const std::string full = fmt::format("{}.{}", group_, name);
+      if (name_ == full)
+        value.start += std::log(factor_);
+      else if (name_ == full + ".freedom")
+        value.freedom *= factor_;
+      else
+        return;
       is_done_ = true;
     }
   }

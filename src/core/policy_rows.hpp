@@ -281,10 +281,22 @@ void visit(Policy::Race& all, auto& row) {
       "by hand: far from the search's end the chance decides nothing");
   row("relearnt_after", all.relearnt_after, "parts",
       "learning takes cubic time: once for each part");
+  row("independent_waiting", all.independent_waiting, unit::members,
+      "all that wait are as likely to hold something better as so many that are independent, each "
+      "as likely as the likeliest: stated chances of group_sizes, nodes and tiers hold");
+  row("independent_waiting_unpredicted", all.independent_waiting_unpredicted, unit::members,
+      "likewise without predictions; with four, stated chances are false from 60 to 80 %");
   row("enough_failures", all.enough_failures, unit::runs,
       "one failure may be the machine's, several with one value are the value's");
   row("num_memory_classes", all.num_memory_classes, "classes",
       "by hand: of the logarithm of a memory");
+  row("few_begun", all.few_begun, unit::runs,
+      "before, the chance of something better says nothing of how many are left");
+  row("runs_a_chance", all.runs_a_chance, unit::runs,
+      "are left where the chance is 1, in 150 simulated searches; for estimates of time alone");
+  row("fewest_runs", all.fewest_runs, unit::ratio,
+      "of what is likely: four of five of these searches had no fewer left …");
+  row("most_runs", all.most_runs, unit::ratio, "… and no more");
 }
 
 void visit(Policy::Surrogate& all, auto& row) {
@@ -305,12 +317,22 @@ void visit(Policy::Surrogate& all, auto& row) {
       "by hand: a normal error is no larger beside the median one");
   row("least_median", all.least_median, unit::deviations,
       "by hand: a smaller median is taken for luck");
+  row("heavy_share", all.heavy_share, unit::share,
+      "by hand: of a deviation, the scale of Student's t where tails are heavy");
   row("linear", all.linear, unit::logarithm, "a feature is worth 3 % from end to end");
   row("smooth", all.smooth, unit::logarithm, "3 %");
   row("length", all.length, unit::logarithm, "of the smooth part, in ranges of a feature");
   row("own", all.own, unit::logarithm, "1 % is every member's own");
   row("slope", all.slope, unit::logarithm, "a prediction may be off by a fifth of itself");
   row("pair", all.pair, unit::logarithm, "a pair of values is worth 5 %");
+  row("shape_pair", all.shape_pair, unit::logarithm,
+      "a pair with the group's shape is worth 11 %: group_sizes, nodes and tiers");
+  row("shape_pair_unpredicted", all.shape_pair_unpredicted, unit::logarithm,
+      "15 % without predictions; few samples do not make it less: nobody knows where it did not "
+      "run");
+  row("twofold", all.twofold, unit::logarithm,
+      "two values together are worth half the product of what each brings");
+  row("threefold", all.threefold, unit::logarithm, "three are worth a quarter of theirs");
   row("noise", all.noise, unit::logarithm, "in units of what samples say of theirs");
   row("knob", all.knob, unit::logarithm, "a value of a knob is worth 5 %");
   row("feature", all.feature, unit::logarithm, "what stretches it; large ones are irrelevant");

@@ -7,14 +7,6 @@
 
 namespace dstune {
 
-namespace {
-
-/// Members that wait hang together: something among them is better as often as if so many were as
-/// likely as the likeliest one, and independent. docs/search.md has how often that comes true.
-constexpr double few_predicted = 1.25, few_unpredicted = 3;
-
-}  // namespace
-
 RaceBeliefs::RaceBeliefs(const Points& points, std::vector<double> priors,
                          std::span<const std::vector<double>> unknowns, double run_error,
                          std::uint64_t seed, const Policy& policy)
@@ -184,8 +176,10 @@ double RaceBeliefs::chance_of_better(const std::set<std::size_t>& waiting) const
   };
   const double at_most = sum_from(0);
   const double likeliest = challengers.empty() ? 0 : challengers.front().first;
-  const double of_few =
-      1 - std::pow(1 - likeliest, is_predicted_ ? few_predicted : few_unpredicted);
+  // Members that wait hang together.
+  const double independent =
+      is_predicted_ ? policy_.independent_waiting : policy_.independent_waiting_unpredicted;
+  const double of_few = 1 - std::pow(1 - likeliest, independent);
   if (at_most < policy_.small_chance) {
     chance_ = at_most;
   } else if (likeliest < policy_.small_chance || samples_.size() <= policy_.few_measured) {

@@ -24,9 +24,8 @@ using Eigen::VectorXd;
 
 /// Keeps matrices positive definite where points coincide.
 constexpr double jitter = 1e-9;
-/// Student's t, where tails are heavy: its degrees, and its scale where numbers deviate by 1.
+/// The degrees of Student's t, where tails are heavy: heavy_chance_below() is its formula.
 constexpr int heavy_degrees = 4;
-constexpr double heavy_share = 0.75;
 
 using Hyperparameter = Policy::Surrogate::Hyperparameter;
 /// Hyperparameters that do not belong to a knob or a feature.
@@ -43,11 +42,6 @@ enum HyperparameterIndex : Index {
   threefold,
   num_common
 };
-/// A pair of values of which one is the group's shape is worth 11 %. Without predictions it is
-/// worth 15 %, and few samples do not make it less: nobody knows where it did not run.
-constexpr Hyperparameter shape_pair_informed{-2.2, 1}, shape_pair_unpredicted{-1.9, 0.5};
-/// Two values together are worth half the product of what each brings, three a quarter of theirs.
-constexpr Hyperparameter of_two{-0.7, 0.7}, of_three{-1.4, 0.7};
 
 /// The places of points, and how much values of a knob resemble each other. Nothing of it is
 /// learnt.
@@ -140,11 +134,11 @@ class Kernel {
   [[nodiscard]] static const Hyperparameter& prior_of(const Geometry& geometry, Index parameter) {
     const Policy::Surrogate& policy = *geometry.policy;
     const std::array<const Hyperparameter*, num_common> common = {
-        &policy.linear, &policy.smooth,
-        &policy.length, &policy.own,
-        &policy.slope,  &policy.pair,
-        &policy.noise,  geometry.is_informed ? &shape_pair_informed : &shape_pair_unpredicted,
-        &of_two,        &of_three};
+        &policy.linear,  &policy.smooth,
+        &policy.length,  &policy.own,
+        &policy.slope,   &policy.pair,
+        &policy.noise,   geometry.is_informed ? &policy.shape_pair : &policy.shape_pair_unpredicted,
+        &policy.twofold, &policy.threefold};
     if (parameter < num_common) return *common[parameter];
     const bool is_knob = parameter - num_common < std::ssize(geometry.resemblance);
     return is_knob ? policy.knob : policy.feature;
@@ -452,7 +446,7 @@ double TrackRecord::scale() const {
     squares += std::pow(errors_[errors_.size() - back], 2);
   const double scale =
       std::sqrt(squares / (policy_->prior_observations + static_cast<double>(count)));
-  return std::max(narrowest_, has_heavy_tails() ? scale * heavy_share : scale);
+  return std::max(narrowest_, has_heavy_tails() ? scale * policy_->heavy_share : scale);
 }
 
 bool TrackRecord::has_heavy_tails() const {

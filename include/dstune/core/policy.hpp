@@ -130,7 +130,10 @@ struct Policy {
     std::size_t max_challengers = 200, few_challengers = 64;
     int num_draws = 2000, few_draws = 400;
     std::size_t relearnt_after = 10;
+    double independent_waiting = 1.25, independent_waiting_unpredicted = 3;
     int enough_failures = 3, num_memory_classes = 16;
+    std::size_t few_begun = 3;
+    double runs_a_chance = 20, fewest_runs = 0.45, most_runs = 2.2;
   } race;
 
   /// The Gaussian process of race.
@@ -138,13 +141,15 @@ struct Policy {
     double constant_variance = 1, prior_observations = 2;
     std::size_t enough_errors = 8, recent_errors = 16;
     double most_squares = 15.5, narrowest = 0.6, favourable_share = 0.25;
-    double heavy_ratio = 5, least_median = 0.3;
+    double heavy_ratio = 5, least_median = 0.3, heavy_share = 0.75;
     /// A logarithm that is learnt: the search starts there, and leaves so freely.
     struct Hyperparameter {
       double start = 0, freedom = 0;
     };
     Hyperparameter linear{-3.5, 1.2}, smooth{-3.5, 1.2}, length{0, 0.7}, own{-4.5, 1};
     Hyperparameter slope{-1.6, 1}, pair{-3, 1}, noise{0, 0.5}, knob{-3, 1}, feature{0, 1};
+    Hyperparameter shape_pair{-2.2, 1}, shape_pair_unpredicted{-1.9, 0.5};
+    Hyperparameter twofold{-0.7, 0.7}, threefold{-1.4, 0.7};
     double forgetting = 1.5;
   } surrogate;
 

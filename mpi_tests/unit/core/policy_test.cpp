@@ -1,5 +1,7 @@
 #include "dstune/core/policy.hpp"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "dstune/core/interval.hpp"
@@ -35,6 +37,16 @@ TEST(PolicyTest, ANumberCanBeChangedByItsName) {
   EXPECT_TRUE(change_policy("tries.tries_after_loss", 0.1));
   EXPECT_EQ(default_policy().tries.tries_after_loss, 1) << "a count is never 0";
   EXPECT_TRUE(change_policy("tries.tries_after_loss", 2));
+
+  const double knob = default_policy().surrogate.knob.start;
+  EXPECT_TRUE(change_policy("surrogate.knob", 2));
+  EXPECT_DOUBLE_EQ(default_policy().surrogate.knob.start, knob + std::log(2)) << "a logarithm";
+  EXPECT_TRUE(change_policy("surrogate.knob", 0.5));
+  EXPECT_DOUBLE_EQ(default_policy().surrogate.knob.start, knob);
+  EXPECT_TRUE(change_policy("surrogate.knob.freedom", 2));
+  EXPECT_EQ(default_policy().surrogate.knob.freedom, 2);
+  EXPECT_TRUE(change_policy("surrogate.knob.freedom", 0.5));
+  EXPECT_FALSE(change_policy("surrogate.knob.start", 2));
 
   EXPECT_FALSE(change_policy("racing.looks", 2)) << "a list";
   EXPECT_FALSE(change_policy("tolerated", 2));
