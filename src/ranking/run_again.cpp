@@ -78,17 +78,21 @@ std::optional<RunAgain> RunAgainPolicy::after_search(double time_left_s) {
   return next_in_finals(time_left_s);
 }
 
-/// A cheap member says it as well as the best one does, but what is compared with the best one
-/// does so best where the best one is cheap itself.
-std::size_t RunAgainPolicy::member_of_control() const {
+/// The same member each time tells what has changed since. A load may slow members unlike, so it is
+/// one as the best is: the best so far, at first, unless one of the best is much cheaper; and
+/// another one where it takes much longer than the best by now.
+std::size_t RunAgainPolicy::member_of_control() {
   const auto step_s = [&](std::size_t member) {
     return mean_step_s(scoreboard_.row(member).record->measurement);
   };
   const std::size_t best = *scoreboard_.best();
+  if (member_of_controls_ && step_s(*member_of_controls_) <= twice * step_s(best))
+    return *member_of_controls_;
   std::size_t cheapest = best;
   for (const std::size_t member : scoreboard_.best_members(cheap_among))
     if (step_s(member) > 0 && step_s(member) < step_s(cheapest)) cheapest = member;
-  return step_s(best) <= twice * step_s(cheapest) ? best : cheapest;
+  member_of_controls_ = step_s(best) <= twice * step_s(cheapest) ? best : cheapest;
+  return *member_of_controls_;
 }
 
 /// A control runs at once where the load is in doubt; else rarely, and ever more rarely while there

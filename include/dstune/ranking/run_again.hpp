@@ -94,7 +94,7 @@ class RunAgainPolicy {
 
  private:
   std::optional<RunAgain> next_control(double time_left_s);
-  [[nodiscard]] std::size_t member_of_control() const;
+  std::size_t member_of_control();
   bool end_if_complete();
   void forget_if_more_ended();
   std::optional<RunAgain> next_rerun(double time_left_s);
@@ -122,7 +122,7 @@ class RunAgainPolicy {
   std::set<std::size_t> reruns_;             ///< were raced out beside a neighbour, or under a load
   std::uint64_t first_runs_at_control_ = 0;  ///< that had ended when the last one was asked for
   std::uint64_t first_runs_between_;         ///< two controls, where the load is not in doubt
-  int control_rounds_ = 0;
+  std::optional<std::size_t> member_of_controls_{};
   double controls_s_ = 0;               ///< that they take, as expected
   std::vector<std::size_t> turns_;      ///< of this round, the next one last
   std::uint64_t known_first_runs_ = 0;  ///< that ended before the next two were found
