@@ -221,6 +221,7 @@ void Scoreboard::note_interruptions(std::size_t member) {
   const StepEstimate estimate = is_usual ? StepEstimate::first_quartile : StepEstimate::mean;
   if (estimate == step_estimate_) return;
   step_estimate_ = estimate;
+  loads_ = {};
   visit_run([&](std::size_t each, const Row&) {
     note_first_value(each);
     note_facts(each);
