@@ -470,6 +470,8 @@ void visit(Policy::Profiling& all, auto& row) {
   row("transfers_budget_s", all.transfers_budget_s, unit::seconds,
       "by hand: of all sizes together, to the disk and back");
   row("repeats", all.repeats, unit::runs, "a device's stamps are exact to half a microsecond");
+  row("interpreter_passes", all.interpreter_passes, unit::runs,
+      "by hand: the least of them counts");
 }
 
 void visit(Policy::Timeouts& all, auto& row) {

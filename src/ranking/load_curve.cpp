@@ -15,8 +15,8 @@ namespace dstune {
 namespace {
 
 /// A load that is less is drift or noise.
-constexpr double least_load = 0.08, load_step = 0.02;
-constexpr std::size_t num_loads = 52;  ///< up to three times as slow; and none
+constexpr double least_load = 0.12, load_step = 0.02;
+constexpr std::size_t num_loads = 50;  ///< up to three times as slow; and none
 
 /// The chance that there is none at the first run; and, from one run to the next, that one comes,
 /// goes or becomes another one.

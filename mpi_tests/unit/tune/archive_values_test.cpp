@@ -304,9 +304,9 @@ TEST(ArchiveValuesTest, ReadingIsStrict) {
                               "/rank_forward_s", "/energy_j", "/gpu", "/not_comparable"}});
   expect_strict(test::full_config(), {});
   expect_strict(test::full_device(), {});
-  expect_strict(
-      test::full_profile(),
-      {.free = {"/machine"}, .optional = {"/target", "/target/engines", "/target/fit_error"}});
+  expect_strict(test::full_profile(), {.free = {"/machine"},
+                                       .optional = {"/interpreter_s", "/target", "/target/engines",
+                                                    "/target/fit_error"}});
   std::set<std::string> all;
   const Value model = json::write(test::full_model());
   for (const char* section : {"rope", "architecture"})
