@@ -329,6 +329,7 @@ void members(Archive& archive, Of<Archive, DeviceProfile>& profile) {
   if constexpr (Archive::is_reading) {
     refuse_above(archive, profile.overlap_slowdown, largest_ratio, "", "/overlap_slowdown");
     refuse_above(archive, profile.step_constant_s, longest_s, " s", "/step_constant_s");
+    refuse_above(archive, profile.interpreter_s, longest_s, " s", "/interpreter_s");
     check(archive, "kernels", profile.kernels, false);
   }
   archive("groups", profile.groups);

@@ -317,10 +317,11 @@ std::string machine_text(const Answer& answer) {
   if (const long disturbed = std::lround(machine.disturbed_runs); disturbed > 0)
     text += fmt::format(". Something disturbed {} of {} runs", disturbed, machine.num_runs);
   if (const long loaded = std::lround(machine.loaded_runs); loaded > 0)
-    text += fmt::format(
-        ". In {} of {} runs the machine was up to {:.0f} % slower for a while: "
-        "that is taken off",
-        loaded, machine.num_runs, 100 * machine.largest_load);
+    text +=
+        fmt::format(". In {} of {} runs the machine was up to {:.0f} % slower{}: that is taken off",
+                    loaded, machine.num_runs, 100 * machine.largest_load,
+                    // More is not told apart.
+                    machine.largest_load > 1.7 ? " or more" : "");
   if (machine.are_steps_interrupted)
     text += ". Something interrupts steps, so speeds are those of undisturbed steps";
   if (machine.load) {

@@ -168,6 +168,8 @@ struct History {
   /// key → tries of what failed and is to run again, which is in `finished` no more
   std::map<std::string, int> retried;
   std::map<std::string, std::vector<Repeat>> repeats;  ///< by key, in order
+  /// … the metric of the job that made each of them; empty where the journal does not say it.
+  std::map<std::string, std::vector<std::string>> metrics_of_repeats;
   std::map<std::string, int> repeat_deaths;  ///< key → jobs that died while it alone was repeated
   std::set<std::string> interrupted_repeats;  ///< jobs died while it was, beside others too
   /// `search_key` of jobs that ended with 0, and of searches that ended within a job.
@@ -194,7 +196,8 @@ History understand(const JournalContent& content, const std::string& path);
 std::size_t forget_failed(History& history, const std::vector<std::string>& keys);
 
 /// Forgets what was raced out in a search by another metric: it was stopped for being worse there,
-/// which says nothing of this one, and half a run makes no answer. Returns how many.
+/// which says nothing of this one, and half a run makes no answer. Finals of that search are
+/// repeats of this one. Returns how many were forgotten.
 std::size_t forget_other_races(History& history, const std::vector<std::string>& keys,
                                std::string_view metric);
 

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "dstune/base/archive.hpp"
@@ -125,6 +126,22 @@ TEST(HistoryTest, WhatLostARaceByAnotherMetricIsForgotten) {
   EXPECT_EQ(history.finished.size(), 4U);
 }
 
+TEST(HistoryTest, FinalsByAnotherMetricAreRepeats) {
+  const auto job = [](const char* metric) {
+    return event::job_started({{"search_key", metric}, {"metric", metric}});
+  };
+  const json::Value in_finals =
+      event::repeated("a", "name-a", test::repeat_of(RepeatKind::final_round, 1, 1));
+  History history = history_of({start_job, in_finals, job("throughput"), finish("a"), in_finals,
+                                end_job, job("latency"), in_finals});
+  forget_other_races(history, {"a"}, "latency");
+  std::vector<RepeatKind> kinds;
+  for (const Repeat& repeat : history.repeats.at("a")) kinds.push_back(repeat.kind);
+  EXPECT_THAT(kinds, testing::ElementsAre(RepeatKind::final_round, RepeatKind::spread,
+                                          RepeatKind::final_round))
+      << "an earlier release did not name the metric";
+}
+
 TEST(HistoryTest, ASearchOfAnEarlierReleaseIsCompleteThatEndedBeforeItsJob) {
   const History history = history_of({event::job_started({{"search_key", "both"}}),
                                       json::Value{{"kind", "search_finished"},
@@ -141,6 +158,15 @@ TEST(HistoryTest, AJobThatDiesWhileSomethingIsRepeatedIsRemembered) {
   EXPECT_EQ(history.repeat_deaths.at("a"), 2);
   EXPECT_TRUE(history.deaths.empty());
   EXPECT_TRUE(history.finished.contains("a"));
+}
+
+TEST(HistoryTest, AJobThatDiesInAControlBlamesNobody) {
+  const json::Value control = event::repeat_started("a", "name-a", RepeatKind::control, 1, {0});
+  const History history =
+      history_of({start_job, finish("a"), control, start_job, finish("b"), start("c"), control});
+  EXPECT_TRUE(history.repeat_deaths.empty());
+  EXPECT_TRUE(history.interrupted_repeats.empty());
+  EXPECT_FALSE(history.died_alone.contains("c")) << "the control ran beside it";
 }
 
 TEST(Hash128Test, MatchesPublishedVectors) {

@@ -319,9 +319,13 @@ class Reading {
     history_.seen_to_die.insert(event.key);
     count_death(event.key, true);
   }
-  void take(const RepeatStarted& event) { repeating_.insert(event.key); }
+  /// A control is short, of a member that ran well: it is not blamed where a job dies.
+  void take(const RepeatStarted& event) {
+    (event.purpose == RepeatKind::control ? controlling_ : repeating_).insert(event.key);
+  }
   void take(Repeated event) {
-    repeating_.erase(event.key);
+    (event.repeat.kind == RepeatKind::control ? controlling_ : repeating_).erase(event.key);
+    history_.metrics_of_repeats[event.key].push_back(measured_for_.metric);
     history_.repeats[event.key].push_back(std::move(event.repeat));
   }
   void take(Profile event) {
@@ -337,10 +341,11 @@ class Reading {
   void forget_running() {
     running_.clear();
     repeating_.clear();
+    controlling_.clear();
   }
 
   void count_running_deaths() {
-    const bool is_alone = running_.size() + repeating_.size() == 1;
+    const bool is_alone = running_.size() + repeating_.size() + controlling_.size() == 1;
     for (const std::string& key : running_) count_death(key, is_alone);
     history_.interrupted_repeats.insert(repeating_.begin(), repeating_.end());
     for (const std::string& key : repeating_)
@@ -369,7 +374,7 @@ class Reading {
   Time at_{};
   MeasuredFor measured_for_;  ///< of the job
   std::set<std::string> running_;
-  std::set<std::string> repeating_;
+  std::set<std::string> repeating_, controlling_;
   std::set<std::string> lost_in_job_;
 };
 
@@ -421,6 +426,15 @@ std::size_t forget_other_races(History& history, const std::vector<std::string>&
                                std::string_view metric) {
   std::size_t count = 0;
   for (const std::string& key : keys) {
+    const auto repeats = history.repeats.find(key);
+    const auto made_for = history.metrics_of_repeats.find(key);
+    if (repeats != history.repeats.end() && made_for != history.metrics_of_repeats.end()) {
+      const std::vector<std::string>& metrics = made_for->second;
+      for (std::size_t each = 0; each < metrics.size(); ++each)
+        if (!metrics[each].empty() && metrics[each] != metric &&
+            repeats->second[each].kind == RepeatKind::final_round)
+          repeats->second[each].kind = RepeatKind::spread;
+    }
     const auto known = history.finished.find(key);
     if (known == history.finished.end() || known->second.measurement.status != Status::raced_out)
       continue;
