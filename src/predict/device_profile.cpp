@@ -198,8 +198,9 @@ constexpr std::string_view format_name = "dstune-mpi device profile";
 constexpr double max_exact = 0x1p53;
 constexpr json::Form from_0{.low = 0, .high = max_exact};
 constexpr json::Form from_1{.low = 1, .high = max_exact};
-/// No operation took longer, and no ratio was larger: what is beyond was not measured.
-constexpr double longest_s = 86'400, largest_ratio = 1000;
+/// No operation took longer, and no ratio was larger: what is beyond was not measured. Many ranks
+/// on few cores slow each other a thousandfold.
+constexpr double longest_s = 86'400, largest_ratio = 1e9;
 
 /// Refuses what nobody can have measured, at its place.
 void refuse_above(json::Reader& archive, double value, double most, std::string_view unit,

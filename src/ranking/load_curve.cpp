@@ -34,7 +34,7 @@ constexpr double tiny = 1e-9;  ///< so that nothing is impossible
 constexpr double prediction_deviation = 0.1, predictions_before = 4;
 constexpr double unknown_deviation = 2;
 /// The degrees of freedom of Student's t, for predictions.
-constexpr double tails = 4;
+constexpr double tails_of_predictions = 4;
 constexpr double surprising_deviations = 3;
 constexpr int max_rounds = 12, rounds_of_squares = 20;
 constexpr double close_enough = 1e-3;
@@ -208,7 +208,8 @@ class Estimate {
     const double variance = expected.variance + own_variance(run, load);
     const double off = squared(runs_[run].log_speed + load - expected.mean);
     if (!expected.is_measured)
-      return std::pow(1 + off / variance / tails, -(tails + 1) / 2) / std::sqrt(variance);
+      return std::pow(1 + off / variance / tails_of_predictions, -(tails_of_predictions + 1) / 2) /
+             std::sqrt(variance);
     const double usual = (1 - strange_share) * std::exp(-off / variance / 2) / std::sqrt(variance);
     // Nothing makes a run much faster than its member is.
     if (runs_[run].log_speed + load > expected.mean + least_load) return usual + tiny;

@@ -79,6 +79,7 @@ TEST(DeviceProfileTest, RefusesWhatItDoesNotUnderstand) {
   refuses("/groups/0/collectives/0/points/0/1", 1e300, "/groups/0/collectives/0/points/0/1");
   refuses("/groups/0/slowdown", 1e300, "/groups/0/slowdown");
   refuses("/step_constant_s", 1e300, above_a_day);
+  refuses("/interpreter_s", 1e300, above_a_day);
   refuses("/overlap_slowdown", 1e300, "measure again with --profile-out");
   const json::Value constants = json::write(target_constants(false));
   const auto refuses_constants = [&](const char* pointer, const json::Value& value) {
