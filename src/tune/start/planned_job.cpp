@@ -285,7 +285,7 @@ PlannerOptions planner_options(const PlannedJob& ready, const JobOptions& option
     planner.context_bytes = min_bytes(&RankDevice::context_bytes, ready.training_ranks, devices) +
                             min_bytes(&RankDevice::library_bytes, ready.training_ranks, devices);
   planner.host_memory_bytes = ready.host_memory_bytes;
-  // Where our own step is the training, its memory is what a plan is asked for.
+  // A plan is asked for our own step's memory where that step is the training.
   planner.forecasts.judges_memory_here =
       !ready.job.cluster ||
       (ready.job.target.framework == TargetFramework::self && has_own_libraries(ready));
