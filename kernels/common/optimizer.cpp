@@ -1,4 +1,4 @@
-// The optimizers' updates (docs/reference-step.md, 5), for a Vector of any backend; bound by
+// The optimizers' updates (docs/inside/reference-step.md, 5), for a Vector of any backend; bound by
 // memory: Adam moves 28 bytes a parameter in fp32.
 #include <cstdint>
 

@@ -16,7 +16,7 @@
 // and the answer is chosen as a job does; the rounds count as steps. --turns: the finalists stay
 // built and warm meanwhile and take turns step by step; else each is built and warmed for each run.
 // Time is the steps', warm-up included, and --build-ms for whatever is built: that of a quiet job
-// (docs/performance.md, One experiment). --means: the mean of the steps
+// (docs/figures/performance.md, One experiment). --means: the mean of the steps
 // stands for a run, also where steps are interrupted. --predict: predictions are made anew from the
 // profile of the recording. --num-trials: how many experiments a search may run. --slices: a trial,
 // or a round of finals, is this part of a recorded run (0.4 s); 1 is a job's slice with a

@@ -1,5 +1,5 @@
 #pragma once
-/// A recorded space: what every member of it measured when all were run (docs/search.md).
+/// A recorded space: what every member of it measured when all were run (docs/inside/search.md).
 ///
 /// It is two files. tables/NAME.json is a replay table, as dstune.workload takes it: of the warm-up
 /// only the last start_profile_step steps are kept, which is what a replay leaves out, and steps

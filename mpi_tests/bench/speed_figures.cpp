@@ -1,5 +1,5 @@
-// How near times by published rates come to steps that were run (docs/fidelity.md, "Speed on
-// GPUs"):
+// How near times by published rates come to steps that were run (docs/figures/fidelity.md, "Speed
+// on GPUs"):
 //   speed_figures mpi_tests/bench/fidelity/speed_reports.json    others' trainings, as a table
 //   speed_figures SPACE.json TABLE.json ...    recorded ones of DeepSpeed and of our own step on a
 //   GPU

@@ -8,7 +8,8 @@
 // off by factors of the stages, which differ by up to so many percent. --profile: the constants of
 // the target's time are those that --profile-out wrote of a job with tiny engines, as each job with
 // --verify has them; without it the program's. Time is the steps', warm-up included, and --build-ms
-// for each engine (docs/performance.md); it is a share of what the engine takes for all members.
+// for each engine (docs/figures/performance.md); it is a share of what the engine takes for all
+// members.
 // --searched: by this alone (predicted, measured, engine, own); it may repeat. Challengers are
 // stopped by a job's rule; those that are not have run to the end.
 // Prints a Markdown table.

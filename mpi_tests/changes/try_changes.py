@@ -10,7 +10,7 @@ The head of a diff says in lines `files: N` how many files it touches beside tes
 which folders of mpi_tests/unit must pass, and `run: COMMAND` what else must succeed in the build folder.
 
 --refresh makes the diffs anew on what is committed, by a merge of three. If that has conflicts, it names a folder:
-solve them there, and call it again. docs/contributing.md says how such a change is made.
+solve them there, and call it again. docs/inside/contributing.md says how such a change is made.
 """
 import argparse
 import filecmp

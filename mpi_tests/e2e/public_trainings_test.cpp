@@ -1,6 +1,6 @@
 // Trainings on GPUs that others reported, each planned as its source describes it: does the plan
-// say which of them ran out of memory? docs/fidelity.md has the table, which this test compares;
-// DSTUNE_UPDATE_GOLDEN=1 writes it anew.
+// say which of them ran out of memory? docs/figures/fidelity.md has the table, which this test
+// compares; DSTUNE_UPDATE_GOLDEN=1 writes it anew.
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -124,7 +124,7 @@ std::string number(double value) {
   return fmt::format("{:.{}f}", value, value < 100 ? 1 : 0);
 }
 
-/// The table for docs/fidelity.md.
+/// The table for docs/figures/fidelity.md.
 std::string table_of(const std::vector<Row>& rows) {
   std::string table =
       "| training | GPUs | reported | verdict | needs, of (GiB) | seen (GiB) | host (GiB) |\n"

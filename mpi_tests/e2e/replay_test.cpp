@@ -75,7 +75,7 @@ TEST_F(ReplayTest, EarlyStoppingLeavesTheRestUnrun) {
   }
 }
 
-// docs/search.md says this of searches without training.
+// docs/inside/search.md says this of searches without training.
 TEST_F(ReplayTest, ARecordedSpaceIsSearchedWithoutTraining) {
   const std::string folder = DSTUNE_E2E_RECORDED;
   const auto read = [](const std::string& path) {

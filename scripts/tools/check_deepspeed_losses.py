@@ -9,7 +9,7 @@ folders is trained again, on as many ranks (gloo) as it had:
         scripts/tools/check_deepspeed_losses.py case.json DIR …
 
 case.json holds `model` as space.json's `dstune.model`, written out, and `training` with `sequence_length`
-(docs/reference-step.md, section 8).
+(docs/inside/reference-step.md, section 8).
 """
 import argparse
 import copy

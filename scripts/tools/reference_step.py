@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Losses of the reference step (docs/reference-step.md), computed with PyTorch."""
+"""Losses of the reference step (docs/inside/reference-step.md), computed with PyTorch."""
 import argparse
 import json
 import math

@@ -7,7 +7,7 @@
 Prints one column a tree. Production is include, src and kernels, data files counted. Tests are the code and golden
 texts of mpi_tests without its benchmarks. A long function has more than 60 lines from its name to its brace. An arrow
 is a pair of folders of which one includes headers of the other; a circle is a set of folders that reach each other.
-Lines count as they are: clang-format decides how long they are (docs/contributing.md).
+Lines count as they are: clang-format decides how long they are (docs/inside/contributing.md).
 """
 
 import collections

@@ -1,7 +1,8 @@
 #pragma once
 /// The rows of the policy: each group with its source, each value with its unit and reason. A row
 /// is `row(name, value, unit, reason)`, and `row.begin(name, source)` begins a group. A reason that
-/// begins with "by hand" says what the value does: docs/search.md tells what another one changes.
+/// begins with "by hand" says what the value does: docs/inside/search.md tells what another one
+/// changes.
 
 #include "dstune/core/policy.hpp"
 
@@ -26,7 +27,7 @@ inline constexpr const char* bytes_per_s = "bytes/s";
 }  // namespace unit
 
 void visit(Policy::Intervals& all, auto& row) {
-  row.begin("intervals", "docs/measuring.md, The interval");
+  row.begin("intervals", "docs/inside/measuring.md, The interval");
   row("min_for_batches", all.min_for_batches, unit::steps, "eight batches of two");
   row("batch_length", all.batch_length, unit::steps, "long batches make their means independent");
   row("min_batches", all.min_batches, "batches", "by hand: fewer tell no spread");
@@ -48,7 +49,7 @@ void visit(Policy::Intervals& all, auto& row) {
 }
 
 void visit(Policy::Racing& all, auto& row) {
-  row.begin("racing", "docs/measuring.md, Racing");
+  row.begin("racing", "docs/inside/measuring.md, Racing");
   row("looks", all.looks, unit::steps, "by hand: few, since each further look costs certainty");
   row("tolerated", all.tolerated, unit::share, "being worse by less is no reason to stop");
   row("error_of_all_looks", all.error_of_all_looks, unit::chance,
@@ -69,7 +70,7 @@ void visit(Policy::Racing& all, auto& row) {
 }
 
 void visit(Policy::Measuring& all, auto& row) {
-  row.begin("measuring", "docs/measuring.md, One experiment");
+  row.begin("measuring", "docs/inside/measuring.md, One experiment");
   row("slices_of_budget", all.slices_of_budget, unit::runs,
       "by hand: what may be the answer gets more of them");
   row("min_timed_steps", all.min_timed_steps, unit::steps, "fewer give no interval");
@@ -94,7 +95,7 @@ void visit(Policy::Measuring& all, auto& row) {
 }
 
 void visit(Policy::Answering& all, auto& row) {
-  row.begin("answering", "docs/measuring.md, One model of all runs");
+  row.begin("answering", "docs/inside/measuring.md, One model of all runs");
   row("relevant_gain", all.relevant_gain, unit::share,
       "by hand: what is better by less is not worth another run");
   row("as_likely", all.as_likely, unit::chance,
@@ -119,7 +120,7 @@ void visit(Policy::Answering& all, auto& row) {
 }
 
 void visit(Policy::Runs& all, auto& row) {
-  row.begin("runs", "docs/measuring.md, One model of all runs; truth_bench");
+  row.begin("runs", "docs/inside/measuring.md, One model of all runs; truth_bench");
   row("max_runs", all.max_runs, unit::runs, "the cost grows with them: some milliseconds");
   row("max_runs_quick", all.max_runs_quick, unit::runs, "a millisecond, for a best-so-far answer");
   row("num_draws", all.num_draws, unit::draws, "chances are known to 1.5 points");
@@ -167,7 +168,7 @@ void visit(Policy::Runs& all, auto& row) {
 }
 
 void visit(Policy::Repeating& all, auto& row) {
-  row.begin("repeating", "docs/measuring.md, The finalists");
+  row.begin("repeating", "docs/inside/measuring.md, The finalists");
   row("results_before_repeats", all.results_before_repeats, "results",
       "by hand: the best is not repeated before");
   row("results_a_repeat", all.results_a_repeat, "results", "by hand: one repeat for so many");
@@ -203,7 +204,7 @@ void visit(Policy::Repeating& all, auto& row) {
 }
 
 void visit(Policy::Flags& all, auto& row) {
-  row.begin("flags", "docs/measuring.md, What is flagged");
+  row.begin("flags", "docs/inside/measuring.md, What is flagged");
   row("min_steps", all.min_steps, unit::steps, "by hand: fewer are not looked at");
   row("min_for_trend", all.min_for_trend, unit::steps, "by hand: fewer are not looked at");
   row("outlying_deviations", all.outlying_deviations, unit::deviations,
@@ -218,7 +219,7 @@ void visit(Policy::Flags& all, auto& row) {
 }
 
 void visit(Policy::Calibrating& all, auto& row) {
-  row.begin("calibrating", "docs/trust.md; docs/fidelity.md");
+  row.begin("calibrating", "docs/trust.md; docs/figures/fidelity.md");
   row("likely_costs_s", all.likely_costs_s, "s each",
       "orders of magnitude, in the order of Overhead");
   row("doubt", all.doubt, unit::share, "by hand: constants may be off by so much of themselves");
@@ -236,7 +237,7 @@ void visit(Policy::Calibrating& all, auto& row) {
 }
 
 void visit(Policy::Planning& all, auto& row) {
-  row.begin("planning", "docs/search.md");
+  row.begin("planning", "docs/inside/search.md");
   row("max_members", all.max_members, unit::members, "by hand: above it not every one is listed");
   row("listed", all.listed, unit::members, "by hand: of a larger space");
   row("max_members_of_job", all.max_members_of_job, unit::members,
@@ -246,7 +247,7 @@ void visit(Policy::Planning& all, auto& row) {
 }
 
 void visit(Policy::Race& all, auto& row) {
-  row.begin("race", "docs/search.md, race; search_bench");
+  row.begin("race", "docs/inside/search.md, race; search_bench");
   row("max_candidates", all.max_candidates, unit::members, "by hand: more are not told apart");
   row("num_explored", all.num_explored, unit::runs,
       "every second of them is run to learn of the space");
@@ -300,7 +301,8 @@ void visit(Policy::Race& all, auto& row) {
 }
 
 void visit(Policy::Surrogate& all, auto& row) {
-  row.begin("surrogate", "docs/search.md, race; Rasmussen and Williams 2006, chapters 2 and 5");
+  row.begin("surrogate",
+            "docs/inside/search.md, race; Rasmussen and Williams 2006, chapters 2 and 5");
   row("constant_variance", all.constant_variance, "squared logarithm",
       "predictions may be off by any factor that is common to all");
   row("prior_observations", all.prior_observations, unit::runs,
@@ -340,7 +342,7 @@ void visit(Policy::Surrogate& all, auto& row) {
 }
 
 void visit(Policy::Memory& all, auto& row) {
-  row.begin("memory", "docs/search.md, race");
+  row.begin("memory", "docs/inside/search.md, race");
   row("surely_above", all.surely_above, unit::ratio,
       "runs leave something behind, and the system has its part");
   row("doubt_by_two", all.doubt_by_two, unit::ratio,
@@ -359,7 +361,7 @@ void visit(Policy::Memory& all, auto& row) {
 }
 
 void visit(Policy::Sizes& all, auto& row) {
-  row.begin("sizes", "docs/search.md, Searched micro-batches; DeepSpeed's autotuner");
+  row.begin("sizes", "docs/inside/search.md, Searched micro-batches; DeepSpeed's autotuner");
   row("step_up", all.step_up, unit::ratio, "sizes double, as DeepSpeed's do");
   row("largest_step_up", all.largest_step_up, unit::ratio,
       "it takes as many times as long, and may not pay");
@@ -410,7 +412,7 @@ void visit(Policy::Verifying& all, auto& row) {
 }
 
 void visit(Policy::Predicting& all, auto& row) {
-  row.begin("predicting", "docs/fidelity.md; Bishop 2006, section 3.3");
+  row.begin("predicting", "docs/figures/fidelity.md; Bishop 2006, section 3.3");
   row("prior_of_constant", all.prior_of_constant, unit::logarithm,
       "the machine as a whole may be off");
   row("prior_of_feature", all.prior_of_feature, unit::logarithm,
@@ -425,7 +427,7 @@ void visit(Policy::Predicting& all, auto& row) {
 }
 
 void visit(Policy::Profiling& all, auto& row) {
-  row.begin("profiling", "docs/search.md, race; docs/fidelity.md");
+  row.begin("profiling", "docs/inside/search.md, race; docs/figures/fidelity.md");
   row("budget_s", all.budget_s, unit::seconds, "by hand: for all groups together");
   row("max_bytes", all.max_bytes, unit::bytes, "by hand: of a run's arenas");
   row("min_parameters", all.min_parameters, "parameters",

@@ -1,6 +1,6 @@
 #pragma once
 /// The load of the machine over time: by how much it is slower for a while. Two runs of one member
-/// tell it, and so does a prediction, less well. docs/measuring.md has the model. Local.
+/// tell it, and so does a prediction, less well. docs/inside/measuring.md has the model. Local.
 
 #include <cstddef>
 #include <optional>

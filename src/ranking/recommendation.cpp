@@ -185,8 +185,8 @@ std::optional<OrderDoubt> order_doubt_of(const Scoreboard& scoreboard, std::size
       doubt.chance_of_it};
 }
 
-/// The member that was passed over for the answer, which is as good. docs/measuring.md has the
-/// rule.
+/// The member that was passed over for the answer, which is as good. docs/inside/measuring.md has
+/// the rule.
 std::optional<std::string> as_good_with_more_memory(const Scoreboard& scoreboard,
                                                     std::size_t answer) {
   // Before a verdict the best is the fastest.

@@ -1,6 +1,6 @@
 #pragma once
 /// One model of all runs: what each member's speed is, when runs differ, the machine drifts, and
-/// something disturbs a run now and then. docs/measuring.md has the model. Local.
+/// something disturbs a run now and then. docs/inside/measuring.md has the model. Local.
 
 #include <cstddef>
 #include <cstdint>

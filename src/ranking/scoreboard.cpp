@@ -202,7 +202,7 @@ void Scoreboard::note_first_run(std::size_t member) {
   note_facts(member);
 }
 
-/// Follows docs/measuring.md.
+/// Follows docs/inside/measuring.md.
 void Scoreboard::note_interruptions(std::size_t member) {
   const Policy::Answering& policy = setup_.policy->answering;
   const std::vector<double> timed_s = timed_steps_s(rows_[member].record->measurement);
@@ -274,7 +274,7 @@ std::optional<std::size_t> Scoreboard::find_best() const {
   return best;
 }
 
-/// Follows docs/measuring.md.
+/// Follows docs/inside/measuring.md.
 std::size_t Scoreboard::declared_best(const Verdict& verdict) const {
   const Policy::Answering& policy = setup_.policy->answering;
   std::size_t best = 0;

@@ -1,6 +1,6 @@
 #pragma once
 /// Values next to the best of a race that nobody has tried: a prediction alone does not exclude
-/// them (docs/search.md, race). Local.
+/// them (docs/inside/search.md, race). Local.
 
 #include <cstddef>
 #include <optional>

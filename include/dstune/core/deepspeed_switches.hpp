@@ -1,8 +1,8 @@
 #pragma once
 /// Named switches: each is one thing that a release of DeepSpeed does otherwise than another in a
 /// step. Code asks for a switch, never for a version. Sources: DeepSpeed's own files of 0.14.5 to
-/// 0.19.8, as each switch says. docs/memory.md, "Releases of DeepSpeed", names what else differs
-/// and is not followed. Local.
+/// 0.19.8, as each switch says. docs/inside/memory.md, "Releases of DeepSpeed", names what else
+/// differs and is not followed. Local.
 
 namespace dstune {
 

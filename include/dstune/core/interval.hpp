@@ -1,6 +1,6 @@
 #pragma once
 /// Estimates the mean of a series of step times, and tells whether one series is clearly worse than
-/// another. The formulas and their sources are in docs/measuring.md. Local.
+/// another. The formulas and their sources are in docs/inside/measuring.md. Local.
 
 #include <cstddef>
 #include <vector>

@@ -247,15 +247,15 @@ struct Table {
   void (*clip_factor)(const double* squares, std::int64_t count, double clip, double loss_scale,
                       double* norm, float* factor);
 
-  /// One update of `count` elements, in fp32; docs/reference-step.md has the formulas.
+  /// One update of `count` elements, in fp32; docs/inside/reference-step.md has the formulas.
   void (*adam)(const AdamStep&, const UpdateTensors&, std::int64_t count);
   void (*lion)(const LionStep&, const UpdateTensors&, std::int64_t count);
   void (*sgd)(const SgdStep&, const UpdateTensors&, std::int64_t count);
   void (*adagrad)(const AdagradStep&, const UpdateTensors&, std::int64_t count);
 
-  /// Initial weights, docs/reference-step.md: element first_index + i of tensor `tensor` gets
-  /// (u0 + u1 + u2 + u3 − 131070)·(standard_deviation / 37837.22723720648), u the four 16-bit parts
-  /// of counter_hash(seed, tensor, first_index + i): a near-normal number, since the divisor,
+  /// Initial weights, docs/inside/reference-step.md: element first_index + i of tensor `tensor`
+  /// gets (u0 + u1 + u2 + u3 − 131070)·(standard_deviation / 37837.22723720648), u the four 16-bit
+  /// parts of counter_hash(seed, tensor, first_index + i): a near-normal number, since the divisor,
   /// sqrt((2^32 − 1)/3), is the standard deviation of the sum. Quotient and product are doubles,
   /// rounded to float and, for the 16-bit types, on from there: such a tensor is convert() of the
   /// f32 one.

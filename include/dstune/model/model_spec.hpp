@@ -52,8 +52,8 @@ enum class Activation { gelu_tanh, gelu, relu, silu, tanh };
 /// every position. spans: two scores of every position, of a span's beginning and of its end.
 enum class Objective { next_token, masked_token, sequence_class, token_class, spans };
 
-/// The parts of the blocks and of their ends; docs/reference-step.md, section 4. The default is
-/// GPT-2's.
+/// The parts of the blocks and of their ends; docs/inside/reference-step.md, section 4. The default
+/// is GPT-2's.
 struct Architecture {
   NormKind norm = NormKind::layer;
   BlockKind block = BlockKind::sequential;
@@ -89,7 +89,7 @@ struct Architecture {
 enum class RopeKind { plain, linear, yarn, longrope, llama3 };
 
 /// The members of a Hugging Face config's rope_parameters (rope_scaling) that its kind needs, by
-/// transformers' names. Formulas are in docs/reference-step.md, section 4.
+/// transformers' names. Formulas are in docs/inside/reference-step.md, section 4.
 struct RopeScaling {
   RopeKind kind = RopeKind::plain;
   double factor = 1;                                  ///< linear, yarn, llama3

@@ -42,12 +42,13 @@ struct TargetMemory {
 };
 
 /// A plan is as near as this, in percent of the memory that there is: what needs less than the rest
-/// fits, what needs more than all fits not, and between them is the edge (docs/fidelity.md).
+/// fits, what needs more than all fits not, and between them is the edge
+/// (docs/figures/fidelity.md).
 inline constexpr double edge_percent_below = 3;
 /// A GPU's memory may be exceeded by so much in the plan of a training that runs after all.
 inline constexpr double edge_percent_above = 1.5;
 /// Processes take more of a host than what they offload, by at least the first, and in public
-/// trainings of Hugging Face by about the second (docs/memory.md, "Host memory").
+/// trainings of Hugging Face by about the second (docs/inside/memory.md, "Host memory").
 inline constexpr double host_percent_of_processes = 5;
 inline constexpr double host_percent_of_trainings = 30;
 
@@ -58,8 +59,8 @@ struct TrainedPart {
 };
 TrainedPart trained_part(const ModelSpec& model, const TargetSpec& target);
 
-/// Calculates the target's memory. docs/memory.md states each term of the formula, its source, and
-/// how far it is from what PyTorch's tensors take. All zero for TargetFramework::self.
+/// Calculates the target's memory. docs/inside/memory.md states each term of the formula, its
+/// source, and how far it is from what PyTorch's tensors take. All zero for TargetFramework::self.
 TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& config, int group_size,
                            const TargetSpec& target);
 

@@ -1,8 +1,8 @@
 #pragma once
 /// Times of a machine that nobody here measured, from the rates that are published of it
 /// (core/devices.hpp): products by their operations, all else by its bytes, collectives by latency
-/// and bus bandwidth. docs/fidelity.md, "Speed on GPUs", says how far this is off. All functions:
-/// Local.
+/// and bus bandwidth. docs/figures/fidelity.md, "Speed on GPUs", says how far this is off. All
+/// functions: Local.
 
 #include <optional>
 #include <string>

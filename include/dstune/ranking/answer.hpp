@@ -1,6 +1,6 @@
 #pragma once
 /// The answer of a search: one value that every report renders, be it text, JSON or a page. It also
-/// has what is strange about its measurements (docs/measuring.md has the rules). Local.
+/// has what is strange about its measurements (docs/inside/measuring.md has the rules). Local.
 
 #include <cstddef>
 #include <cstdint>
@@ -216,7 +216,7 @@ struct SlowHost {
     const PackedList<Row>& rows, const Policy::Flags& policy = default_policy().flags);
 
 /// Keys of zero_optimization by which a configuration's losses differ from those without: ZeRO++'s
-/// quantisation. None as a rule; docs/reference-step.md, 6.3 and 7, has how much.
+/// quantisation. None as a rule; docs/inside/reference-step.md, 6.3 and 7, has how much.
 [[nodiscard]] std::vector<std::string> changed_numerics(const Experiment& experiment);
 
 /// How steady the machine was, by all runs that were compared; standard deviations of logarithms.

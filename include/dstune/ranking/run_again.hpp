@@ -1,8 +1,8 @@
 #pragma once
 /// Decides on further runs. The best one runs again during the search, to see how much runs differ.
 /// Members that were raced out beside a neighbour run again. The finalists do so alone and in
-/// turns, as long as the best one is in doubt. docs/measuring.md has the rules. Knows no clock: who
-/// asks says how much time is left. Local.
+/// turns, as long as the best one is in doubt. docs/inside/measuring.md has the rules. Knows no
+/// clock: who asks says how much time is left. Local.
 
 #include <cstddef>
 #include <cstdint>

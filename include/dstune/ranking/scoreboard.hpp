@@ -1,6 +1,6 @@
 #pragma once
 /// The measured, repeated, verified and believed values of every member of the space, and which one
-/// leads. docs/measuring.md has the rules and formulas. Knows no clock. Local.
+/// leads. docs/inside/measuring.md has the rules and formulas. Knows no clock. Local.
 
 #include <cstddef>
 #include <cstdint>

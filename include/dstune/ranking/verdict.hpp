@@ -1,7 +1,7 @@
 #pragma once
 /// Judges all runs together: first runs, repeats and slices of the members that may be the best. It
-/// takes in the machine's drift and disturbances, and the predictions (docs/measuring.md has the
-/// model). Local.
+/// takes in the machine's drift and disturbances, and the predictions (docs/inside/measuring.md has
+/// the model). Local.
 
 #include <cstddef>
 #include <optional>

@@ -130,19 +130,20 @@ class CpuWorkspaces : public WorkspaceSizes {
   const kernels::Table* table_;
 };
 
-/// Token t of sample s in step k (docs/reference-step.md): skewed towards small numbers, so that a
-/// model has something to learn. Local.
+/// Token t of sample s in step k (docs/inside/reference-step.md): skewed towards small numbers, so
+/// that a model has something to learn. Local.
 std::int32_t reference_token(std::uint64_t seed, std::int64_t step, std::int64_t sample,
                              std::int64_t position, std::int64_t vocabulary);
 
-/// Returns the position of masked token `number` of `count` of a sequence (docs/reference-step.md).
-/// One stands in each of `count` parts of the sequence that are as equal as whole numbers allow.
-/// Local.
+/// Returns the position of masked token `number` of `count` of a sequence
+/// (docs/inside/reference-step.md). One stands in each of `count` parts of the sequence that are as
+/// equal as whole numbers allow. Local.
 std::int64_t reference_masked_position(std::uint64_t seed, std::int64_t step, std::int64_t sample,
                                        std::int64_t number, std::int64_t count,
                                        std::int64_t sequence_length);
 
-/// Returns label `number` of a sequence, one of 0 … count − 1 (docs/reference-step.md). Local.
+/// Returns label `number` of a sequence, one of 0 … count − 1 (docs/inside/reference-step.md).
+/// Local.
 std::int32_t reference_label(std::uint64_t seed, std::int64_t step, std::int64_t sample,
                              std::int64_t number, std::int64_t count);
 

@@ -1,7 +1,8 @@
 #pragma once
 /// An experiment runs a workload: built once, then stepped on a group until its step time is known
-/// (docs/measuring.md). A failure on one rank becomes a status that its group agrees on wherever
-/// that rank could fail while its peers wait, so everything that may fail belongs into build().
+/// (docs/inside/measuring.md). A failure on one rank becomes a status that its group agrees on
+/// wherever that rank could fail while its peers wait, so everything that may fail belongs into
+/// build().
 
 #include <cstdint>
 #include <functional>
@@ -211,7 +212,7 @@ class MeasuredRun {
 
 /// Build, agree, initialise, warm up, time: at least 5 steps are timed, until the 95 % interval of
 /// their mean is within 1 % or the budget of timed steps is used up, or until the race is
-/// lost (docs/measuring.md). An out-of-memory or a failure on any rank is every rank's
+/// lost (docs/inside/measuring.md). An out-of-memory or a failure on any rank is every rank's
 /// result, with the reason and the world rank it came from; a stop and a lost race end as
 /// raced_out. Every rank gets the same measurement but for overhead_s ("build", "initialize",
 /// "teardown"), which is its own; hosts is left empty. Collective over the group. Throws

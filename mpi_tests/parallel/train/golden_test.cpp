@@ -12,7 +12,7 @@ namespace {
 using test::Golden;
 using test::largest_difference;
 
-/// docs/reference-step.md, section 7.
+/// docs/inside/reference-step.md, section 7.
 constexpr double fp16_tolerance = 1e-4;
 
 struct Case {
@@ -53,7 +53,7 @@ TEST_P(GoldenTest, LossesInFp32AreDoublePrecisions) {
   EXPECT_LT(difference(Precision::fp32, 1), tolerance);
 }
 
-// docs/reference-step.md, section 7, states this tolerance.
+// docs/inside/reference-step.md, section 7, states this tolerance.
 TEST_P(GoldenTest, LossesInBf16AreWithinTheTolerance) {
   EXPECT_LT(difference(Precision::bf16, 3), 1e-3);
 }

@@ -1,4 +1,4 @@
-/// Ways to train that must not change the losses: docs/reference-step.md, section 7.
+/// Ways to train that must not change the losses: docs/inside/reference-step.md, section 7.
 
 #include <functional>
 #include <string>
@@ -47,7 +47,7 @@ class InvarianceTest : public test::TrainingTest, public testing::WithParamInter
     return course(golden_.model, config, num_steps(), golden_.seed);
   }
 
-  /// docs/reference-step.md, section 7: how far ZeRO++'s quantisation may take the losses.
+  /// docs/inside/reference-step.md, section 7: how far ZeRO++'s quantisation may take the losses.
   static void expect_near(const Course& found, const Course& expected, const char* what) {
     if (GetParam().loss_scale != LossScale()) return;  // skips other steps
     const double difference = largest_difference(found.losses, expected.losses);

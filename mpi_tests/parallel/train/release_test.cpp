@@ -1,4 +1,5 @@
-/// Losses under what releases of DeepSpeed do otherwise: docs/memory.md, "Releases of DeepSpeed".
+/// Losses under what releases of DeepSpeed do otherwise: docs/inside/memory.md, "Releases of
+/// DeepSpeed".
 
 #include <vector>
 

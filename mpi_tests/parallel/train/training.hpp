@@ -75,7 +75,8 @@ inline double largest_difference(const std::vector<double>& losses,
   return largest;
 }
 
-/// How far apart the losses of two ways to train are at most: docs/reference-step.md, section 7.
+/// How far apart the losses of two ways to train are at most: docs/inside/reference-step.md,
+/// section 7.
 constexpr double tolerance_of(Precision precision) {
   return precision == Precision::fp32 ? 1e-5 : precision == Precision::bf16 ? 1e-3 : 1e-4;
 }

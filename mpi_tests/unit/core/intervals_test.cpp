@@ -141,7 +141,7 @@ TEST(MeanIntervalTest, CoversTheMean) {
   }
 }
 
-// Fewer can not tell how correlated they are: docs/measuring.md says what is left.
+// Fewer can not tell how correlated they are: docs/inside/measuring.md says what is left.
 TEST(MeanIntervalTest, CoversLessWhereSamplesAreFew) {
   for (const std::size_t length : {5U, 10U, 15U, 16U, 20U}) {
     EXPECT_GE(coverage(0, length), 0.95) << length;

@@ -1,5 +1,5 @@
 #pragma once
-/// The model of docs/reference-step.md in double precision, as plainly as it can be written:
+/// The model of docs/inside/reference-step.md in double precision, as plainly as it can be written:
 /// nothing of it is shared with the kernels. Rotary
 /// angles are those of sequences as long as the model's positions.
 

@@ -78,14 +78,14 @@ constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
 constexpr std::int64_t cublas_bytes = 32 * mebibyte;
 
 /// Memory that PyTorch knows nothing of: context, kernels, NCCL's buffers. Medians of 14 messages
-/// of public trainings that ran out of memory (docs/memory.md, "Framework").
+/// of public trainings that ran out of memory (docs/inside/memory.md, "Framework").
 std::int64_t outside_bytes(int world_size) {
   if (world_size == 1) return 707 * mebibyte;
   return (world_size <= 8 ? 1413 : 2099) * mebibyte;
 }
 
 /// Percent that PyTorch's caching allocator holds beyond the allocated bytes once it has given back
-/// all that it could; docs/memory.md, "Framework".
+/// all that it could; docs/inside/memory.md, "Framework".
 constexpr std::int64_t reserved_percent = 2;
 constexpr std::int64_t expandable_percent = 1;
 /// … and where there is room, up to stage 2 and at stage 3.

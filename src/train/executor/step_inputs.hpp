@@ -13,7 +13,7 @@
 
 namespace dstune::train {
 
-/// The tokens and targets of one micro-step of one rank. docs/reference-step.md, section 3.
+/// The tokens and targets of one micro-step of one rank. docs/inside/reference-step.md, section 3.
 class MicroBatch {
  public:
   /// The plan outlives it.

@@ -34,7 +34,8 @@ std::optional<DeviceProfile> known_profile(const OpenJob& ready, const JobPredic
 }
 
 /// Spaces that were recorded on the reference's own kind of machine are ranked no better with the
-/// factor, and no other kind has a reference (docs/fidelity.md). So it is measured, and not used.
+/// factor, and no other kind has a reference (docs/figures/fidelity.md). So it is measured, and not
+/// used.
 constexpr bool uses_host_factor = false;
 
 }  // namespace

@@ -24,7 +24,7 @@
 
 namespace dstune {
 
-/// The seed of initial weights and tokens (docs/reference-step.md). Not --seed, which is the
+/// The seed of initial weights and tokens (docs/inside/reference-step.md). Not --seed, which is the
 /// tuner's: losses must not depend on how the space is searched.
 inline constexpr std::int64_t reference_seed = 0;
 
