@@ -1,20 +1,22 @@
-// How near times by published rates come to steps that were run (docs/figures/fidelity.md, "Speed
-// on GPUs"):
+// How near times by published rates come to steps that were run (docs/figures/speed.md):
 //   speed_figures mpi_tests/bench/fidelity/speed_reports.json    others' trainings, as a table
 //   speed_figures SPACE.json TABLE.json ...    recorded ones of DeepSpeed and of our own step on a
 //   GPU
-// Nothing is measured. TABLE is what scripts/tools/deepspeed_fidelity.py has written.
+// --json before these prints tables for scripts/figures.py. Nothing is measured. TABLE is what scripts/tools/deepspeed_fidelity.py has written.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dstune/base/error.hpp"
 #include "dstune/space/job_spec.hpp"
 #include "fidelity_table.hpp"
+#include "figure_tables.hpp"
 #include "fixed_workspaces.hpp"
 #include "speed_reports.hpp"
 
@@ -29,26 +31,29 @@ struct Figures {
     errors.push_back(std::abs(time.seconds / true_s - 1));
     held += time.low_s <= true_s && true_s <= time.high_s ? 1 : 0;
   }
-  void print(const char* what) {
+  [[nodiscard]] double median() const {
+    if (errors.empty()) return 0;
+    std::vector<double> sorted = errors;
+    std::ranges::sort(sorted);
+    const std::size_t middle = sorted.size() / 2;
+    return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+  }
+  void print(const char* what) const {
     if (errors.empty()) return;
-    const auto middle = errors.begin() + static_cast<std::ptrdiff_t>(errors.size() / 2);
-    std::nth_element(errors.begin(), middle, errors.end());
-    double median = *middle;
-    if (errors.size() % 2 == 0) median = (median + *std::max_element(errors.begin(), middle)) / 2;
     std::printf("%s: the band holds %d of %zu, median error %.0f %%\n", what, held, errors.size(),
-                100 * median);
+                100 * median());
   }
 };
 
-int print_reports(const char* path) {
+void print_reports(const char* path, bool in_json) {
   const auto reports = json::read<Reports>(json::Document::read(path).node());
   std::map<std::string, bool> fitted;
   for (const Source& source : reports.sources) fitted[source.name] = source.fitted;
   const FixedWorkspaces workspaces;
   Figures fit, judged, all, partly;
-  std::printf(
-      "| training | GPUs | published, s a step | predicted | band | off | in the band | use |\n");
-  std::printf("| --- | --- | --- | --- | --- | --- | --- | --- |\n");
+  bench::FigureTable rows{"reports",
+                          {"training", "url", "gpus", "device", "published", "predicted", "low",
+                           "high", "off", "held", "use"}};
   for (const Report& report : reports.rows) {
     const auto time = time_of(report, reports.models.at(report.model), workspaces);
     if (!time) throw Error(report.id + " has no time");
@@ -62,20 +67,39 @@ int print_reports(const char* path) {
     const char* const use = !is_described              ? "shown"
                             : fitted.at(report.source) ? "fitted"
                                                        : "judged";
-    std::printf("| [%s](%s) | %d x %s | %.3g | %.3g | %.3g–%.3g | %+.0f %% | %s | %s |\n",
-                report.id.c_str(), report.url.c_str(), report.shape.size(), report.device.c_str(),
-                report.seconds_per_step, time->seconds, time->low_s, time->high_s, 100 * off,
-                is_held ? "yes" : "no", use);
+    rows.rows.push_back({report.id, report.url, report.shape.size(), report.device,
+                         report.seconds_per_step, time->seconds, time->low_s, time->high_s,
+                         100 * off, is_held ? "yes" : "no", use});
   }
+  const std::vector<std::pair<const char*, const Figures*>> sums = {
+      {"Fitted", &fit}, {"Judged", &judged}, {"Both", &all}, {"Described in part", &partly}};
+  if (in_json) {
+    bench::FigureTable summary{"summary", {"use", "trainings", "held", "median_error"}};
+    for (const auto& [use, figures] : sums)
+      summary.rows.push_back({use, figures->errors.size(), figures->held, 100 * figures->median()});
+    bench::print_tables({rows, summary});
+    return;
+  }
+  std::printf(
+      "| training | GPUs | published, s a step | predicted | band | off | in the band | use |\n");
+  std::printf("| --- | --- | --- | --- | --- | --- | --- | --- |\n");
+  for (const auto& row : rows.rows)
+    std::printf("| [%s](%s) | %d x %s | %.3g | %.3g | %.3g–%.3g | %+.0f %% | %s | %s |\n",
+                row[0].get<std::string>().c_str(), row[1].get<std::string>().c_str(),
+                row[2].get<int>(), row[3].get<std::string>().c_str(), row[4].get<double>(),
+                row[5].get<double>(), row[6].get<double>(), row[7].get<double>(),
+                row[8].get<double>(), row[9].get<std::string>().c_str(),
+                row[10].get<std::string>().c_str());
   std::printf("\n");
-  fit.print("Fitted");
-  judged.print("Judged");
-  all.print("Both");
-  partly.print("Described in part");
-  return 0;
+  for (const auto& [use, figures] : sums) figures->print(use);
 }
 
-void print_recorded(const std::string& space, const std::string& table) {
+/// How near one table's times come.
+struct Recorded {
+  Figures of_target, of_step;
+};
+
+Recorded judge_recorded(const std::string& space, const std::string& table, bool prints) {
   const json::Document recorded = json::Document::read(table);
   const auto device = recorded.root().at("device").get<std::string>();
   const int ranks = recorded.root().at("ranks").get<int>();
@@ -85,7 +109,7 @@ void print_recorded(const std::string& space, const std::string& table) {
   const FixedWorkspaces workspaces;
   StepPredictor predictor(job.model, published_profile({.device = *spec, .gpus_per_node = ranks}),
                           workspaces, default_policy().predicting, job.target);
-  Figures of_target, of_step;
+  Recorded found;
   for (const bench::FidelityRow& row : bench::read_fidelity_table(space, table).rows) {
     double samples_per_s = 0;
     for (const double pass : row.deepspeed)
@@ -93,21 +117,36 @@ void print_recorded(const std::string& space, const std::string& table) {
     const Experiment& experiment = row.member.planned.experiment;
     const auto time = predictor.target_time(experiment);
     if (!time) throw Error(experiment.name + " has no time");
-    of_target.add(*time, row.batch / samples_per_s);
+    found.of_target.add(*time, row.batch / samples_per_s);
     const double here_s = predictor.predict(experiment);
-    of_step.add({here_s, here_s, here_s, here_s}, row.measured_s);
-    std::printf("%s: DeepSpeed %.3g s, predicted %.3g s; our step %.3g s, predicted %.3g s\n",
-                experiment.name.c_str(), row.batch / samples_per_s, time->seconds, row.measured_s,
-                here_s);
+    found.of_step.add({here_s, here_s, here_s, here_s}, row.measured_s);
+    if (prints)
+      std::printf("%s: DeepSpeed %.3g s, predicted %.3g s; our step %.3g s, predicted %.3g s\n",
+                  experiment.name.c_str(), row.batch / samples_per_s, time->seconds,
+                  row.measured_s, here_s);
   }
-  of_target.print("DeepSpeed");
-  std::printf("Our step: errors %.0f to %.0f %%\n", 100 * *std::ranges::min_element(of_step.errors),
-              100 * *std::ranges::max_element(of_step.errors));
+  return found;
 }
 
-int run(int argc, char** argv) {
-  if (argc == 2) return print_reports(argv[1]);
-  for (int place = 1; place + 1 < argc; place += 2) print_recorded(argv[place], argv[place + 1]);
+int run(const std::vector<std::string>& files, bool in_json) {
+  if (files.size() == 1) {
+    print_reports(files.front().c_str(), in_json);
+    return 0;
+  }
+  bench::FigureTable tables{
+      "recorded", {"table", "members", "held", "median_error", "own_least", "own_most"}};
+  for (std::size_t place = 0; place < files.size(); place += 2) {
+    const Recorded found = judge_recorded(files[place], files[place + 1], !in_json);
+    const double least = 100 * std::ranges::min(found.of_step.errors);
+    const double most = 100 * std::ranges::max(found.of_step.errors);
+    tables.rows.push_back({std::filesystem::path(files[place + 1]).stem().string(),
+                           found.of_target.errors.size(), found.of_target.held,
+                           100 * found.of_target.median(), least, most});
+    if (in_json) continue;
+    found.of_target.print("DeepSpeed");
+    std::printf("Our step: errors %.0f to %.0f %%\n", least, most);
+  }
+  if (in_json) bench::print_tables({tables});
   return 0;
 }
 
@@ -115,12 +154,16 @@ int run(int argc, char** argv) {
 }  // namespace dstune::speed
 
 int main(int argc, char** argv) {
-  if (argc != 2 && (argc % 2 != 1 || argc == 1)) {
-    std::fprintf(stderr, "usage: speed_figures SPEED_REPORTS.json | SPACE.json TABLE.json ...\n");
+  std::vector<std::string> files(argv + 1, argv + argc);
+  const bool in_json = !files.empty() && files.front() == "--json";
+  if (in_json) files.erase(files.begin());
+  if (files.size() != 1 && (files.size() % 2 != 0 || files.empty())) {
+    std::fprintf(stderr,
+                 "usage: speed_figures [--json] SPEED_REPORTS.json | SPACE.json TABLE.json ...\n");
     return 2;
   }
   try {
-    return dstune::speed::run(argc, argv);
+    return dstune::speed::run(files, in_json);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -11,7 +11,8 @@
 //                                                        of each table take beside the constants
 //   target_figures judge SPACE.json TABLE.json ...       each table by the program's constants
 //   target_figures calibrate SPACE.json TABLE.json ...   beside runs of the user's own
-// With `--host FACTOR` before the mode all costs of the host take so much longer. With
+// With `--json` before the mode judge, left-out, factors and calibrate print tables for
+// scripts/figures.py. With `--host FACTOR` all costs of the host take so much longer. With
 // `--profile FILE` the constants are those that --profile-out wrote of a job
 // that measured them (dstune.target.measure), and not the program's, which are those of GPUs where
 // the first table names a "device". TABLE is what
@@ -29,6 +30,7 @@
 #include "dstune/base/archive.hpp"
 #include "dstune/ranking/calibration.hpp"
 #include "fidelity_table.hpp"
+#include "figure_tables.hpp"
 #include "target_fits.hpp"
 #include "target_tables.hpp"
 
@@ -40,6 +42,7 @@ using bench::Configurations;
 using bench::Estimate;
 using bench::Figures;
 using bench::figures_of;
+using bench::FigureTable;
 using bench::in_target;
 using bench::points_of;
 using bench::Table;
@@ -64,15 +67,47 @@ void print_counts(const Configurations& all) {
 
 // Judging.
 
-void judge(const Table& table, const TargetConstants& target) {
+/// How near an estimate comes to DeepSpeed in a table; the best is named by the odd passes, and
+/// compared by the even ones.
+struct Judged {
+  const char* title;
+  Figures figures;
+  double below_best = 0, above_baseline = 0;
+};
+
+std::vector<Judged> judge(const Table& table, const TargetConstants& target) {
   const Configurations& all = table.all;
   const TimeCalibration& constants = target.time;
-  // A single pass is both.
-  const bool has_passes =
-      std::ranges::all_of(all, [](const Configuration& one) { return one.deepspeed.size() > 1; });
   const auto odd = [](const Configuration& one) { return one.throughput(0, 2); };
-  const auto even = [&](const Configuration& one) { return one.throughput(has_passes ? 1 : 0, 2); };
+  const auto even = [&](const Configuration& one) {
+    return one.throughput(table.has_passes() ? 1 : 0, 2);
+  };
   const auto best = *std::ranges::max_element(all, {}, odd);
+  std::vector<Judged> judged;
+  const auto add = [&](const char* title, const Estimate& estimate, bool is_odd = false) {
+    const Figures figures =
+        is_odd ? figures_of(all, estimate, true, 1, 2) : figures_of(all, estimate, true);
+    const Configuration& answer = all[figures.best];
+    judged.push_back(
+        {title, figures, 1 - even(answer) / even(best), even(answer) / even(all[table.baseline]) - 1});
+  };
+  if (table.has_passes())
+    add(
+        "DeepSpeed's odd passes, of its even ones",
+        [&](const Configuration& one) { return one.batch / odd(one); }, true);
+  add("measured here", [](const Configuration& one) { return one.measured_s; });
+  add("... in the target's time", in_target(constants, &Configuration::measured_s));
+  if (std::ranges::all_of(all, [](const Configuration& one) { return one.predicted_s > 0; })) {
+    add("predicted here", [](const Configuration& one) { return one.predicted_s; });
+    add("... in the target's time", in_target(constants, &Configuration::predicted_s));
+  }
+  return judged;
+}
+
+void print_judged(const Table& table, const TargetConstants& target) {
+  const Configurations& all = table.all;
+  const auto best = *std::ranges::max_element(
+      all, {}, [](const Configuration& one) { return one.throughput(0, 2); });
   std::vector<double> throughputs;
   for (const Configuration& one : all) throughputs.push_back(one.throughput());
   std::ranges::sort(throughputs);
@@ -82,25 +117,32 @@ void judge(const Table& table, const TargetConstants& target) {
       "| faster than the baseline |\n| --- | --- | --- | --- | --- | --- |\n",
       all.size(), best.name.c_str(),
       100 * (best.throughput() / throughputs[throughputs.size() / 2] - 1));
-  const auto print = [&](const char* title, const Estimate& estimate, bool is_odd = false) {
-    const Figures figures =
-        is_odd ? figures_of(all, estimate, true, 1, 2) : figures_of(all, estimate, true);
-    const Configuration& answer = all[figures.best];
-    std::printf("| %s | %.3f | %.1f %% | `%s` | %.1f %% | %.1f %% |\n", title, figures.correlation,
-                100 * figures.error, answer.name.c_str(), 100 * (1 - even(answer) / even(best)),
-                100 * (even(answer) / even(all[table.baseline]) - 1));
-  };
-  if (has_passes)
-    print(
-        "DeepSpeed's odd passes, of its even ones",
-        [&](const Configuration& one) { return one.batch / odd(one); }, true);
-  print("measured here", [](const Configuration& one) { return one.measured_s; });
-  print("... in the target's time", in_target(constants, &Configuration::measured_s));
-  if (std::ranges::all_of(all, [](const Configuration& one) { return one.predicted_s > 0; })) {
-    print("predicted here", [](const Configuration& one) { return one.predicted_s; });
-    print("... in the target's time", in_target(constants, &Configuration::predicted_s));
-  }
+  for (const Judged& one : judge(table, target))
+    std::printf("| %s | %.3f | %.1f %% | `%s` | %.1f %% | %.1f %% |\n", one.title,
+                one.figures.correlation, 100 * one.figures.error,
+                all[one.figures.best].name.c_str(), 100 * one.below_best,
+                100 * one.above_baseline);
   std::printf("\n");
+}
+
+/// Errors and what an answer loses are in percent.
+FigureTable table_of_judged(const std::vector<Table>& tables, const TargetConstants& target) {
+  FigureTable judged{"judged", {"table", "members", "passes"}};
+  for (const std::string of : {"again", "own", "expected", "predicted_here", "predicted"})
+    for (const char* const figure : {"", "_error", "_regret", "_below", "_above"})
+      judged.columns.push_back(of + figure);
+  for (const Table& table : tables) {
+    std::vector<json::Value> row = {table.name, table.all.size(),
+                                    table.all.front().deepspeed.size()};
+    if (!table.has_passes()) row.insert(row.end(), 5, nullptr);
+    for (const Judged& one : judge(table, target))
+      row.insert(row.end(),
+                 {one.figures.correlation, 100 * one.figures.error, 100 * one.figures.regret,
+                  100 * one.below_best, 100 * one.above_baseline});
+    row.resize(judged.columns.size());
+    judged.rows.push_back(std::move(row));
+  }
+  return judged;
 }
 
 TimeCalibration with_host_costs(TimeCalibration time, double factor) {
@@ -128,11 +170,19 @@ Draw draw(Configurations all, std::size_t num_runs, bool stages_differ, std::mt1
   }
 }
 
-void print_calibrated(const Configurations& all, std::size_t num_runs, bool stages_differ,
-                      const TargetConstants& constants) {
+/// Means of the draws, of what was left out.
+struct Calibrated {
+  std::size_t num_runs;
+  bool stages_differ;
+  Figures none, without, with;
+  double low = 0;  ///< of the draws 5 % have a lower correlation
+};
+
+Calibrated calibrate(const Configurations& all, std::size_t num_runs, bool stages_differ,
+                     const TargetConstants& constants) {
   std::mt19937 random(1);
   const CalibrationPrior known = prior_of(constants);
-  Figures none, without, with;
+  Calibrated found{num_runs, stages_differ, {}, {}, {}};
   std::vector<double> correlations;
   const auto add = [](Figures& sum, const Figures& one) {
     sum.correlation += one.correlation / num_draws;
@@ -144,30 +194,58 @@ void print_calibrated(const Configurations& all, std::size_t num_runs, bool stag
     const auto figures = [&](const TimeCalibration& fit, bool scales) {
       return figures_of(drawn.others, in_target(fit, &Configuration::measured_s), scales);
     };
-    add(none, figures(known.mean, true));
-    add(without, figures(fit_time(points_of(drawn.runs), unknown_target()), false));
+    add(found.none, figures(known.mean, true));
+    add(found.without, figures(fit_time(points_of(drawn.runs), unknown_target()), false));
     const Figures one = figures(fit_time(points_of(drawn.runs), known), false);
-    add(with, one);
+    add(found.with, one);
     correlations.push_back(one.correlation);
   }
   std::ranges::sort(correlations);
-  std::printf("| %zu%s", num_runs, stages_differ ? ", each of another stage" : "");
-  for (const Figures& one : {none, without, with})
-    std::printf(" | %.3f, %.1f %%, %.1f %%", one.correlation, 100 * one.regret, 100 * one.error);
-  std::printf(" | %.3f |\n", correlations[correlations.size() / 20]);
+  found.low = correlations[correlations.size() / 20];
+  return found;
 }
 
-void calibrate(const Configurations& all, const TargetConstants& constants) {
+std::vector<Calibrated> calibrate(const Configurations& all, const TargetConstants& constants) {
+  std::vector<Calibrated> found;
+  for (const std::size_t num_runs : {1U, 2U, 4U})
+    found.push_back(calibrate(all, num_runs, false, constants));
   std::set<int> stages;
   for (const Configuration& one : all) stages.insert(one.stage);
+  if (stages.size() > 1) found.push_back(calibrate(all, 2, true, constants));
+  return found;
+}
+
+void print_calibrated(const Configurations& all, const TargetConstants& constants) {
   std::printf(
       "Of %zu, those left out: rank correlation, regret, mean error of times.\n\n"
       "| runs | constants alone | runs alone | constants and runs | correlation, 5 %% of the draws "
       "below |\n| --- | --- | --- | --- | --- |\n",
       all.size());
-  for (const std::size_t num_runs : {1U, 2U, 4U}) print_calibrated(all, num_runs, false, constants);
-  if (stages.size() > 1) print_calibrated(all, 2, true, constants);
+  for (const Calibrated& found : calibrate(all, constants)) {
+    std::printf("| %zu%s", found.num_runs, found.stages_differ ? ", each of another stage" : "");
+    for (const Figures& one : {found.none, found.without, found.with})
+      std::printf(" | %.3f, %.1f %%, %.1f %%", one.correlation, 100 * one.regret, 100 * one.error);
+    std::printf(" | %.3f |\n", found.low);
+  }
   std::printf("\n");
+}
+
+FigureTable table_of_calibrated(const std::vector<Table>& tables,
+                                const TargetConstants& constants) {
+  FigureTable calibrated{
+      "calibrated",
+      {"table", "runs", "constants", "constants_below", "constants_error", "alone", "alone_below",
+       "alone_error", "both", "both_below", "both_error", "low"}};
+  for (const Table& table : tables)
+    for (const Calibrated& found : calibrate(table.all, constants)) {
+      if (found.stages_differ) continue;
+      std::vector<json::Value> row = {table.name, found.num_runs};
+      for (const Figures& one : {found.none, found.without, found.with})
+        row.insert(row.end(), {one.correlation, 100 * one.regret, 100 * one.error});
+      row.push_back(found.low);
+      calibrated.rows.push_back(std::move(row));
+    }
+  return calibrated;
 }
 
 }  // namespace
@@ -177,6 +255,8 @@ int main(int argc, char** argv) {
   using namespace dstune;
   const char* const program = argv[0];
   std::optional<std::string> profile, host;
+  const bool in_json = argc > 1 && std::string(argv[1]) == "--json";
+  if (in_json) --argc, ++argv;
   for (const auto& [option, value] :
        {std::pair("--profile", &profile), std::pair("--host", &host)}) {
     if (argc <= 2 || std::string(argv[1]) != option) continue;
@@ -189,7 +269,7 @@ int main(int argc, char** argv) {
                                        "scales", "factors", "judge",     "calibrate"};
   if (!modes.contains(mode) || argc < 4 || argc % 2 != 0) {
     std::fprintf(stderr,
-                 "usage: %s [--profile FILE] [--host FACTOR] "
+                 "usage: %s [--json] [--profile FILE] [--host FACTOR] "
                  "counts|fit|hierarchy|left-out|scales|factors|judge|calibrate "
                  "SPACE.json TABLE.json [SPACE TABLE ...]\n",
                  program);
@@ -201,11 +281,18 @@ int main(int argc, char** argv) {
       tables.push_back(bench::read_table(argv[at], argv[at + 1]));
     TargetConstants constants =
         profile ? bench::constants_in(*profile) : target_constants(tables.front().is_on_gpus);
-    if (profile)
+    if (profile && !in_json)
       std::printf("Constants measured by %d tiny engines, off by %.1f %% of their times:\n%s\n\n",
                   constants.num_engines, 100 * constants.fit_error,
                   json::write(constants).dump().c_str());
     if (host) constants.time = with_host_costs(constants.time, std::stod(*host));
+    if (in_json) {
+      if (mode == "judge") bench::print_tables({table_of_judged(tables, constants)});
+      if (mode == "left-out") bench::print_tables(bench::tables_of_left_out(tables, constants.time));
+      if (mode == "factors") bench::print_tables({bench::table_of_factors(tables, constants.time)});
+      if (mode == "calibrate") bench::print_tables({table_of_calibrated(tables, constants)});
+      return 0;
+    }
     if (mode == "fit") bench::print_constants(tables);
     if (mode == "hierarchy") bench::print_hierarchy(tables);
     if (mode == "left-out") bench::print_left_out(tables, constants.time);
@@ -213,8 +300,8 @@ int main(int argc, char** argv) {
     if (mode == "factors") bench::print_factors(tables, constants.time);
     for (const Table& table : tables) {
       if (mode == "counts") print_counts(table.all);
-      if (mode == "judge") judge(table, constants);
-      if (mode == "calibrate") calibrate(table.all, constants);
+      if (mode == "judge") print_judged(table, constants);
+      if (mode == "calibrate") print_calibrated(table.all, constants);
     }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -185,12 +185,19 @@ constexpr std::array changed_knobs{
     ChangedKnob{"offload", "oo_None", "oo_dcpu", ""},
 };
 
-void print_pairs(const Configurations& all, const std::vector<Estimate>& estimates) {
+/// The mean of some pairs, by DeepSpeed and each estimate.
+struct Pairs {
+  const char* title;
+  double count;
+  std::vector<double> percent;
+};
+
+std::vector<Pairs> pairs_of(const Configurations& all, const std::vector<Estimate>& estimates) {
   std::map<std::string, const Configuration*> by_name;
   for (const Configuration& one : all) by_name[one.name] = &one;
+  std::vector<Pairs> found_pairs;
   for (const ChangedKnob& knob : changed_knobs) {
-    std::vector<double> sums(estimates.size(), 0);
-    double count = 0;
+    Pairs pairs{knob.title, 0, std::vector<double>(estimates.size(), 0)};
     for (const auto& [name, one] : by_name) {
       const std::size_t at = (name + "_").find(knob.before);
       if (at == std::string::npos || (name + "_").find(knob.needed) == std::string::npos) continue;
@@ -199,19 +206,28 @@ void print_pairs(const Configurations& all, const std::vector<Estimate>& estimat
       const auto found = by_name.find(changed);
       if (found == by_name.end()) continue;
       for (std::size_t which = 0; which < estimates.size(); ++which)
-        sums[which] += 100 * std::log(estimates[which](*found->second) / estimates[which](*one));
-      ++count;
+        pairs.percent[which] +=
+            100 * std::log(estimates[which](*found->second) / estimates[which](*one));
+      ++pairs.count;
     }
-    if (count < 2) continue;
-    std::printf("| %s | %.0f", knob.title, count);
-    for (const double sum : sums) std::printf(" | %.1f", sum / count);
-    std::printf(" |\n");
+    if (pairs.count < 2) continue;
+    for (double& percent : pairs.percent) percent /= pairs.count;
+    found_pairs.push_back(std::move(pairs));
   }
+  return found_pairs;
 }
 
-}  // namespace
+/// A table, by a fit to all others: DeepSpeed's own times, ours, those by the program's constants,
+/// and by the fit.
+struct LeftOut {
+  const Table* table;
+  std::vector<Estimate> estimates;
+  std::vector<Figures> figures;  ///< of all but the first
+  std::vector<Pairs> pairs;
+};
 
-void print_left_out(const std::vector<Table>& tables, const TimeCalibration& constants) {
+std::vector<LeftOut> leave_out(const std::vector<Table>& tables, const TimeCalibration& constants) {
+  std::vector<LeftOut> found;
   for (std::size_t left_out = 0; left_out < tables.size(); ++left_out) {
     if (!is_in_fp32(tables[left_out])) continue;
     std::vector<std::vector<CalibrationPoint>> points;
@@ -220,29 +236,64 @@ void print_left_out(const std::vector<Table>& tables, const TimeCalibration& con
         points.push_back(points_of(tables[table].all));
     const TimeCalibration fit = fit_hierarchy(points).common;
     const Configurations& all = tables[left_out].all;
-    const std::vector<Estimate> estimates{
-        [](const Configuration& one) { return one.deepspeed_s(); },
-        [](const Configuration& one) { return one.measured_s; },
-        in_target(constants, &Configuration::measured_s),
-        in_target(fit, &Configuration::measured_s)};
+    LeftOut one{&tables[left_out],
+                {[](const Configuration& each) { return each.deepspeed_s(); },
+                 [](const Configuration& each) { return each.measured_s; },
+                 in_target(constants, &Configuration::measured_s),
+                 in_target(fit, &Configuration::measured_s)},
+                {},
+                {}};
+    for (std::size_t which = 1; which < one.estimates.size(); ++which)
+      one.figures.push_back(figures_of(all, one.estimates[which], true));
+    one.pairs = pairs_of(all, one.estimates);
+    found.push_back(std::move(one));
+  }
+  return found;
+}
+
+}  // namespace
+
+void print_left_out(const std::vector<Table>& tables, const TimeCalibration& constants) {
+  for (const LeftOut& one : leave_out(tables, constants)) {
     std::printf(
-        "table %zu: %s\n\n| | pairs | DeepSpeed | measured here | the program's constants | fit "
-        "to the others |\n| --- | --- | --- | --- | --- | --- |\n",
-        left_out + 1, all.front().name.c_str());
-    for (const char* const figure : {"rank correlation", "mean error, %", "regret, %"}) {
-      std::printf("| %s | %zu | ", figure, all.size());
-      for (std::size_t which = 1; which < estimates.size(); ++which) {
-        const Figures figures = figures_of(all, estimates[which], true);
-        const std::string_view title = figure;
-        std::printf(" | %.3f", title.starts_with("rank")   ? figures.correlation
-                               : title.starts_with("mean") ? 100 * figures.error
-                                                           : 100 * figures.regret);
-      }
+        "%s\n\n| | pairs | DeepSpeed | measured here | the program's constants | fit to the "
+        "others |\n| --- | --- | --- | --- | --- | --- |\n",
+        one.table->name.c_str());
+    const auto print = [&](const char* title, double Figures::*figure, double unit) {
+      std::printf("| %s | %zu | ", title, one.table->all.size());
+      for (const Figures& figures : one.figures) std::printf(" | %.3f", unit * figures.*figure);
+      std::printf(" |\n");
+    };
+    print("rank correlation", &Figures::correlation, 1);
+    print("mean error, %", &Figures::error, 100);
+    print("regret, %", &Figures::regret, 100);
+    for (const Pairs& pairs : one.pairs) {
+      std::printf("| %s | %.0f", pairs.title, pairs.count);
+      for (const double percent : pairs.percent) std::printf(" | %.1f", percent);
       std::printf(" |\n");
     }
-    print_pairs(all, estimates);
     std::printf("\n");
   }
+}
+
+std::vector<FigureTable> tables_of_left_out(const std::vector<Table>& tables,
+                                            const TimeCalibration& constants) {
+  FigureTable left_out{"left_out",
+                       {"table", "members", "own", "own_error", "own_below", "program",
+                        "program_error", "program_below", "fit", "fit_error", "fit_below"}};
+  FigureTable knobs{"knobs", {"table", "knob", "pairs", "deepspeed", "own", "program", "fit"}};
+  for (const LeftOut& one : leave_out(tables, constants)) {
+    std::vector<json::Value> row = {one.table->name, one.table->all.size()};
+    for (const Figures& figures : one.figures)
+      row.insert(row.end(), {figures.correlation, 100 * figures.error, 100 * figures.regret});
+    left_out.rows.push_back(std::move(row));
+    for (const Pairs& pairs : one.pairs) {
+      std::vector<json::Value> of_knob = {one.table->name, pairs.title, pairs.count};
+      of_knob.insert(of_knob.end(), pairs.percent.begin(), pairs.percent.end());
+      knobs.rows.push_back(std::move(of_knob));
+    }
+  }
+  return {left_out, knobs};
 }
 
 /// By least squares of the relative errors; the costs are `constants`'.
@@ -271,8 +322,17 @@ void print_factors(const std::vector<Table>& tables, const TimeCalibration& cons
   for (const Table& table : tables) {
     const auto factors = fit_factors(points_of(table.all), constants);
     std::printf("  %.2f %.2f %.2f  %s\n", factors[0], factors[1], factors[2],
-                table.all.front().name.c_str());
+                table.name.c_str());
   }
+}
+
+FigureTable table_of_factors(const std::vector<Table>& tables, const TimeCalibration& constants) {
+  FigureTable found{"factors", {"table", "host", "network", "kernels"}};
+  for (const Table& table : tables) {
+    const auto factors = fit_factors(points_of(table.all), constants);
+    found.rows.push_back({table.name, factors[0], factors[1], factors[2]});
+  }
+  return found;
 }
 
 }  // namespace dstune::bench

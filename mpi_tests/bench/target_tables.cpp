@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "dstune/ranking/answer.hpp"
 #include "dstune/ranking/scoreboard.hpp"
@@ -12,6 +13,7 @@ namespace dstune::bench {
 Table read_table(const std::string& space_path, const std::string& table_path) {
   const FidelityTable table = read_fidelity_table(space_path, table_path);
   Table found;
+  found.name = std::filesystem::path(table_path).stem().string();
   found.baseline = table.baseline.value_or(0);
   found.is_on_gpus = table.is_on_gpus;
   for (const FidelityRow& row : table.rows) {

@@ -2,6 +2,7 @@
 /// Recorded tables as target_figures looks at them: DeepSpeed's own times, and how near an estimate
 /// of them comes. Local.
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -35,9 +36,16 @@ struct Configuration {
 using Configurations = std::vector<Configuration>;
 
 struct Table {
+  std::string name = {};  ///< of the file, without its ending
   Configurations all;
   std::size_t baseline = 0;  ///< that takes the first candidate of every list
   bool is_on_gpus = false;
+
+  /// A single pass is both what names the best and what judges it.
+  [[nodiscard]] bool has_passes() const {
+    return std::ranges::all_of(
+        all, [](const Configuration& one) { return one.deepspeed.size() > 1; });
+  }
 };
 
 /// Throws what read_fidelity_table() does.

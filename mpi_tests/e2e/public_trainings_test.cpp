@@ -1,6 +1,6 @@
 // Trainings on GPUs that others reported, each planned as its source describes it: does the plan
-// say which of them ran out of memory? docs/figures/fidelity.md has the table, which this test
-// compares; DSTUNE_UPDATE_GOLDEN=1 writes it anew.
+// say which of them ran out of memory? docs/figures/memory.md has the tables, whose rows this test
+// compares; scripts/figures.py --measure writes them anew, by the file that DSTUNE_FIGURES names.
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -15,8 +15,6 @@ namespace dstune::e2e {
 namespace {
 
 constexpr double gib = 1 << 30;
-constexpr const char* begin_mark = "<!-- public trainings: generated from here on -->\n";
-constexpr const char* end_mark = "<!-- public trainings: up to here -->\n";
 
 /// A training as it was reported, and what the plan says of it.
 struct Row {
@@ -120,54 +118,72 @@ TEST_F(PublicTrainingsTest, MovesStatesByWholeGroupsOfParameters) {
   EXPECT_NEAR(step, 30.1, 0.2 * 30.1);
 }
 
-std::string number(double value) {
-  return fmt::format("{:.{}f}", value, value < 100 ? 1 : 0);
+/// GiB, with a digit more where they are few.
+Json gib_number(double value) {
+  if (value >= 99.95) return std::llround(value);
+  return std::round(10 * value) / 10;
 }
 
-/// The table for docs/figures/fidelity.md.
-std::string table_of(const std::vector<Row>& rows) {
-  std::string table =
-      "| training | GPUs | reported | verdict | needs, of (GiB) | seen (GiB) | host (GiB) |\n"
-      "| --- | --- | --- | --- | --- | --- | --- |\n";
+/// Tables for scripts/figures.py, a row a training: the verdicts, and peaks that the source saw.
+struct Tables {
+  Json verdicts = Json::array(), peaks = Json::array(), scores = Json::array();
+};
+
+Tables tables_of(const std::vector<Row>& rows) {
+  Tables tables;
   for (const Row& one : rows) {
     const Json& reported = one.reported;
-    const Json& seen = reported["seen"];
+    const std::string gpus = fmt::format("{} × {}", reported["nodes"].get<int>(),
+                                         reported["gpus_per_node"].get<int>());
+    const char* const use = !one.is_judged() ? "shown" : one.is_later() ? "later" : "judged";
+    const std::string ended = one.outcome() == "fits"  ? "ran"
+                              : one.outcome() == "oom" ? "ran out"
+                                                       : "host ran out";
     const Json& memory = reported["space"]["dstune"]["device_memory"];
-    const std::string of = memory.is_number() ? number(memory.get<double>() / gib) : "?";
     const double host = one.gib_of("target_host_memory_bytes_per_node");
-    const std::string peak =
-        seen.contains("gib")
-            ? fmt::format("{} {}; {}", number(seen["gib"]), seen["read"].get<std::string>(),
-                          number(one.gib_of("target_allocated_bytes")))
-            : "";
-    table += fmt::format(
-        "| {}{}{} | {} × {} | {} | {}{} | {} of {} | {} | {} |\n", one.name(),
-        one.is_later() ? " (later)" : "", one.is_judged() ? "" : " (not judged)",
-        reported["nodes"].get<int>(), reported["gpus_per_node"].get<int>(), one.outcome(),
-        one.verdict(),
-        one.is_judged() && (one.outcome() == "oom") != (share_called_oom(one) > 0.5)
-            ? one.verdict() == "edge" ? "" : " (wrong)"
-            : "",
-        number(one.gib_of("target_memory_bytes")), of, peak, host > 0 ? number(host) : "");
+    tables.verdicts.push_back(
+        {one.name(), gpus, use, ended, one.verdict(), gib_number(one.gib_of("target_memory_bytes")),
+         memory.is_number() ? gib_number(memory.get<double>() / gib) : Json(),
+         host > 0 ? gib_number(host) : Json()});
+    const Json& seen = reported["seen"];
+    if (seen.contains("gib"))
+      tables.peaks.push_back({one.name(), gib_number(seen["gib"]), seen["read"],
+                              gib_number(one.gib_of("target_allocated_bytes")),
+                              gib_number(one.gib_of("target_memory_bytes"))});
   }
-  return table;
+  for (const bool are_later : {false, true}) {
+    const Score score = score_of(rows, are_later);
+    tables.scores.push_back({are_later ? "later" : "judged", score.ran_out, score.found, score.ran,
+                             score.false_alarms});
+  }
+  return tables;
+}
+
+/// The rows that a table of the manual has.
+Json rows_in_the_manual(const char* table) {
+  std::ifstream file(std::string(DSTUNE_E2E_FIGURES) + "/" + table + ".json");
+  EXPECT_TRUE(file.good()) << table;
+  return Json::parse(file)["rows"];
 }
 
 TEST_F(PublicTrainingsTest, StandInTheManual) {
-  const std::string path = DSTUNE_E2E_FIDELITY;
-  std::ifstream file(path);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const std::size_t begin = text.find(begin_mark), end = text.find(end_mark);
-  ASSERT_NE(begin, text.npos);
-  ASSERT_NE(end, text.npos);
-  const std::size_t first = begin + std::string(begin_mark).size();
-  const std::string table = "\n" + table_of(rows()) + "\n";
-  if (std::getenv("DSTUNE_UPDATE_GOLDEN") != nullptr) {
-    std::ofstream(path) << text.substr(0, first) << table << text.substr(end);
+  const Tables tables = tables_of(rows());
+  if (const char* const path = std::getenv("DSTUNE_FIGURES"); path != nullptr) {
+    const auto table = [](const char* name, const std::vector<std::string>& columns,
+                          const Json& table_rows) {
+      return Json{{"name", name}, {"columns", columns}, {"rows", table_rows}};
+    };
+    std::ofstream(path) << Json{
+        {"tables",
+         {table("verdicts", {"training", "gpus", "use", "ended", "plan", "needs", "device", "host"},
+                tables.verdicts),
+          table("peaks", {"training", "seen", "read", "tensors", "needs"}, tables.peaks),
+          table("scores", {"use", "ran_out", "found", "ran", "alarms"}, tables.scores)}}};
     return;
   }
-  EXPECT_EQ(text.substr(first, end - first), table)
-      << "DSTUNE_UPDATE_GOLDEN=1 writes the table anew";
+  const char* const how = "scripts/figures.py --measure writes the table anew";
+  EXPECT_EQ(rows_in_the_manual("memory-trainings"), tables.verdicts) << how;
+  EXPECT_EQ(rows_in_the_manual("memory-peaks"), tables.peaks) << how;
 }
 
 }  // namespace

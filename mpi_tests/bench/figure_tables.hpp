@@ -1,0 +1,25 @@
+#pragma once
+/// Tables that a bench prints for scripts/figures.py (--json). Local.
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "dstune/base/json.hpp"
+
+namespace dstune::bench {
+
+struct FigureTable {
+  std::string name;
+  std::vector<std::string> columns;
+  std::vector<std::vector<json::Value>> rows = {};  ///< as many cells as columns
+};
+
+inline void print_tables(const std::vector<FigureTable>& tables) {
+  json::Value printed = json::Value::array();
+  for (const FigureTable& table : tables)
+    printed.push_back({{"name", table.name}, {"columns", table.columns}, {"rows", table.rows}});
+  std::printf("%s\n", json::Value{{"tables", printed}}.dump(1).c_str());
+}
+
+}  // namespace dstune::bench
