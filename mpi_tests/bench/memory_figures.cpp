@@ -12,21 +12,21 @@
 
 #include <fmt/format.h>
 
-#include "figure_tables.hpp"
+#include "json_tables.hpp"
 #include "target_measurements.hpp"
 
 namespace dstune {
 namespace {
 
-using bench::FigureTable;
+using bench::JsonTable;
 
 double percent_off(double planned, double measured) {
   return 100 * (planned / measured - 1);
 }
 
 /// Forward and backward, without an optimizer.
-FigureTable table_of_models(const json::Value& rows) {
-  FigureTable table{"models",
+JsonTable table_of_models(const json::Value& rows) {
+  JsonTable table{"models",
                     {"model", "attention", "precision", "batch", "recompute", "measured_mib",
                      "planned_mib", "error", "states_mib"}};
   for (const json::Value& row : rows) {
@@ -61,7 +61,7 @@ std::string kind_of(const json::Value& row) {
 }
 
 /// Errors of each kind of step, in percent.
-FigureTable table_of_kinds(const json::Value& rows) {
+JsonTable table_of_kinds(const json::Value& rows) {
   struct Kind {
     std::string name, release;
     int steps = 0;
@@ -84,7 +84,7 @@ FigureTable table_of_kinds(const json::Value& rows) {
         error(std::max(test::before_update(memory), memory.instants.at("update")),
               std::max(row.at("backward_bytes").get<double>(), row.value("update_bytes", 0.0))));
   }
-  FigureTable table{"kinds",
+  JsonTable table{"kinds",
                     {"kind", "release", "steps", "peak_mean", "peak_least", "peak_most",
                      "begin_least", "begin_most"}};
   for (const Kind& kind : kinds) {
@@ -105,9 +105,9 @@ std::string power(double number) {
 
 /// Steps with nothing but a stage, buckets and offload, beside usual estimates: the states alone,
 /// and those that DeepSpeed's autotuner takes.
-FigureTable table_of_steps(const json::Value& rows) {
+JsonTable table_of_steps(const json::Value& rows) {
   constexpr double parameters = 937'728;
-  FigureTable table{"steps",
+  JsonTable table{"steps",
                     {"stage", "setting", "measured_kb", "planned_kb", "error", "states_kb",
                      "autotuner_kb"}};
   for (const json::Value& row : rows) {
@@ -154,7 +154,7 @@ int main(int argc, char** argv) {
   try {
     const json::Document measured = json::Document::read(argv[1]);
     const json::Value& steps = measured.root().at("deepspeed");
-    bench::print_tables({table_of_models(measured.root().at("training")), table_of_kinds(steps),
+    bench::print_json_tables({table_of_models(measured.root().at("training")), table_of_kinds(steps),
                          table_of_steps(steps)});
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -16,7 +16,7 @@
 #include "dstune/base/error.hpp"
 #include "dstune/space/job_spec.hpp"
 #include "fidelity_table.hpp"
-#include "figure_tables.hpp"
+#include "json_tables.hpp"
 #include "fixed_workspaces.hpp"
 #include "speed_reports.hpp"
 
@@ -51,7 +51,7 @@ void print_reports(const char* path, bool in_json) {
   for (const Source& source : reports.sources) fitted[source.name] = source.fitted;
   const FixedWorkspaces workspaces;
   Figures fit, judged, all, partly;
-  bench::FigureTable rows{"reports",
+  bench::JsonTable rows{"reports",
                           {"training", "url", "gpus", "device", "published", "predicted", "low",
                            "high", "off", "held", "use"}};
   for (const Report& report : reports.rows) {
@@ -74,10 +74,10 @@ void print_reports(const char* path, bool in_json) {
   const std::vector<std::pair<const char*, const Figures*>> sums = {
       {"Fitted", &fit}, {"Judged", &judged}, {"Both", &all}, {"Described in part", &partly}};
   if (in_json) {
-    bench::FigureTable summary{"summary", {"use", "trainings", "held", "median_error"}};
+    bench::JsonTable summary{"summary", {"use", "trainings", "held", "median_error"}};
     for (const auto& [use, figures] : sums)
       summary.rows.push_back({use, figures->errors.size(), figures->held, 100 * figures->median()});
-    bench::print_tables({rows, summary});
+    bench::print_json_tables({rows, summary});
     return;
   }
   std::printf(
@@ -133,7 +133,7 @@ int run(const std::vector<std::string>& files, bool in_json) {
     print_reports(files.front().c_str(), in_json);
     return 0;
   }
-  bench::FigureTable tables{
+  bench::JsonTable tables{
       "recorded", {"table", "members", "held", "median_error", "own_least", "own_most"}};
   for (std::size_t place = 0; place < files.size(); place += 2) {
     const Recorded found = judge_recorded(files[place], files[place + 1], !in_json);
@@ -146,7 +146,7 @@ int run(const std::vector<std::string>& files, bool in_json) {
     found.of_target.print("DeepSpeed");
     std::printf("Our step: errors %.0f to %.0f %%\n", least, most);
   }
-  if (in_json) bench::print_tables({tables});
+  if (in_json) bench::print_json_tables({tables});
   return 0;
 }
 

@@ -30,7 +30,7 @@
 #include "dstune/base/archive.hpp"
 #include "dstune/ranking/calibration.hpp"
 #include "fidelity_table.hpp"
-#include "figure_tables.hpp"
+#include "json_tables.hpp"
 #include "target_fits.hpp"
 #include "target_tables.hpp"
 
@@ -42,7 +42,7 @@ using bench::Configurations;
 using bench::Estimate;
 using bench::Figures;
 using bench::figures_of;
-using bench::FigureTable;
+using bench::JsonTable;
 using bench::in_target;
 using bench::points_of;
 using bench::Table;
@@ -126,8 +126,8 @@ void print_judged(const Table& table, const TargetConstants& target) {
 }
 
 /// Errors and what an answer loses are in percent.
-FigureTable table_of_judged(const std::vector<Table>& tables, const TargetConstants& target) {
-  FigureTable judged{"judged", {"table", "members", "passes"}};
+JsonTable table_of_judged(const std::vector<Table>& tables, const TargetConstants& target) {
+  JsonTable judged{"judged", {"table", "members", "passes"}};
   for (const std::string of : {"again", "own", "expected", "predicted_here", "predicted"})
     for (const char* const figure : {"", "_error", "_regret", "_below", "_above"})
       judged.columns.push_back(of + figure);
@@ -230,9 +230,9 @@ void print_calibrated(const Configurations& all, const TargetConstants& constant
   std::printf("\n");
 }
 
-FigureTable table_of_calibrated(const std::vector<Table>& tables,
+JsonTable table_of_calibrated(const std::vector<Table>& tables,
                                 const TargetConstants& constants) {
-  FigureTable calibrated{
+  JsonTable calibrated{
       "calibrated",
       {"table", "runs", "constants", "constants_below", "constants_error", "alone", "alone_below",
        "alone_error", "both", "both_below", "both_error", "low"}};
@@ -287,10 +287,10 @@ int main(int argc, char** argv) {
                   json::write(constants).dump().c_str());
     if (host) constants.time = with_host_costs(constants.time, std::stod(*host));
     if (in_json) {
-      if (mode == "judge") bench::print_tables({table_of_judged(tables, constants)});
-      if (mode == "left-out") bench::print_tables(bench::tables_of_left_out(tables, constants.time));
-      if (mode == "factors") bench::print_tables({bench::table_of_factors(tables, constants.time)});
-      if (mode == "calibrate") bench::print_tables({table_of_calibrated(tables, constants)});
+      if (mode == "judge") bench::print_json_tables({table_of_judged(tables, constants)});
+      if (mode == "left-out") bench::print_json_tables(bench::tables_of_left_out(tables, constants.time));
+      if (mode == "factors") bench::print_json_tables({bench::table_of_factors(tables, constants.time)});
+      if (mode == "calibrate") bench::print_json_tables({table_of_calibrated(tables, constants)});
       return 0;
     }
     if (mode == "fit") bench::print_constants(tables);

@@ -276,12 +276,12 @@ void print_left_out(const std::vector<Table>& tables, const TimeCalibration& con
   }
 }
 
-std::vector<FigureTable> tables_of_left_out(const std::vector<Table>& tables,
+std::vector<JsonTable> tables_of_left_out(const std::vector<Table>& tables,
                                             const TimeCalibration& constants) {
-  FigureTable left_out{"left_out",
+  JsonTable left_out{"left_out",
                        {"table", "members", "own", "own_error", "own_below", "program",
                         "program_error", "program_below", "fit", "fit_error", "fit_below"}};
-  FigureTable knobs{"knobs", {"table", "knob", "pairs", "deepspeed", "own", "program", "fit"}};
+  JsonTable knobs{"knobs", {"table", "knob", "pairs", "deepspeed", "own", "program", "fit"}};
   for (const LeftOut& one : leave_out(tables, constants)) {
     std::vector<json::Value> row = {one.table->name, one.table->all.size()};
     for (const Figures& figures : one.figures)
@@ -326,8 +326,8 @@ void print_factors(const std::vector<Table>& tables, const TimeCalibration& cons
   }
 }
 
-FigureTable table_of_factors(const std::vector<Table>& tables, const TimeCalibration& constants) {
-  FigureTable found{"factors", {"table", "host", "network", "kernels"}};
+JsonTable table_of_factors(const std::vector<Table>& tables, const TimeCalibration& constants) {
+  JsonTable found{"factors", {"table", "host", "network", "kernels"}};
   for (const Table& table : tables) {
     const auto factors = fit_factors(points_of(table.all), constants);
     found.rows.push_back({table.name, factors[0], factors[1], factors[2]});

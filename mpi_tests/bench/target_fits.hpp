@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "dstune/core/target_time.hpp"
-#include "figure_tables.hpp"
+#include "json_tables.hpp"
 #include "target_tables.hpp"
 
 namespace dstune::bench {
@@ -15,13 +15,13 @@ void print_constants(const std::vector<Table>& tables);
 void print_hierarchy(const std::vector<Table>& tables);
 /// Each table in fp32 by such a fit to all others.
 void print_left_out(const std::vector<Table>& tables, const TimeCalibration& constants);
-[[nodiscard]] std::vector<FigureTable> tables_of_left_out(const std::vector<Table>& tables,
+[[nodiscard]] std::vector<JsonTable> tables_of_left_out(const std::vector<Table>& tables,
                                                           const TimeCalibration& constants);
 /// The scale of each precision beside these costs.
 void print_scales(const std::vector<Table>& tables, const TimeCalibration& constants);
 /// The three factors of each table beside these constants.
 void print_factors(const std::vector<Table>& tables, const TimeCalibration& constants);
-[[nodiscard]] FigureTable table_of_factors(const std::vector<Table>& tables,
+[[nodiscard]] JsonTable table_of_factors(const std::vector<Table>& tables,
                                            const TimeCalibration& constants);
 
 }  // namespace dstune::bench
