@@ -141,8 +141,11 @@ Tables tables_of(const std::vector<Row>& rows) {
                                                        : "host ran out";
     const Json& memory = reported["space"]["dstune"]["device_memory"];
     const double host = one.gib_of("target_host_memory_bytes_per_node");
+    const bool is_wrong = one.is_judged() && one.verdict() != "edge" &&
+                          (one.outcome() == "oom") != (one.verdict() == "does_not_fit");
     tables.verdicts.push_back(
-        {one.name(), gpus, use, ended, one.verdict(), gib_number(one.gib_of("target_memory_bytes")),
+        {one.name(), gpus, use, ended, one.verdict() + (is_wrong ? " (wrong)" : ""),
+         gib_number(one.gib_of("target_memory_bytes")),
          memory.is_number() ? gib_number(memory.get<double>() / gib) : Json(),
          host > 0 ? gib_number(host) : Json()});
     const Json& seen = reported["seen"];

@@ -288,18 +288,46 @@ def correlation(one, other):
     return statistics.correlation(ranks(one), ranks(other))
 
 
-def row_text(title, estimates, truth):
-    """How well estimates order the truth, and what taking their best one costs."""
+def figures_of(estimates, truth):
+    """How well estimates order the truth, their mean error after one common scale, and what taking their best one
+    costs."""
     pick = max(range(len(truth)), key=estimates.__getitem__)
     scale = statistics.median(true / estimate for true, estimate in zip(truth, estimates))
     error = statistics.mean(abs(scale * estimate / true - 1)
                             for true, estimate in zip(truth, estimates))
-    return (f"| {title} | {correlation(estimates, truth):.3f} | {100 * error:.1f} % | "
-            f"{100 * (1 - truth[pick] / max(truth)):.1f} % |")
+    return correlation(estimates, truth), 100 * error, 100 * (1 - truth[pick] / max(truth))
+
+
+def row_text(title, estimates, truth):
+    return "| {} | {:.3f} | {:.1f} % | {:.1f} % |".format(title, *figures_of(estimates, truth))
+
+
+ESTIMATES = {"measured": "measured", "predicted": "predicted", "measured_target": "measured, in the target's time",
+             "predicted_target": "predicted, in the target's time"}
+
+
+def print_json(paths):
+    """Tables for scripts/figures.py."""
+    columns = ["table", "members", "passes", "again", *(key + figure for key in ESTIMATES
+                                                        for figure in ("", "_error", "_regret"))]
+    rows = []
+    for path in paths:
+        runs = [row for row in read(path)["experiments"] if len(row["deepspeed"]) >= 2]
+        odd, even = ([statistics.mean(row["deepspeed"][first::2]) for row in runs] for first in (0, 1))
+        truth = [statistics.mean(row["deepspeed"]) for row in runs]
+        cells = [pathlib.Path(path).stem, len(runs), len(runs[0]["deepspeed"]), correlation(even, odd)]
+        for key in ESTIMATES:
+            known = all(key in row for row in runs)
+            cells += figures_of([row[key] for row in runs], truth) if known else [None, None, None]
+        rows.append(cells)
+    print(json.dumps({"tables": [{"name": "shown", "columns": columns, "rows": rows}]}))
 
 
 def show(options):
-    table = read(options.table)
+    if options.json:
+        print_json(options.table)
+        return
+    table = read(options.table[0])
     rows = [row for row in table["experiments"] if len(row["deepspeed"]) >= 2]
     odd, even = ([statistics.mean(row["deepspeed"][first::2]) for row in rows] for first in (0, 1))
     truth = [statistics.mean(row["deepspeed"]) for row in rows]
@@ -316,9 +344,7 @@ def show(options):
           "DeepSpeed's best is faster than this one's best there by |")
     print("| --- | --- | --- | --- |")
     print(row_text("DeepSpeed's even passes for its odd ones", even, odd))
-    titles = {"measured": "measured", "predicted": "predicted", "measured_target": "measured, in the target's time",
-              "predicted_target": "predicted, in the target's time"}
-    for key, title in titles.items():
+    for key, title in ESTIMATES.items():
         if all(key in row for row in rows):
             print(row_text(title, [row[key] for row in rows], truth))
     if options.calibrated:
@@ -358,7 +384,8 @@ def main():
                               "quiet then; 0: none of this (default 60)")
         one.add_argument("--only", nargs="+", metavar="NAME", help="these experiments alone")
     shower = modes.add_parser("show", help="compare")
-    shower.add_argument("table")
+    shower.add_argument("table", nargs="+", help="several with --json alone")
+    shower.add_argument("--json", action="store_true", help="for scripts/figures.py")
     shower.add_argument("--calibrated", help="results folder of the job with --calibrate")
     shower.set_defaults(work=show)
     options = parser.parse_args()

@@ -4,8 +4,9 @@
 cases [--seed N] [--number N]   Draws changes of our own base configs: verdict_cases.jsonl
 record --sources FOLDER         Asks the DeepSpeedConfig of each release: verdicts.json, and with
        [--world FOLDER...]      folders of config files world_verdicts.json, which has no file's content
-table  [--program TESTS]        Lets the test of the space count what differs: docs/check.md
-       [--world FOLDER]
+table  [--program TESTS]        Lets the test of the space count what differs, for docs/figures/fidelity.md:
+       [--world FOLDER]         mpi_tests/bench/figures/fidelity-verdicts.json; without FOLDER rows of public
+                                files stay
 
 FOLDER of sources has a folder for each release, as `pip download --no-deps --no-binary :all:
 deepspeed==0.19.8` brings it, unpacked and named 0.19.8. A release is asked in its own process, its source
@@ -18,6 +19,7 @@ own code, with arguments of the Trainer that go with the config.
 import argparse
 import atexit
 import copy
+import datetime
 import hashlib
 import json
 import os
@@ -32,13 +34,16 @@ import types
 import check_deepspeed_schema
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "scripts"))
+
+import figures
+
 DATA = ROOT / "mpi_tests/unit/space/data"
 SCHEMAS = ROOT / "mpi_tests/unit/core/data"
 BASES, CASES, VERDICTS = DATA / "verdict_bases.json", DATA / "verdict_cases.jsonl", DATA / "verdicts.json"
 TEXTS = DATA / "verdict_texts.json"  # files as they stand, for what a change of values can not make
 WORLD_VERDICTS = DATA / "world_verdicts.json"
-PAGE = ROOT / "docs/check.md"
-MARK = "<!-- verdicts: generated up to the next heading by scripts/tools/deepspeed_verdicts.py table -->"
+TABLE = ROOT / "mpi_tests/bench/figures/fidelity-verdicts.json"
 RELEASES = ["0.14.5", "0.16.9", "0.18.9", "0.19.6", "0.19.8"]
 WORLD_SIZE = 8
 LENGTH = 100  # of a refusal's words
@@ -466,16 +471,19 @@ def table(options):
     world = {"DSTUNE_WORLD": str(options.world.resolve())} if options.world else {}
     done = subprocess.run([options.program, "--gtest_filter=*VerdictsTest*"], capture_output=True, text=True,
                           check=False, env={**os.environ, **world})
-    rows = [line for line in done.stdout.splitlines() if line.startswith(("| changed |", "| public |"))]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines()
+            if line.startswith(("| changed |", "| public |"))]
     if done.returncode != 0 or not rows:
         raise SystemExit(f"{options.program} ends with {done.returncode}: {done.stdout[-2000:]}")
-    head = ["| configs | DeepSpeed | number | refused by DeepSpeed | refused here | by DeepSpeed alone | "
-            "here alone |", "| --- | --- | --- | --- | --- | --- | --- |"]
-    page = PAGE.read_text()
-    start = page.index(MARK) + len(MARK)
-    end = page.index("\n#", start)
-    PAGE.write_text(page[:start] + "\n\n" + "\n".join(head + rows) + "\n" + page[end:])
-    print(f"{PAGE}: {len(rows)} rows")
+    known = json.loads(TABLE.read_text(encoding="utf-8"))
+    counted = {row[0] for row in rows}
+    known["rows"] = [[*row[:2], *map(int, row[2:])] for row in rows] + [
+        row for row in known["rows"] if row[0] not in counted]
+    known["date"] = datetime.date.today().isoformat()
+    known["commit"] = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short=8", "HEAD"],
+                                     capture_output=True, text=True, check=True).stdout.strip()
+    TABLE.write_text(figures.written(known), encoding="utf-8")
+    print(f"{TABLE}: {len(rows)} rows; scripts/figures.py writes the page")
 
 
 def main():

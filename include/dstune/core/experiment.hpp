@@ -75,7 +75,7 @@ struct MemoryTimeline {
 enum class MemoryVerdict {
   unknown,  ///< a size of the machine is not known, or nothing is planned
   fits,     ///< with room for the error of the plan
-  edge,     ///< inside that error (docs/figures/fidelity.md)
+  edge,     ///< inside that error (docs/figures/memory.md)
   does_not_fit,
 };
 [[nodiscard]] const EnumTexts& texts_of(MemoryVerdict);

@@ -43,7 +43,7 @@ struct TargetMemory {
 
 /// A plan is as near as this, in percent of the memory that there is: what needs less than the rest
 /// fits, what needs more than all fits not, and between them is the edge
-/// (docs/figures/fidelity.md).
+/// (docs/figures/memory.md).
 inline constexpr double edge_percent_below = 3;
 /// A GPU's memory may be exceeded by so much in the plan of a training that runs after all.
 inline constexpr double edge_percent_above = 1.5;

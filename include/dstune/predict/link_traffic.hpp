@@ -1,6 +1,6 @@
 #pragma once
 /// The bytes that a step's collectives put on a node's link: those of the step here, and gloo's in
-/// the user's training. docs/figures/fidelity.md has what was counted. All functions: Local.
+/// the user's training. docs/figures/fidelity.md has counts of links. All functions: Local.
 
 #include "dstune/core/experiment.hpp"
 #include "dstune/core/target_time.hpp"

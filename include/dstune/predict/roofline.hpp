@@ -1,7 +1,7 @@
 #pragma once
 /// Times of a machine that nobody here measured, from the rates that are published of it
 /// (core/devices.hpp): products by their operations, all else by its bytes, collectives by latency
-/// and bus bandwidth. docs/figures/fidelity.md, "Speed on GPUs", says how far this is off. All
+/// and bus bandwidth. docs/figures/speed.md compares these times with reports. All
 /// functions: Local.
 
 #include <optional>

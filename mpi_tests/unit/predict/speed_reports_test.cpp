@@ -32,7 +32,7 @@ TEST(SpeedReports, AreSplitByTheHashesOfTheirSources) {
   EXPECT_EQ(named, used);
 }
 
-/// The goals of docs/figures/fidelity.md, of sources that nothing is fitted to.
+/// The goals: docs/figures/speed.md has the figures of sources that nothing is fitted to.
 TEST(SpeedReports, TheBandHoldsFourOfFiveThatJudge) {
   const Reports reports = read_reports();
   const test::SomeWorkspaces workspaces;
