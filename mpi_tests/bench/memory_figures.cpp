@@ -99,10 +99,6 @@ JsonTable table_of_kinds(const json::Value& rows) {
   return table;
 }
 
-std::string power(double number) {
-  return fmt::format("{:.0e}", number);
-}
-
 /// Steps with nothing but a stage, buckets and offload, beside usual estimates: the states alone,
 /// and those that DeepSpeed's autotuner takes.
 JsonTable table_of_steps(const json::Value& rows) {
@@ -124,9 +120,9 @@ JsonTable table_of_steps(const json::Value& rows) {
         memory.host_bytes + std::max(test::before_update(memory), memory.instants.at("update")));
     std::string setting = row.at("precision");
     if (zero.contains("reduce_bucket_size"))
-      setting += ", bucket " + power(zero.at("reduce_bucket_size"));
+      setting += fmt::format(", bucket {}k", zero.at("reduce_bucket_size").get<int>() / 1000);
     if (zero.contains("overlap_comm")) setting += ", overlap";
-    if (zero.contains("offload_optimizer")) setting += ", optimizer on the host";
+    if (zero.contains("offload_optimizer")) setting += ", offload";
     if (const int steps = row.at("accumulation_steps"); steps > 1)
       setting += fmt::format(", {} micro-steps", steps);
     const int stage = zero.at("stage");
