@@ -227,6 +227,7 @@ def all_texts():
         if '<!-- figures: ' in path.read_text():
             texts[path] = with_blocks(path, tables)
     for path, text in texts.items():
+        # A title stands twice in a line of the table of contents.
         for number, line in enumerate(text.split('\n'), 1):
             if len(line) > MAX_COLUMNS and (path.parent == PAGES or path.name == 'README.md'):
                 raise Fault(f'{path.relative_to(ROOT)}:{number} would have {len(line)} columns')

@@ -269,7 +269,7 @@ void print(const Recorded& recorded, const TargetConstants& constants, int num_s
                 {share_of(to_end), 1},
                 {share_of(static_cast<double>(most_to_end)), 1},
                 {repeats, 1},
-                {most_repeats, 0},
+                most_repeats,
                 {100 * (seconds - finals_s) / grid_s, 1},
                 {100 * seconds / grid_s, 1},
                 {seconds > 0 ? 100 * finals_s / seconds : 0, 0},
