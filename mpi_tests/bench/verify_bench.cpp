@@ -8,7 +8,7 @@
 // off by factors of the stages, which differ by up to so many percent. --profile: the constants of
 // the target's time are those that --profile-out wrote of a job with tiny engines, as each job with
 // --verify has them; without it the program's. Time is the steps', warm-up included, and --build-ms
-// for each engine (docs/figures/performance.md); it is a share of what the engine takes for all
+// for each engine (docs/figures/engine.md); it is a share of what the engine takes for all
 // members.
 // --searched: by this alone (predicted, measured, engine, own); it may repeat. Challengers are
 // stopped by a job's rule; those that are not have run to the end.
@@ -282,15 +282,15 @@ void print(const Recorded& recorded, const TargetConstants& constants, int num_s
   const auto wrong_by = [&](const std::vector<ForecastMember>& members, int seed) {
     return wrong_times(recorded, members, wrong, static_cast<std::uint64_t>(seed));
   };
-  row("predicted", "the engine by what is predicted", [&](int seed) {
+  row("predicted", "predictions", [&](int seed) {
     return search(recorded, wrong_by(recorded.predicted, seed), constants, build_s, seed);
   });
-  row("measured", "the engine by runs of our own step", [&](int seed) {
+  row("measured", "runs of the built-in step", [&](int seed) {
     return search(recorded, wrong_by(recorded.measured, seed), constants, build_s, seed);
   });
   row("engine", "the engine alone",
       [&](int seed) { return search(recorded, {}, constants, build_s, seed); });
-  row("own", "our own step alone", [&](int seed) {
+  row("own", "the built-in step alone", [&](int seed) {
     const auto believed =
         throughputs_of(believed_in_engine(wrong_by(recorded.measured, seed), {}, constants));
     return Outcome{.answer = best_by(recorded, believed)};
@@ -298,7 +298,7 @@ void print(const Recorded& recorded, const TargetConstants& constants, int num_s
   // Besides: the baseline's regret; how near is near enough, and how passes rank each other.
   tables.row({fmt::format("{} ({})", recorded.name, count), "the baseline", {}, {}, {}, {}, {}, {},
               {}, {}, {}, {100 * regret(*recorded.space.baseline), 2}, {}, {}, {}, {}});
-  tables.row({fmt::format("{} ({})", recorded.name, count), "the engine's own repetition", {}, {},
+  tables.row({fmt::format("{} ({})", recorded.name, count), "passes among themselves", {}, {},
               {}, {}, {}, {}, {}, {}, {}, {}, {100 * allowed, 1}, {}, {},
               {rank_correlation(odd, even).value_or(0), 3}});
 }
