@@ -319,10 +319,11 @@ def printed_rows(text, name):
 def made_cell(spec, row, decimals):
     if spec is None or spec.startswith('='):
         return spec and spec[1:]
+    unknown = [name for name in re.findall(r'\{([^}]*)\}', spec) or [spec] if name not in row]
+    if unknown:
+        raise Fault(f'there is no column "{unknown[0]}": there are {", ".join(row)}')
     if '{' in spec:
-        return spec.format(**{key: '–' if value is None else value for key, value in row.items()})
-    if spec not in row:
-        raise Fault(f'there is no column "{spec}": there are {", ".join(row)}')
+        return re.sub(r'\{([^}]*)\}', lambda found: '–' if row[found[1]] is None else str(row[found[1]]), spec)
     value = row[spec]
     if isinstance(value, (int, float)) and decimals is not None:
         value = round(value, decimals) if decimals else round(value)

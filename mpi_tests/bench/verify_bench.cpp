@@ -1,6 +1,7 @@
 // The search of DeepSpeed's engine by forecasts of our own step, without training.
 //   verify_bench [--seeds 50] [--wrong 0] [--profile FILE] [--build-ms 220]
-//     [--policy GROUP.NAME=FACTOR] [--searched KIND] [--json] SPACE.json TABLE.json [SPACE TABLE ...]
+//     [--policy GROUP.NAME=FACTOR] [--searched KIND] [--json] SPACE.json TABLE.json [SPACE TABLE
+//     ...]
 // TABLE is what scripts/tools/deepspeed_fidelity.py has written for the experiments of the space:
 // what our own step measured, and several passes of DeepSpeed. A run of the engine draws one of the
 // passes. The best one is named by the first, third, … pass, and what an answer is worth beside it
@@ -296,10 +297,37 @@ void print(const Recorded& recorded, const TargetConstants& constants, int num_s
     return Outcome{.answer = best_by(recorded, believed)};
   });
   // Besides: the baseline's regret; how near is near enough, and how passes rank each other.
-  tables.row({fmt::format("{} ({})", recorded.name, count), "the baseline", {}, {}, {}, {}, {}, {},
-              {}, {}, {}, {100 * regret(*recorded.space.baseline), 2}, {}, {}, {}, {}});
-  tables.row({fmt::format("{} ({})", recorded.name, count), "passes among themselves", {}, {},
-              {}, {}, {}, {}, {}, {}, {}, {}, {100 * allowed, 1}, {}, {},
+  tables.row({fmt::format("{} ({})", recorded.name, count),
+              "the baseline",
+              {},
+              {},
+              {},
+              {},
+              {},
+              {},
+              {},
+              {},
+              {},
+              {100 * regret(*recorded.space.baseline), 2},
+              {},
+              {},
+              {},
+              {}});
+  tables.row({fmt::format("{} ({})", recorded.name, count),
+              "passes among themselves",
+              {},
+              {},
+              {},
+              {},
+              {},
+              {},
+              {},
+              {},
+              {},
+              {},
+              {100 * allowed, 1},
+              {},
+              {},
               {rank_correlation(odd, even).value_or(0), 3}});
 }
 
