@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <random>
 #include <set>
 #include <string>
@@ -137,7 +138,8 @@ Measurement run_of(const Recorded& recorded, std::size_t member, std::mt19937_64
 
 struct Outcome {
   std::size_t answer = 0, runs = 0, to_end = 0, repeats = 0;
-  double correlation = 0;  ///< of what is believed, with the passes' means
+  /// Of what is believed, with the passes' means; not a number where nothing is.
+  double correlation = std::numeric_limits<double>::quiet_NaN();
   double seconds = 0, finals_s = 0;
 };
 
@@ -223,8 +225,10 @@ double tolerance(const Recorded& recorded) {
 using Kinds = std::set<std::string>;
 const Kinds all_kinds = {"predicted", "measured", "engine", "own"};
 
-void print(const Recorded& recorded, const TargetConstants& constants, int num_seeds, double wrong,
-           double build_s, const Kinds& kinds, FigureTables& tables) {
+/// Prints a row for each kind. Returns that of the space: how far the baseline is below the best,
+/// how near is near enough, and how passes rank each other.
+std::vector<Figure> print(const Recorded& recorded, const TargetConstants& constants, int num_seeds,
+                          double wrong, double build_s, const Kinds& kinds, FigureTables& tables) {
   const std::size_t count = recorded.passes.size();
   std::vector<std::optional<double>> truth(count);
   std::vector<double> odd, even;
@@ -296,39 +300,10 @@ void print(const Recorded& recorded, const TargetConstants& constants, int num_s
         throughputs_of(believed_in_engine(wrong_by(recorded.measured, seed), {}, constants));
     return Outcome{.answer = best_by(recorded, believed)};
   });
-  // Besides: the baseline's regret; how near is near enough, and how passes rank each other.
-  tables.row({fmt::format("{} ({})", recorded.name, count),
-              "the baseline",
-              {},
-              {},
-              {},
-              {},
-              {},
-              {},
-              {},
-              {},
-              {},
-              {100 * regret(*recorded.space.baseline), 2},
-              {},
-              {},
-              {},
-              {}});
-  tables.row({fmt::format("{} ({})", recorded.name, count),
-              "passes among themselves",
-              {},
-              {},
-              {},
-              {},
-              {},
-              {},
-              {},
-              {},
-              {},
-              {},
-              {100 * allowed, 1},
-              {},
-              {},
-              {rank_correlation(odd, even).value_or(0), 3}});
+  return {fmt::format("{} ({})", recorded.name, count),
+          {100 * regret(*recorded.space.baseline), 2},
+          {100 * allowed, 1},
+          {rank_correlation(odd, even).value_or(0), 3}};
 }
 
 }  // namespace
@@ -376,9 +351,14 @@ int main(int argc, char** argv) {
                   "to the end %: mean", "to the end %: most", "repeats: mean", "repeats: most",
                   "time before finals %", "time %", "finals: share of time %", "mean regret %",
                   "worst %", "as good as the best", "searches", "rank correlation"});
+    std::vector<std::vector<dstune::bench::Figure>> spaces;
     for (std::size_t at = 0; at < paths.size(); at += 2)
-      dstune::bench::print(dstune::bench::read(paths[at], paths[at + 1]), constants, num_seeds,
-                           wrong, build_s, kinds, tables);
+      spaces.push_back(dstune::bench::print(dstune::bench::read(paths[at], paths[at + 1]),
+                                            constants, num_seeds, wrong, build_s, kinds, tables));
+    tables.begin(
+        "spaces", "",
+        {"space", "the baseline: below the best %", "near enough %", "rank correlation of passes"});
+    for (const auto& space : spaces) tables.row(space);
     tables.end();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
