@@ -204,7 +204,7 @@ void visit(Policy::Repeating& all, auto& row) {
 }
 
 void visit(Policy::Flags& all, auto& row) {
-  row.begin("flags", "docs/inside/measuring.md, What is flagged");
+  row.begin("flags", "docs/inside/measuring.md, Flags");
   row("min_steps", all.min_steps, unit::steps, "by hand: fewer are not looked at");
   row("min_for_trend", all.min_for_trend, unit::steps, "by hand: fewer are not looked at");
   row("outlying_deviations", all.outlying_deviations, unit::deviations,
