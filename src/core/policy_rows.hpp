@@ -1,8 +1,8 @@
 #pragma once
 /// The rows of the policy: each group with its source, each value with its unit and reason. A row
 /// is `row(name, value, unit, reason)`, and `row.begin(name, source)` begins a group. A reason that
-/// begins with "by hand" says what the value does: docs/inside/search.md tells what another one
-/// changes.
+/// begins with "by hand" says what the value does: docs/inside/search.md, Choices by hand, tells
+/// how to see what another one changes.
 
 #include "dstune/core/policy.hpp"
 
