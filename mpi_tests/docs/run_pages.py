@@ -149,7 +149,9 @@ class Pages:
         words = [word for word in words if not re.match(r'\[|…|\.\.\.', word)]
         key = tuple(words)
         if key not in self.parsed:
-            ended = subprocess.run([self.program, *words, '--help'], capture_output=True, text=True, check=False)
+            # The words behind `help` are its own; there is nothing to run.
+            asked = words if words[:1] == ['help'] else [*words, '--help']
+            ended = subprocess.run([self.program, *asked], capture_output=True, text=True, check=False)
             is_usage = ended.returncode == 2
             self.parsed[key] = (ended.stderr.strip().split('\n')[0] if is_usage else '')
         return self.parsed[key]
