@@ -30,7 +30,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LINKED = ('scripts', 'hostfiles', 'docs', 'mpi_tests', 'src')
+LINKED = ('scripts', 'hostfiles', 'docs', 'include', 'mpi_tests', 'src')
 REASONS = ('gpu', 'batch', 'root', 'network', 'build', 'cluster')
 LANGUAGES = ('console', 'sh', 'json', 'python', 'yaml', 'text', 'cpp', 'cmake', 'csv', 'diff', 'hjson')
 LIMIT_S = 600
