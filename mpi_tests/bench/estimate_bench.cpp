@@ -1,11 +1,13 @@
 // Estimates of the time that recorded jobs still took, at a quarter, a half and three quarters:
 //   estimate_bench [--json] mpi_tests/bench/recorded_jobs/*.json
-// Prints Markdown tables, with --json what scripts/figures.py reads: the estimate with its ends, the
-// truth, and how far the one is off.
+// Prints Markdown tables, with --json what scripts/figures.py reads: the estimate with its ends,
+// the truth, and how far the one is off.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -44,14 +46,13 @@ void add_row(const RecordedJob& job, double share, Tally& tally, FigureTables& t
               left->assumes});
 }
 
-void print_table(const std::vector<RecordedJob>& jobs, double share, FigureTables& tables) {
-  tables.begin(fmt::format("{:.2f}", share), fmt::format("At {:.2f} of the time:", share),
-               {"job", "after s", "left s", "low s", "high s", "true s", "error %", "truth",
-                "assumes"});
+Tally print_table(const std::vector<RecordedJob>& jobs, double share, FigureTables& tables) {
+  tables.begin(
+      fmt::format("{:.2f}", share), fmt::format("At {:.2f} of the time:", share),
+      {"job", "after s", "left s", "low s", "high s", "true s", "error %", "truth", "assumes"});
   Tally tally;
   for (const RecordedJob& job : jobs) add_row(job, share, tally, tables);
-  std::fprintf(stderr, "At %.2f: %d of %d within 30 %%, %d between low and high.\n", share,
-               tally.close, tally.estimates, tally.inside);
+  return tally;
 }
 
 int run(int argc, char** argv) {
@@ -68,7 +69,13 @@ int run(int argc, char** argv) {
   }
   std::filesystem::remove_all(scratch);
   FigureTables tables(is_json);
-  for (const double share : {0.25, 0.5, 0.75}) print_table(jobs, share, tables);
+  std::vector<std::pair<double, Tally>> tallies;
+  for (const double share : {0.25, 0.5, 0.75})
+    tallies.emplace_back(share, print_table(jobs, share, tables));
+  tables.begin("all",
+               "All jobs:", {"share of the time", "jobs", "within 30 %", "between low and high"});
+  for (const auto& [share, tally] : tallies)
+    tables.row({{share, 2}, tally.estimates, tally.close, tally.inside});
   tables.end();
   return 0;
 }

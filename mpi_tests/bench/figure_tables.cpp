@@ -64,8 +64,7 @@ void FigureTables::row(const std::vector<Figure>& cells) {
 void FigureTables::end() {
   if (!is_json_) return;
   const auto row = [](const std::vector<Figure>& cells) {
-    return fmt::format("[{}]",
-                       joined(cells, ", ", [](const Figure& cell) { return cell.json(); }));
+    return fmt::format("[{}]", joined(cells, ", ", [](const Figure& cell) { return cell.json(); }));
   };
   const auto table = [&](const Table& one) {
     return fmt::format("{{\"name\": {},\n  \"columns\": [{}],\n  \"rows\": [\n    {}\n  ]}}",

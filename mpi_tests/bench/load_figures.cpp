@@ -31,12 +31,12 @@ double held(const std::vector<LoadedSearch>& searches, SimulatedSearch LoadedSea
 }  // namespace
 
 void print_load_heading(FigureTables& tables) {
-  tables.begin("load", "",
-               {"space", "searches", "as good as quiet", "1 % better", "mean regret % quiet",
-                "mean regret % loaded", "worst %", "experiments quiet", "experiments loaded",
-                "time of grid % quiet", "time of grid % loaded", "more time %",
-                "controls: % of time quiet", "controls: % of time loaded", "ratios held % quiet",
-                "ratios held % loaded"});
+  tables.begin(
+      "load", "",
+      {"space", "searches", "as good as quiet", "1 % better", "mean regret % quiet",
+       "mean regret % loaded", "worst %", "experiments quiet", "experiments loaded",
+       "time of grid % quiet", "time of grid % loaded", "more time %", "controls: % of time quiet",
+       "controls: % of time loaded", "ratios held % quiet", "ratios held % loaded"});
 }
 
 void print_load_row(const std::string& space, const std::vector<LoadedSearch>& searches,

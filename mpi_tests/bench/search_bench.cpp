@@ -17,9 +17,9 @@
 // built and warm meanwhile and take turns step by step; else each is built and warmed for each run.
 // Time is the steps', warm-up included, and --build-ms for whatever is built: that of a quiet job
 // (docs/figures/performance.md). --means: the mean of the steps stands for a run, also where steps
-// are interrupted. --predict: predictions are made anew from the profile of the recording. --num-trials: how many experiments a search may run. --slices: a trial,
-// or a round of finals, is this part of a recorded run (0.4 s); 1 is a job's slice with a
-// trial_budget_s of 2, 5 one of 0.4.
+// are interrupted. --predict: predictions are made anew from the profile of the recording.
+// --num-trials: how many experiments a search may run. --slices: a trial, or a round of finals, is
+// this part of a recorded run (0.4 s); 1 is a job's slice with a trial_budget_s of 2, 5 one of 0.4.
 // --load: a load that comes and goes is beside each search, by its seed; the same search without
 // one is what it is compared with. Then the table is another one: a search is as good as quiet if
 // its answer's true value is at most 1 % worse. More time is that of the steps without the load's
@@ -405,8 +405,7 @@ void run(const Options& options, FigureTables& tables) {
       for (const int seed : seeds_of(options))
         ordered.push_back(
             search(table, grid, in_order, options, seed, searches[ordered.size()].num_experiments));
-      print_row(fmt::format("{} ({})", table.name, grid.experiments), in_order, ordered,
-                tables);
+      print_row(fmt::format("{} ({})", table.name, grid.experiments), in_order, ordered, tables);
       auto& all_ordered = of_tuner[in_order];
       all_ordered.insert(all_ordered.end(), ordered.begin(), ordered.end());
     }

@@ -73,6 +73,7 @@ void print_row(const std::string& name, const std::vector<Searched>& all, Figure
   const auto within = [&](double least) {
     return percent(all, [=](const Searched& one) { return one.search.regret <= least; });
   };
+  const bool states_chances = !all.front().search.better_elsewhere.empty();
   tables.row({name,
               all.size(),
               {within(0.01), 0},
@@ -83,7 +84,7 @@ void print_row(const std::string& name, const std::vector<Searched>& all, Figure
               {100 * most, 1},
               {100 * time / count, 1},
               {percent(all, is_past_cap), 0},
-              {percent(all, is_sure), 0},
+              states_chances ? Figure(percent(all, is_sure), 0) : Figure(),
               {tuner_s / count, 2}});
 }
 
