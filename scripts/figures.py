@@ -336,7 +336,7 @@ def made_cell(spec, row, decimals):
         return re.sub(r'\{([^}]*)\}', lambda found: '–' if row[found[1]] is None else str(row[found[1]]), spec)
     value = row[spec]
     if isinstance(value, (int, float)) and decimals is not None:
-        value = round(value, decimals) if decimals else round(value)
+        value = (round(value, decimals) if decimals else round(value)) + 0  # no -0.0
     return value
 
 
