@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "dstune/base/error.hpp"
 #include "dstune/space/job_spec.hpp"
 #include "fidelity_table.hpp"
@@ -45,6 +47,10 @@ struct Figures {
   }
 };
 
+double three_digits(double number) {
+  return std::stod(fmt::format("{:.3g}", number));
+}
+
 void print_reports(const char* path, bool in_json) {
   const auto reports = json::read<Reports>(json::Document::read(path).node());
   std::map<std::string, bool> fitted;
@@ -52,8 +58,8 @@ void print_reports(const char* path, bool in_json) {
   const FixedWorkspaces workspaces;
   Figures fit, judged, all, partly;
   bench::JsonTable rows{"reports",
-                          {"training", "url", "gpus", "device", "published", "predicted", "low",
-                           "high", "off", "held", "use"}};
+                          {"training", "url", "gpus", "device", "published", "predicted", "band",
+                           "off", "held", "use"}};
   for (const Report& report : reports.rows) {
     const auto time = time_of(report, reports.models.at(report.model), workspaces);
     if (!time) throw Error(report.id + " has no time");
@@ -68,8 +74,9 @@ void print_reports(const char* path, bool in_json) {
                             : fitted.at(report.source) ? "fitted"
                                                        : "judged";
     rows.rows.push_back({report.id, report.url, report.shape.size(), report.device,
-                         report.seconds_per_step, time->seconds, time->low_s, time->high_s,
-                         100 * off, is_held ? "yes" : "no", use});
+                         three_digits(report.seconds_per_step), three_digits(time->seconds),
+                         fmt::format("{:.3g}–{:.3g}", time->low_s, time->high_s), 100 * off,
+                         is_held ? "yes" : "no", use});
   }
   const std::vector<std::pair<const char*, const Figures*>> sums = {
       {"Fitted", &fit}, {"Judged", &judged}, {"Both", &all}, {"Described in part", &partly}};
@@ -84,12 +91,11 @@ void print_reports(const char* path, bool in_json) {
       "| training | GPUs | published, s a step | predicted | band | off | in the band | use |\n");
   std::printf("| --- | --- | --- | --- | --- | --- | --- | --- |\n");
   for (const auto& row : rows.rows)
-    std::printf("| [%s](%s) | %d x %s | %.3g | %.3g | %.3g–%.3g | %+.0f %% | %s | %s |\n",
+    std::printf("| [%s](%s) | %d x %s | %.3g | %.3g | %s | %+.0f %% | %s | %s |\n",
                 row[0].get<std::string>().c_str(), row[1].get<std::string>().c_str(),
                 row[2].get<int>(), row[3].get<std::string>().c_str(), row[4].get<double>(),
-                row[5].get<double>(), row[6].get<double>(), row[7].get<double>(),
-                row[8].get<double>(), row[9].get<std::string>().c_str(),
-                row[10].get<std::string>().c_str());
+                row[5].get<double>(), row[6].get<std::string>().c_str(), row[7].get<double>(),
+                row[8].get<std::string>().c_str(), row[9].get<std::string>().c_str());
   std::printf("\n");
   for (const auto& [use, figures] : sums) figures->print(use);
 }
