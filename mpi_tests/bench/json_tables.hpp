@@ -1,6 +1,6 @@
 #pragma once
-/// Tables of values for scripts/figures.py (--json), of benches that print something else for people.
-/// Local.
+/// Tables of values for scripts/figures.py (--json), of benches that print something else for
+/// people. Local.
 
 #include <cstdio>
 #include <string>

@@ -27,20 +27,20 @@ double percent_off(double planned, double measured) {
 /// Forward and backward, without an optimizer.
 JsonTable table_of_models(const json::Value& rows) {
   JsonTable table{"models",
-                    {"model", "attention", "precision", "batch", "recompute", "measured_mib",
-                     "planned_mib", "error", "states_mib"}};
+                  {"model", "attention", "precision", "batch", "recompute", "measured_mib",
+                   "planned_mib", "error", "states_mib"}};
   for (const json::Value& row : rows) {
     const double measured = row.at("peak_bytes"), mib = 1 << 20;
     const auto planned = static_cast<double>(test::planned_training_bytes(row));
     std::string name = row.at("name");
     if (const int steps = row.at("accumulation_steps"); steps > 1)
       name += fmt::format(", {} micro-steps", steps);
-    table.rows.push_back(
-        {name, row.at("attention"), row.at("precision"),
-         fmt::format("{} × {}", row.at("micro_batch").get<int>(),
-                     row.at("sequence_length").get<int>()),
-         row.at("recompute"), measured / mib, planned / mib, percent_off(planned, measured),
-         2 * row.at("parameter_bytes").get<double>() / mib});
+    table.rows.push_back({name, row.at("attention"), row.at("precision"),
+                          fmt::format("{} × {}", row.at("micro_batch").get<int>(),
+                                      row.at("sequence_length").get<int>()),
+                          row.at("recompute"), measured / mib, planned / mib,
+                          percent_off(planned, measured),
+                          2 * row.at("parameter_bytes").get<double>() / mib});
   }
   return table;
 }
@@ -85,15 +85,16 @@ JsonTable table_of_kinds(const json::Value& rows) {
               std::max(row.at("backward_bytes").get<double>(), row.value("update_bytes", 0.0))));
   }
   JsonTable table{"kinds",
-                    {"kind", "release", "steps", "peak_mean", "peak_least", "peak_most",
-                     "begin_least", "begin_most"}};
+                  {"kind", "release", "steps", "peak_mean", "peak_least", "peak_most",
+                   "begin_least", "begin_most"}};
   for (const Kind& kind : kinds) {
     double sum = 0;
     for (const double each : kind.peak) sum += std::abs(each);
     table.rows.push_back({kind.name, kind.release, kind.steps,
-                          sum / static_cast<double>(kind.peak.size()),
-                          std::ranges::min(kind.peak), std::ranges::max(kind.peak)});
-    for (const auto& which : {std::ranges::min_element(kind.begin), std::ranges::max_element(kind.begin)})
+                          sum / static_cast<double>(kind.peak.size()), std::ranges::min(kind.peak),
+                          std::ranges::max(kind.peak)});
+    for (const auto& which :
+         {std::ranges::min_element(kind.begin), std::ranges::max_element(kind.begin)})
       table.rows.back().push_back(which == kind.begin.end() ? json::Value() : json::Value(*which));
   }
   return table;
@@ -103,9 +104,9 @@ JsonTable table_of_kinds(const json::Value& rows) {
 /// and those that DeepSpeed's autotuner takes.
 JsonTable table_of_steps(const json::Value& rows) {
   constexpr double parameters = 937'728;
-  JsonTable table{"steps",
-                    {"stage", "setting", "measured_kb", "planned_kb", "error", "states_kb",
-                     "autotuner_kb"}};
+  JsonTable table{
+      "steps",
+      {"stage", "setting", "measured_kb", "planned_kb", "error", "states_kb", "autotuner_kb"}};
   for (const json::Value& row : rows) {
     const json::Value& zero = row.at("zero_optimization");
     const std::string kind = kind_of(row);
@@ -150,8 +151,8 @@ int main(int argc, char** argv) {
   try {
     const json::Document measured = json::Document::read(argv[1]);
     const json::Value& steps = measured.root().at("deepspeed");
-    bench::print_json_tables({table_of_models(measured.root().at("training")), table_of_kinds(steps),
-                         table_of_steps(steps)});
+    bench::print_json_tables({table_of_models(measured.root().at("training")),
+                              table_of_kinds(steps), table_of_steps(steps)});
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

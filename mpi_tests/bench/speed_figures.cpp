@@ -2,7 +2,8 @@
 //   speed_figures mpi_tests/bench/fidelity/speed_reports.json    others' trainings, as a table
 //   speed_figures SPACE.json TABLE.json ...    recorded ones of DeepSpeed and of our own step on a
 //   GPU
-// --json before these prints tables for scripts/figures.py. Nothing is measured. TABLE is what scripts/tools/deepspeed_fidelity.py has written.
+// --json before these prints tables for scripts/figures.py. Nothing is measured. TABLE is what
+// scripts/tools/deepspeed_fidelity.py has written.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -18,8 +19,8 @@
 #include "dstune/base/error.hpp"
 #include "dstune/space/job_spec.hpp"
 #include "fidelity_table.hpp"
-#include "json_tables.hpp"
 #include "fixed_workspaces.hpp"
+#include "json_tables.hpp"
 #include "speed_reports.hpp"
 
 namespace dstune::speed {
@@ -47,8 +48,11 @@ struct Figures {
   }
 };
 
-double three_digits(double number) {
-  return std::stod(fmt::format("{:.3g}", number));
+/// Three digits, and no point behind a whole number.
+json::Value three_digits(double number) {
+  const double rounded = std::stod(fmt::format("{:.3g}", number));
+  if (rounded == std::floor(rounded)) return std::llround(rounded);
+  return rounded;
 }
 
 void print_reports(const char* path, bool in_json) {
@@ -58,8 +62,8 @@ void print_reports(const char* path, bool in_json) {
   const FixedWorkspaces workspaces;
   Figures fit, judged, all, partly;
   bench::JsonTable rows{"reports",
-                          {"training", "url", "gpus", "device", "published", "predicted", "band",
-                           "off", "held", "use"}};
+                        {"training", "url", "gpus", "device", "published", "predicted", "band",
+                         "off", "held", "use"}};
   for (const Report& report : reports.rows) {
     const auto time = time_of(report, reports.models.at(report.model), workspaces);
     if (!time) throw Error(report.id + " has no time");
@@ -128,8 +132,8 @@ Recorded judge_recorded(const std::string& space, const std::string& table, bool
     found.of_step.add({here_s, here_s, here_s, here_s}, row.measured_s);
     if (prints)
       std::printf("%s: DeepSpeed %.3g s, predicted %.3g s; our step %.3g s, predicted %.3g s\n",
-                  experiment.name.c_str(), row.batch / samples_per_s, time->seconds,
-                  row.measured_s, here_s);
+                  experiment.name.c_str(), row.batch / samples_per_s, time->seconds, row.measured_s,
+                  here_s);
   }
   return found;
 }
@@ -139,8 +143,8 @@ int run(const std::vector<std::string>& files, bool in_json) {
     print_reports(files.front().c_str(), in_json);
     return 0;
   }
-  bench::JsonTable tables{
-      "recorded", {"table", "members", "held", "median_error", "own_least", "own_most"}};
+  bench::JsonTable tables{"recorded",
+                          {"table", "members", "held", "median_error", "own_least", "own_most"}};
   for (std::size_t place = 0; place < files.size(); place += 2) {
     const Recorded found = judge_recorded(files[place], files[place + 1], !in_json);
     const double least = 100 * std::ranges::min(found.of_step.errors);

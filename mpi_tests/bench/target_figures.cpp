@@ -42,8 +42,8 @@ using bench::Configurations;
 using bench::Estimate;
 using bench::Figures;
 using bench::figures_of;
-using bench::JsonTable;
 using bench::in_target;
+using bench::JsonTable;
 using bench::points_of;
 using bench::Table;
 
@@ -88,8 +88,8 @@ std::vector<Judged> judge(const Table& table, const TargetConstants& target) {
     const Figures figures =
         is_odd ? figures_of(all, estimate, true, 1, 2) : figures_of(all, estimate, true);
     const Configuration& answer = all[figures.best];
-    judged.push_back(
-        {title, figures, 1 - even(answer) / even(best), even(answer) / even(all[table.baseline]) - 1});
+    judged.push_back({title, figures, 1 - even(answer) / even(best),
+                      even(answer) / even(all[table.baseline]) - 1});
   };
   if (table.has_passes())
     add(
@@ -120,8 +120,7 @@ void print_judged(const Table& table, const TargetConstants& target) {
   for (const Judged& one : judge(table, target))
     std::printf("| %s | %.3f | %.1f %% | `%s` | %.1f %% | %.1f %% |\n", one.title,
                 one.figures.correlation, 100 * one.figures.error,
-                all[one.figures.best].name.c_str(), 100 * one.below_best,
-                100 * one.above_baseline);
+                all[one.figures.best].name.c_str(), 100 * one.below_best, 100 * one.above_baseline);
   std::printf("\n");
 }
 
@@ -230,12 +229,10 @@ void print_calibrated(const Configurations& all, const TargetConstants& constant
   std::printf("\n");
 }
 
-JsonTable table_of_calibrated(const std::vector<Table>& tables,
-                                const TargetConstants& constants) {
-  JsonTable calibrated{
-      "calibrated",
-      {"table", "runs", "constants", "constants_below", "constants_error", "alone", "alone_below",
-       "alone_error", "both", "both_below", "both_error", "low"}};
+JsonTable table_of_calibrated(const std::vector<Table>& tables, const TargetConstants& constants) {
+  JsonTable calibrated{"calibrated",
+                       {"table", "runs", "constants", "constants_below", "constants_error", "alone",
+                        "alone_below", "alone_error", "both", "both_below", "both_error", "low"}};
   for (const Table& table : tables)
     for (const Calibrated& found : calibrate(table.all, constants)) {
       if (found.stages_differ) continue;
@@ -288,8 +285,10 @@ int main(int argc, char** argv) {
     if (host) constants.time = with_host_costs(constants.time, std::stod(*host));
     if (in_json) {
       if (mode == "judge") bench::print_json_tables({table_of_judged(tables, constants)});
-      if (mode == "left-out") bench::print_json_tables(bench::tables_of_left_out(tables, constants.time));
-      if (mode == "factors") bench::print_json_tables({bench::table_of_factors(tables, constants.time)});
+      if (mode == "left-out")
+        bench::print_json_tables(bench::tables_of_left_out(tables, constants.time));
+      if (mode == "factors")
+        bench::print_json_tables({bench::table_of_factors(tables, constants.time)});
       if (mode == "calibrate") bench::print_json_tables({table_of_calibrated(tables, constants)});
       return 0;
     }

@@ -277,10 +277,10 @@ void print_left_out(const std::vector<Table>& tables, const TimeCalibration& con
 }
 
 std::vector<JsonTable> tables_of_left_out(const std::vector<Table>& tables,
-                                            const TimeCalibration& constants) {
+                                          const TimeCalibration& constants) {
   JsonTable left_out{"left_out",
-                       {"table", "members", "own", "own_error", "own_below", "program",
-                        "program_error", "program_below", "fit", "fit_error", "fit_below"}};
+                     {"table", "members", "own", "own_error", "own_below", "program",
+                      "program_error", "program_below", "fit", "fit_error", "fit_below"}};
   JsonTable knobs{"knobs", {"table", "knob", "pairs", "deepspeed", "own", "program", "fit"}};
   for (const LeftOut& one : leave_out(tables, constants)) {
     std::vector<json::Value> row = {one.table->name, one.table->all.size()};
@@ -321,8 +321,7 @@ void print_factors(const std::vector<Table>& tables, const TimeCalibration& cons
   std::printf("factors of the host, network, kernels beside the program's constants:\n");
   for (const Table& table : tables) {
     const auto factors = fit_factors(points_of(table.all), constants);
-    std::printf("  %.2f %.2f %.2f  %s\n", factors[0], factors[1], factors[2],
-                table.name.c_str());
+    std::printf("  %.2f %.2f %.2f  %s\n", factors[0], factors[1], factors[2], table.name.c_str());
   }
 }
 

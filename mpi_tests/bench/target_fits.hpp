@@ -16,12 +16,12 @@ void print_hierarchy(const std::vector<Table>& tables);
 /// Each table in fp32 by such a fit to all others.
 void print_left_out(const std::vector<Table>& tables, const TimeCalibration& constants);
 [[nodiscard]] std::vector<JsonTable> tables_of_left_out(const std::vector<Table>& tables,
-                                                          const TimeCalibration& constants);
+                                                        const TimeCalibration& constants);
 /// The scale of each precision beside these costs.
 void print_scales(const std::vector<Table>& tables, const TimeCalibration& constants);
 /// The three factors of each table beside these constants.
 void print_factors(const std::vector<Table>& tables, const TimeCalibration& constants);
 [[nodiscard]] JsonTable table_of_factors(const std::vector<Table>& tables,
-                                           const TimeCalibration& constants);
+                                         const TimeCalibration& constants);
 
 }  // namespace dstune::bench

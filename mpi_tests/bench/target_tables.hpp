@@ -43,8 +43,8 @@ struct Table {
 
   /// A single pass is both what names the best and what judges it.
   [[nodiscard]] bool has_passes() const {
-    return std::ranges::all_of(
-        all, [](const Configuration& one) { return one.deepspeed.size() > 1; });
+    return std::ranges::all_of(all,
+                               [](const Configuration& one) { return one.deepspeed.size() > 1; });
   }
 };
 

@@ -133,8 +133,8 @@ Tables tables_of(const std::vector<Row>& rows) {
   Tables tables;
   for (const Row& one : rows) {
     const Json& reported = one.reported;
-    const std::string gpus = fmt::format("{} × {}", reported["nodes"].get<int>(),
-                                         reported["gpus_per_node"].get<int>());
+    const std::string gpus =
+        fmt::format("{} × {}", reported["nodes"].get<int>(), reported["gpus_per_node"].get<int>());
     const char* const use = !one.is_judged() ? "shown" : one.is_later() ? "later" : "judged";
     const std::string ended = one.outcome() == "fits"  ? "ran"
                               : one.outcome() == "oom" ? "ran out"
@@ -143,11 +143,11 @@ Tables tables_of(const std::vector<Row>& rows) {
     const double host = one.gib_of("target_host_memory_bytes_per_node");
     const bool is_wrong = one.is_judged() && one.verdict() != "edge" &&
                           (one.outcome() == "oom") != (one.verdict() == "does_not_fit");
-    tables.verdicts.push_back(
-        {one.name(), gpus, use, ended, one.verdict() + (is_wrong ? " (wrong)" : ""),
-         gib_number(one.gib_of("target_memory_bytes")),
-         memory.is_number() ? gib_number(memory.get<double>() / gib) : Json(),
-         host > 0 ? gib_number(host) : Json()});
+    tables.verdicts.push_back({one.name(), gpus, use, ended,
+                               one.verdict() + (is_wrong ? " (wrong)" : ""),
+                               gib_number(one.gib_of("target_memory_bytes")),
+                               memory.is_number() ? gib_number(memory.get<double>() / gib) : Json(),
+                               host > 0 ? gib_number(host) : Json()});
     const Json& seen = reported["seen"];
     if (seen.contains("gib"))
       tables.peaks.push_back({one.name(), gib_number(seen["gib"]), seen["read"],

@@ -43,8 +43,8 @@ double relative_error(std::int64_t predicted, std::int64_t measured) {
 TEST(TargetDataTest, ForwardAndBackwardOfHuggingFaceModels) {
   Errors errors;
   for (const json::Value& row : measured("training")) {
-    const double error = relative_error(test::planned_training_bytes(row),
-                                        row.at("peak_bytes").get<std::int64_t>());
+    const double error =
+        relative_error(test::planned_training_bytes(row), row.at("peak_bytes").get<std::int64_t>());
     errors.add(error);
     EXPECT_NEAR(error, 0.0, 0.10) << row.dump();
   }
