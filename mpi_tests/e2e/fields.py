@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """fields.py PROGRAM: whether the schemas of docs/ describe the files that a job writes.
 
-PROGRAM runs small jobs on one rank, without a launcher, in a temporary folder: one that ends, one that resumes it,
-one in which members fail or can not run, and a recorded one. All that they write and print is held against
-docs/results.schema.json, report.schema.json and plan.schema.json. The exit code is 1 where something differs, or
-where a file has no schema.
+PROGRAM runs small jobs on one rank, without a launcher, in a temporary folder: one that ends, others that resume it,
+and recorded ones in which members fail, times are fitted, and results of DeepSpeed are imported. All that they write
+and print is held against docs/results.schema.json, report.schema.json and plan.schema.json, and so are recorded
+journals and profiles. The exit code is 1 where something differs, or where a file has no schema.
 """
 import csv
 import json
@@ -71,8 +71,7 @@ class Schema:
         tries = [list(self.problems(form, value, at)) for form in forms]
         if all(tries):
             # The form that fits best: what another one says does not help.
-            yield from max(tries, key=lambda problems: (max(len(one.split(':')[0]) for one in problems),
-                                                        -len(problems)))
+            yield from min(tries, key=lambda problems: (sum('is none of' in one for one in problems), len(problems)))
 
     def problems_of_members(self, rule, value, at):
         known = rule.get('properties', {})
@@ -137,7 +136,7 @@ class Job:
                     'verify.pbs'}
         of_deepspeed = {'ds_config.json', 'ds_config_optimal.json'}
         for path in sorted(path for path in self.folder.glob('autotuning_*/**/*') if path.is_file()):
-            if path.name in in_words | of_deepspeed:
+            if path.name in in_words | of_deepspeed or path.parent.parent.name == 'verify':
                 continue
             if path.parent.name == 'autotuning_exps' and path.suffix == '.json':
                 self.hold(f'{path.name} ', 'exps_dir', json.loads(path.read_text()))
@@ -191,20 +190,77 @@ def one_that_ends(job):
     job.tune('space.json')
 
 
+def replay(job, table, **others):
+    job.write('table.json', table)
+    job.write('space.json', space(dstune={'workload': {'type': 'replay', 'table': 'table.json'},
+                                          'training_command': 'train.py --deepspeed_config $CONFIG'}, **others))
+
+
 def one_of_failures(job):
     table = {'z0_gas1_tmbspg1': {'step_time_s': 0.01}, 'z1_gas1_tmbspg1': {'status': 'out_of_memory'}}
-    job.write('table.json', table)
-    # No group has so many ranks, and a name that the table lacks fails.
-    job.write('space.json', space(dstune={'workload': {'type': 'replay', 'table': 'table.json'}},
-                                  zero_optimization={'stage': [0, 1, 2]}))
-    job.tune('--tuner', 'gridsearch', '--overwrite', 'space.json')
+    # A name that the table lacks fails. Batches of two samples are pruned.
+    replay(job, table, zero_optimization={'stage': [0, 1, 2]}, train_micro_batch_size_per_gpu=[1, 2],
+           train_batch_size=1)
+    job.plan('space.json')
+    job.tune('--tuner', 'gridsearch', 'space.json')
     job.run('--quiet', '--overwrite', 'missing.json', exit_code=3)
     job.hold_files()
 
 
+def one_with_results_of_deepspeed(job):
+    sizes = (1, 2, 3, 4)
+    replay(job, {f'z0_gas1_tmbspg{size}': {'step_time_s': 0.1 * size * size} for size in sizes},
+           train_micro_batch_size_per_gpu=list(sizes), zero_optimization={'stage': 0})
+    config = {'train_micro_batch_size_per_gpu': 4, 'gradient_accumulation_steps': 1, 'zero_optimization': {'stage': 0},
+              'optimizer': {'type': 'AdamW', 'params': {'lr': 1e-4}}}
+    (job.folder / 'own.log').write_text(
+        '[INFO] [config.py:1013:print]   world_size ................... 1\n'
+        f'[INFO] [config.py:999:print_user_config]   json = {json.dumps(config, indent=4)}\n' +
+        6 * '[Rank 0] time (ms) | fwd: 1000.00 | bwd: 2000.00 | step: 200.00\n')
+    job.tune('--calibrate', 'own.log', 'space.json')
+    for size in sizes[:2]:
+        name = f'z0_gas1_tmbspg{size}'
+        folder = job.results / 'verify' / name
+        folder.mkdir(parents=True)
+        for file in ('exp.json', 'ds_config.json'):
+            (folder / file).write_text((job.results / name / file).read_text())
+        (folder / 'metrics.json').write_text(json.dumps({
+            'fwd': 1.0, 'bwd': 2.0, 'step': 1.0, 'latency': 4.0, 'FLOPS_per_gpu': 1e9, 'throughput': 10.0 * size,
+            'rank': 0}))
+        (folder / 'status.json').write_text(json.dumps({'status': 'ok', 'exit_code': 0}))
+    job.tune('--import', 'autotuning_results/verify', 'space.json')
+    optimal = json.loads((job.results / 'optimal.json').read_text())
+    if optimal['label'] != 'verified' or not optimal['verified']:
+        job.faults.append('nothing was imported')
+
+
+def recorded_files(job):
+    """Those of the checkout: of earlier releases, too."""
+    journals = [*ROOT.glob('mpi_tests/e2e/journals/*/journal.jsonl')]
+    for path in journals:
+        # A job that was killed leaves a line that is no whole one.
+        for line in path.read_text().split('\n')[:-1]:
+            event = json.loads(line)
+            if event['event']['kind'] != 'planned':
+                job.seen.add(event['event']['kind'])
+                job.hold(f'{path.parent.name} ', 'journal.jsonl', event)
+    profiles = [*ROOT.glob('mpi_tests/bench/profiles/*.json')]
+    for path in profiles:
+        job.hold(f'{path.name} ', 'device_profile', json.loads(path.read_text()))
+    devices = json.loads((ROOT / 'src/core/devices.json').read_text())
+    for kind in ('device', 'node', 'network'):
+        for one in devices[f'{kind}s']:
+            job.hold(f'{one["name"]} ', kind, one)
+    constants = json.loads((ROOT / 'src/core/target_constants.json').read_text())
+    for kind in ('cpu', 'gpu'):
+        job.hold(f'constants of {kind} ', 'constants', constants[kind])
+    if not journals or not profiles:
+        job.faults.append('the checkout has no journals or no profiles')
+
+
 def main(program):
     faults, seen = [], set()
-    for each in (one_that_ends, one_of_failures):
+    for each in (one_that_ends, one_of_failures, one_with_results_of_deepspeed, recorded_files):
         with tempfile.TemporaryDirectory() as folder:
             job = Job(program, pathlib.Path(folder))
             each(job)
@@ -212,8 +268,9 @@ def main(program):
             seen |= job.seen
     expected = {'metrics.json', 'exp.json', 'exps_dir', 'optimal.json', 'exit_status.json', 'status.json',
                 'validation.json', 'environment.json', 'manifest', 'journal.jsonl', 'device_profile', 'results.csv',
-                'run_output', 'status_output', 'report', 'plan', 'job_started', 'base', 'profile', 'started', 'finished',
-                'repeat_started', 'repeated', 'job_finished'}
+                'run_output', 'status_output', 'report', 'plan', 'job_started', 'base', 'profile', 'started',
+                'finished', 'repeat_started', 'repeated', 'job_finished', 'not_planned', 'verified', 'lost', 'device',
+                'node', 'network', 'constants'}
     faults += [f'{name}: nothing was held against it' for name in sorted(expected - seen)]
     print('\n'.join(dict.fromkeys(faults)) or f'{len(seen)} kinds of files and events are as described')
     return 1 if faults else 0
