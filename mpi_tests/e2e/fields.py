@@ -123,8 +123,12 @@ class Job:
     def hold_table(self, path):
         with path.open(newline='') as file:
             rows = list(csv.DictReader(file))
-        numbers = {name for name, rule in self.schemas['results'].of('results.csv')['properties'].items()
-                   if 'string' not in rule['type']}
+        columns = self.schemas['results'].of('results.csv')['properties']
+        numbers = {name for name, rule in columns.items() if 'string' not in rule['type']}
+        # Others are searched keys.
+        searched = {*columns, *json.loads((self.folder / 'space.json').read_text())}
+        self.faults += [f'{path.name}: has an unknown column {name}' for name in rows[0]
+                        if '.' not in name and name not in searched]
         for number, row in enumerate(rows, 2):
             value = {name: (json.loads(cell) if cell else None) if name in numbers else cell
                      for name, cell in row.items()}

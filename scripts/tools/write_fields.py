@@ -27,6 +27,8 @@ every field.
 - "Optional" means that the key can be missing. Every other key is always there.
 - `null` stands for an unknown value, since JSON has no other sign for it.
 - A "time" is a text in UTC by the clock of rank 0: `2026-01-02T03:04:05.678901Z`.
+- A member is one configuration of the space with group size, sequence length and recompute mode.
+- An experiment is a member that the job runs. A group is the set of ranks that train it.
 - "Your training" is the training that you tune for. The "built-in step" is the program's own.
 - "Expected" values are measured times of the built-in step, converted to your training.
 
@@ -36,6 +38,8 @@ The same texts are in three JSON Schemas (2020-12), for programs:
   example, `results.schema.json#/$defs/metrics.json` describes metrics.json.
 - [plan.schema.json](plan.schema.json): the JSON of a plan.
 - [report.schema.json](report.schema.json): report.json.
+
+The sections of this page:
 """
 
 # In the order of the page: a heading, the schema and its definition. Those of results.schema.json that are not here
@@ -132,6 +136,9 @@ class Page:
         if types[:1] == ['array'] and 'items' in rule:
             inside = self.words(rule['items'])
             return f'list ({inside})' if inside not in ('any value', 'list', 'object') else 'list'
+        others = rule.get('additionalProperties')
+        if types == ['object'] and others and 'properties' not in rule:
+            return f'object ({self.words(others)} for each name)'
         if rule.get('format') == 'date-time':
             return 'time' + (' or `null`' if 'null' in types else '')
         return ' or '.join(NAMES[one] for one in types) or 'any value'
@@ -190,6 +197,11 @@ class Page:
         self.values(rule, '- ', '  ')
         self.members(rule)
 
+    @staticmethod
+    def contents():
+        headings = [heading for heading, _, _ in FILES] + [EVENTS, SHARED]
+        return [f'- [{heading}](#{anchor(heading)})' for heading in headings] + ['']
+
     def write(self):
         for heading, self.schema_name, name in FILES:
             self.whole(heading, self.schema['$defs'][name] if name else self.schema, 2)
@@ -200,7 +212,7 @@ class Page:
         self.heading(SHARED, 2)
         for self.schema_name, name in self.parts:
             self.whole(self.headings[self.schema_name, name], self.schema['$defs'][name], 3)
-        text = HEAD + '\n' + '\n'.join(self.lines)
+        text = HEAD + '\n' + '\n'.join(self.contents() + self.lines)
         return re.sub(r'\n{3,}', '\n\n', text).rstrip() + '\n'
 
 
