@@ -238,7 +238,7 @@ std::string options_page() {
       "# Commands, options, exit codes and variables\n";
   add_paragraph(
       page,
-      "`dstune-mpi --help` prints the options, and `dstune-mpi help plan` those that one "
+      "`dstune-mpi help` prints all options, and `dstune-mpi help plan` those that one "
       "command takes. [Running a job](running.md) says how to use them. A space, `space.json`, "
       "is a DeepSpeed config with lists of candidates.");
   page +=
