@@ -146,10 +146,11 @@ void decide_model(const Overrides& overrides, const json::Node& root, const json
     job.model = *model;
     job.is_model_known = true;
   } else if (!is_named && job.has_own_step()) {
-    problems.add((section != nullptr ? *section : root)
-                     .problem("no model is given: use --model FILE|NAME, or dstune.model; a training "
-                              "that DeepSpeed's engine runs needs none: \"workload\": {\"type\": "
-                              "\"deepspeed\"} in dstune"));
+    problems.add(
+        (section != nullptr ? *section : root)
+            .problem("no model is given: use --model FILE|NAME, or dstune.model; a training "
+                     "that DeepSpeed's engine runs needs none: \"workload\": {\"type\": "
+                     "\"deepspeed\"} in dstune"));
   } else if (!is_named || job.is_by_engine()) {
     // No step of ours is run; predictions need some model.
     job.model = preset("gpt2");
