@@ -15,8 +15,8 @@
 namespace dstune {
 
 /// The content of a plug-in's file (dstune/workload.h), which is checked before anything of it
-/// runs. Throws Error where it is no shared library for this machine, lacks a symbol, or was built
-/// for another version: what is wrong and how to fix it, in one sentence. Local.
+/// runs. Throws Error if it is no shared library for this machine, lacks a symbol, or was built for
+/// another version. One sentence says what is wrong and how to fix it. Local.
 std::string check_plugin_library(const std::string& path);
 
 /// When to stop warming up and when to stop measuring.

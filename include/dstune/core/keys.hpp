@@ -54,8 +54,8 @@ struct FormerRow {
   std::optional<double> low{};
 };
 
-/// A row: a key, what it takes and for whom it is. keys.json has columns of these names, and
-/// `default` for `fallback`; what a row does not say is as here.
+/// A row: a key, what it takes and for whom it is. The columns of keys.json have these names, and
+/// `default` for `fallback`. A value that a row does not say is as here.
 struct Key {
   std::string_view pointer{};  ///< JSON pointer in the document; "/*" at its end: every member of
                                ///< an object whose keys are the user's
@@ -237,7 +237,7 @@ class KeyTable {
 
   using Sink = std::function<void(KeyReading)>;
   /// Reads `node`, at its place in the document, and hands over what it says of its row and of all
-  /// rows below, members before their section; rows that it does not hold are absent. Adds
+  /// rows below, members before their section. Rows that it does not hold are absent. Adds
   /// problems: wrong types, values out of range, unknown keys where a section is closed. A node
   /// without a row is skipped; the root's own keys without rows, too. `unchecked`: where there is
   /// one, it gets the wrong values that DeepSpeed takes without a look.

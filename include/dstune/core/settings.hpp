@@ -198,8 +198,8 @@ struct KeyUse {
 /// it: `amp` that is not enabled, mics_shard_size -1. Returns a note of each.
 std::vector<std::string> drop_without_effect(const KnobTable& table, json::Value& config);
 
-/// Writes keys out that are not there, act on the step, and have other defaults in other releases,
-/// or may have in `version`, so that the config means the same in all. Returns the pointers.
+/// Writes out keys that are not there, act on the step, and have other defaults in other releases,
+/// or may have in `version`. So the config means the same in all. Returns the pointers.
 std::vector<std::string> write_out_defaults(Version version, int zero_stage, json::Value& config);
 
 }  // namespace dstune

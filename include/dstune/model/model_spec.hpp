@@ -36,20 +36,20 @@ enum class ModelFamily {
 /// layer: LayerNorm, with a bias. rms: RMSNorm, without.
 enum class NormKind { layer, rms };
 /// How a block adds its two branches to the residual stream x.
-/// sequential: x += attention(norm1(x)), then x += mlp(norm2(x)).
-/// parallel: x += attention(norm1(x)) + mlp(norm2(x)).
-/// post_norm: x = norm1(x + attention(x)), then x = norm2(x + mlp(x)); the embeddings are normed,
+/// `sequential`: x += attention(norm1(x)), then x += mlp(norm2(x)).
+/// `parallel`: x += attention(norm1(x)) + mlp(norm2(x)).
+/// `post_norm`: x = norm1(x + attention(x)), then x = norm2(x + mlp(x)). The embeddings are normed,
 /// too, and there is no final norm.
-/// branch_norm: x += norm1(attention(x)), then x += norm2(mlp(x)).
-/// double_norm: as sequential, and a branch's result has a norm of its own before it is added.
+/// `branch_norm`: x += norm1(attention(x)), then x += norm2(mlp(x)).
+/// `double_norm`: as sequential, and a branch's result has a norm of its own before it is added.
 enum class BlockKind { sequential, parallel, post_norm, branch_norm, double_norm };
 enum class PositionKind { learned, rotary };
 /// gelu_tanh: GELU by its tanh approximation; gelu: exact; silu: x·logistic(x); tanh: in heads.
 enum class Activation { gelu_tanh, gelu, relu, silu, tanh };
 /// All but next_token have attention in both directions and a head of their own with a bias.
-/// masked_token: transform, norm, tied or untied decoder; a loss at masked positions only.
-/// sequence_class: transform of position 0 (a pooler), classifier. token_class: a classifier of
-/// every position. spans: two scores of every position, of a span's beginning and of its end.
+/// `masked_token`: transform, norm, tied or untied decoder; a loss at masked positions only.
+/// `sequence_class`: transform of position 0 (a pooler), classifier. `token_class`: a classifier of
+/// every position. `spans`: two scores of every position, for a span's beginning and its end.
 enum class Objective { next_token, masked_token, sequence_class, token_class, spans };
 
 /// The parts of the blocks and of their ends; docs/inside/reference-step.md, section 4. The default

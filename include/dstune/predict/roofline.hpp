@@ -1,8 +1,8 @@
 #pragma once
-/// Times of a machine that nobody here measured, from the rates that are published of it
-/// (core/devices.hpp): products by their operations, all else by its bytes, collectives by latency
-/// and bus bandwidth. docs/figures/fidelity.md, "Speed on GPUs", says how far this is off. All
-/// functions: Local.
+/// Times of a machine that nobody here measured, from its published rates (core/devices.hpp).
+/// Products count by their operations, all else by its bytes, collectives by latency and bus
+/// bandwidth. docs/figures/fidelity.md, "Speed on GPUs", says how far this is off. All functions:
+/// Local.
 
 #include <optional>
 #include <string>
@@ -30,8 +30,8 @@ struct TargetKernels {
   bool drops_out = false;
   bool caps_scores = false, caps_logits = false;  ///< soft caps, written out in Python
   std::int64_t num_heads = 1;
-  /// Gradients, their reductions and the update are of this share of the parameters; so is what is
-  /// gathered or copied, but for parameters that stage 3 gathers and that are offloaded.
+  /// Gradients, their reductions and the update are of this share of the parameters. So is what is
+  /// gathered or copied, except parameters that stage 3 gathers and that are offloaded.
   double trained_share = 1;
   bool gathers_all = false, copies_all = false;
   bool operator==(const TargetKernels&) const = default;

@@ -166,9 +166,9 @@ struct JobSpec {
 /// `dstune.verify`, or `--verify` on the command line.
 [[nodiscard]] Problem engine_problem(const JobSpec& job, const std::string& message);
 
-/// Completes a configuration that a DeepSpeed config's knobs have decided: the job's sequence
-/// length, this mode of recompute, and checkpoints in host memory only where blocks are computed
-/// again by what reads that knob.
+/// Completes a configuration that a DeepSpeed config's knobs have decided. It gets the job's
+/// sequence length and this mode of recompute. Checkpoints are in host memory only if blocks are
+/// computed again by what reads that knob.
 void complete_config(const JobSpec& job, Recompute recompute, TrainingConfig& config);
 
 /// The micro-batch that is an integer, from which sizes are searched; nothing where it is none.

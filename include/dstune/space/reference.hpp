@@ -11,7 +11,7 @@
 namespace dstune {
 
 /// A JSON Schema (2020-12) of space.json: the DeepSpeed config with its lists of candidates, and
-/// the sections `autotuning` and `dstune`. It takes what the program takes but for what no schema
+/// the sections `autotuning` and `dstune`. It takes what the program takes, except what no schema
 /// can say: rules between keys, files that must exist, sizes of groups.
 [[nodiscard]] json::Value space_schema();
 /// Its file: what fits into a line of the page stands in one.

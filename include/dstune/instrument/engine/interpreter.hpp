@@ -14,8 +14,8 @@ struct EngineRequest {
   std::string folder;  ///< of the file
 };
 /// Looks at a space file without reading it in full. Nothing where its workload is another, it has
-/// no `verify` and its target does not `measure`, or the file can not be read: whoever reads it in
-/// full says so. `verify`: the command line asks for it.
+/// no `verify` and its target does not `measure`, or the file can not be read: the reader of the
+/// whole file says so. `verify`: the command line asks for it.
 [[nodiscard]] std::optional<EngineRequest> engine_request(const std::string& space_path,
                                                           bool verify = false);
 
