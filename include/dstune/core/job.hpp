@@ -35,7 +35,7 @@ struct MeasureOptions {
 
 enum class TargetFramework { self, huggingface };
 enum class TargetAttention { eager, sdpa, flash };
-/// Whose function computes activations again: PyTorch's, as Hugging Face's modules call it, or
+/// The function that computes activations again: PyTorch's, as Hugging Face's modules call it, or
 /// deepspeed.checkpointing, which alone reads the config's section activation_checkpointing.
 enum class TargetCheckpointing { torch, deepspeed };
 [[nodiscard]] const EnumTexts& texts_of(TargetFramework);
@@ -70,7 +70,7 @@ struct Trainable {
 };
 [[nodiscard]] const EnumTexts& texts_of(TargetOptimizer);
 [[nodiscard]] const EnumTexts& texts_of(TargetLoss);
-/// Whose memory the recommended configuration must fit besides ours.
+/// The training whose memory the recommended configuration must fit besides ours.
 struct TargetSpec {
   TargetFramework framework = TargetFramework::huggingface;
   TargetAttention attention = TargetAttention::sdpa;

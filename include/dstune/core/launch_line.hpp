@@ -45,7 +45,7 @@ std::string path_in_command(const std::string& folder, const std::string& path);
 /// - If the script takes TrainingArguments, those that must say the same as the configuration
 ///   follow likewise (dstune/core/command_reading.hpp). So does gradient_checkpointing. Keys and
 ///   flags that a mapping has are left out. On CPUs `--use_cpu True` is among them.
-/// - What is appended goes behind the last word, in front of redirections.
+/// - Appended words go behind the last word, in front of redirections.
 /// - `--autotuning tune|run` is removed.
 /// - The launcher starts the group: DeepSpeed's, torchrun, accelerate, and what starts them or the
 ///   script, srun or mpirun. Counts are changed where they stand, and put in front where the

@@ -63,10 +63,10 @@ using Overheads = std::array<double, num_overheads>;
 inline constexpr std::size_t num_precisions = static_cast<std::size_t>(Precision::fp16) + 1;
 
 /// Calculates a step's time in the user's training from its time here and its overheads:
-///   device + Σ cost · count,
+///   `device + Σ cost · count`,
 /// or, if the device works behind the host,
-///   max(device, Σ cost · count of what is beside it) + Σ cost · count of the others.
-/// Here device is scale · measured · (1 + cost · count of recompute), and no sum has recompute.
+///   `max(device, Σ cost · count of what is beside it) + Σ cost · count of the others`.
+/// Here device is `scale · measured · (1 + cost · count of recompute)`, and no sum has recompute.
 struct TimeCalibration {
   std::array<double, num_precisions> scale{1, 1, 1};  ///< by Precision
   Overheads costs_s{};

@@ -15,9 +15,9 @@
 
 namespace dstune {
 
-/// Element type of parameters, activations and gradients. bf16 and fp16 keep fp32 master weights
-/// and moments. fp16 scales the loss, so that small gradients do not vanish, and skips the update
-/// if one of them overflows.
+/// Element type of parameters, activations and gradients. With bf16 and fp16 there are fp32 master
+/// weights and moments. With fp16 the step scales the loss, so that small gradients do not vanish,
+/// and skips the update if one of them overflows.
 enum class Precision { fp32, bf16, fp16 };
 /// The activations that backward computes again instead of keeping them from forward. `selective`:
 /// wide and cheap ones, of norms and activations, but not results of products and of attention.

@@ -281,8 +281,8 @@ void set_cpu_threads(int threads);
 int cpu_threads();
 
 /// The 64-bit hash of the counter-based generator, also used for the tokens. Modulo 2^64:
-///   z = seed·0xD1342543DE82EF95 + stream·0xDB4F0B9175AE2165 + (index + 1)·0x9E3779B97F4A7C15
-///   z = (z xor z>>30)·0xBF58476D1CE4E5B9;  z = (z xor z>>27)·0x94D049BB133111EB;  z xor z>>31
+///   `z = seed·0xD1342543DE82EF95 + stream·0xDB4F0B9175AE2165 + (index + 1)·0x9E3779B97F4A7C15`
+///   `z = (z xor z>>30)·0xBF58476D1CE4E5B9; z = (z xor z>>27)·0x94D049BB133111EB; z xor z>>31`
 /// For seed and stream 0 it is the sequence of splitmix64 (Steele, Lea and Flood, 2014) from state
 /// 0.
 std::uint64_t counter_hash(std::uint64_t seed, std::uint64_t stream, std::uint64_t index);

@@ -13,7 +13,7 @@
 
 namespace dstune {
 
-/// Whose modules: names of parameters, and what of `Architecture` the family's config implies.
+/// The modules' family: names of parameters, and the part of `Architecture` that its config implies.
 enum class ModelFamily {
   gpt2,
   llama,

@@ -145,8 +145,8 @@ struct Offer {
   /// The memory of the fullest rank: DeepSpeed's engine used it if it ran, else the target needs
   /// it.
   std::int64_t memory_bytes = 0;
-  /// No other beats it. One that beats it has at least as good a value on at most as many GPUs with
-  /// at most as much memory, and is better in one of the three, or equal and earlier.
+  /// No other beats it. One that beats it has no worse a value, no more GPUs and no more memory. It
+  /// is better in one of the three, or equal and earlier.
   bool is_on_front = false;
   std::optional<double> throughput_per_gpu{};  ///< of those on the front
 };

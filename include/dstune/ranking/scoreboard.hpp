@@ -108,9 +108,9 @@ struct ScoreboardSetup {
   /// The label of every answer, if the deciding instrument gives it one: "verified", "engine"; else
   /// empty.
   std::string label{};
-  std::string source = "dstune-mpi's own step";  ///< of values, in words
-  std::optional<ModelProfile> model_profile{};   ///< nothing where the model is not known
-  std::string model_name{};                      ///< as shown; empty: not known
+  std::string source = "dstune-mpi's built-in step";  ///< of values, in words
+  std::optional<ModelProfile> model_profile{};        ///< nothing where the model is not known
+  std::string model_name{};                           ///< as shown; empty: not known
   /// JSON pointers in the DeepSpeed config of what is searched; empty: all that differs.
   std::vector<std::string> searched{};
   /// All steps of an experiment do the same, so that what makes some of them longer is not its own.
