@@ -64,11 +64,14 @@ def is_text(text):
 
 def faults_of(text, is_comment=False):
     """(sentence, fault) of each sentence that breaks a rule. In a comment a fragment need not be a sentence."""
-    for sentence in sentences(re.sub(r'`[^`]*`', '`code`', text)):
+    # A part of a message begins with a blank or a mark.
+    begins = bool(re.match(r'[\w`"{]', text))
+    for at, sentence in enumerate(sentences(re.sub(r'`[^`]*`', '`code`', text))):
         if (count := plain_words.num_words(sentence)) > plain_words.MAX_WORDS:
             yield sentence, f'has {count} words'
         # In a message a sentence begins anew behind a colon.
         parts = [sentence] * sentence[0].isupper() if is_comment else re.split(r'[:;]\s+', sentence)
+        parts = parts[1:] if at == 0 and not begins else parts
         if any(plain_words.BEGINNING.match(part) and ' ' in part for part in parts):
             yield sentence, 'does not begin with its subject'
         for words in plain_words.banned_in(sentence):
