@@ -51,8 +51,8 @@ def without_comments(source):
 
 
 def sentences(text):
-    """Also the lines of a text, and the items of a list."""
-    for line in re.split(r'\n|(?<=[.:;]) - ', text):
+    """Also the lines of a text that begin anew, and the items of a list."""
+    for line in re.split(r'\n(?![a-z])|(?<=[.:;]) - ', text):
         yield from plain_words.split_sentences(line)
 
 
@@ -64,13 +64,14 @@ def is_text(text):
 
 def faults_of(text, is_comment=False):
     """(sentence, fault) of each sentence that breaks a rule. In a comment a fragment need not be a sentence."""
-    # A part of a message begins with a blank or a mark.
+    # A literal that begins with a blank or a mark goes on with a sentence.
     begins = bool(re.match(r'[\w`"{]', text))
     for at, sentence in enumerate(sentences(re.sub(r'`[^`]*`', '`code`', text))):
-        if (count := plain_words.num_words(sentence)) > plain_words.MAX_WORDS:
+        # A message has statements between semicolons, and often the place of a problem before a colon.
+        statements = [sentence] if is_comment else re.split(r';\s+', sentence)
+        if (count := max(map(plain_words.num_words, statements))) > plain_words.MAX_WORDS:
             yield sentence, f'has {count} words'
-        # In a message a sentence begins anew behind a colon.
-        parts = [sentence] * sentence[0].isupper() if is_comment else re.split(r'[:;]\s+', sentence)
+        parts = [sentence] if sentence[0].isupper() else [] if is_comment else re.split(r'[:;]\s+', sentence)
         parts = parts[1:] if at == 0 and not begins else parts
         if any(plain_words.BEGINNING.match(part) and ' ' in part for part in parts):
             yield sentence, 'does not begin with its subject'
