@@ -6,11 +6,12 @@ layers below formats one of them, or passes a text on; it has no words of its ow
 from all others, and can be formatted.
 
 plain_words.py has the rules for sentences. They hold for the texts of the log, for messages, which are the literals
-of src/ with four words or more, and for the comments of the headers in include/. The comments of src/ and kernels/
+of src/ with four words or more in C++ and in Python, and for the comments of the headers in include/. The comments of src/ and kernels/
 that begin with "Of" or "What" may only become fewer.
 
 The exit code is 1 where words break a rule. --count prints how many sentences there are, and their words.
 """
+import ast
 import pathlib
 import re
 import string
@@ -139,6 +140,22 @@ def messages(sources):
                 yield f'{path}:{source.count(chr(10), 0, found.start()) + 1}', text
 
 
+def messages_of_python():
+    """Likewise. Texts that stand alone are comments."""
+    for path in sorted((ROOT / 'src').rglob('*.py')):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+        parts |= {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+        for node in nodes:
+            text = ''
+            if isinstance(node, ast.JoinedStr):
+                text = ''.join(part.value if isinstance(part, ast.Constant) else '{}' for part in node.values)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
+                text = node.value
+            if is_text(text):
+                yield f'{path.relative_to(ROOT)}:{node.lineno}', text
+
+
 def comments(path):
     """(line number, text) of every comment: lines below each other are one, an empty one ends it."""
     number, text = 0, ''
@@ -192,10 +209,9 @@ def check_other_comments():
 
 
 def main():
-    # The embedded sources of the page and of Python are not C++.
     sources = {str(path.relative_to(ROOT)): without_comments(path.read_text())
                for ending in ('cpp', 'hpp') for path in sorted((ROOT / 'src').rglob(f'*.{ending}'))}
-    read = list(messages(sources))
+    read = [*messages(sources), *messages_of_python()]
     documented = list(comments_of('include'))
     problems = [*check_log_texts(sources), *check_calls(sources), *check_words(read), *check_words(documented, are_comments=True),
                 *check_mean('messages', read), *check_mean('comments of include/', documented),
