@@ -13,7 +13,8 @@
 
 namespace dstune {
 
-/// The modules' family: names of parameters, and the part of `Architecture` that its config implies.
+/// The modules' family: names of parameters, and the part of `Architecture` that its config
+/// implies.
 enum class ModelFamily {
   gpt2,
   llama,
