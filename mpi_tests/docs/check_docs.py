@@ -17,6 +17,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / 'scripts/cmake'))
+sys.dont_write_bytecode = True
 from plain_words import BANNED, BEGINNING, MAX_MEAN_WORDS, MAX_WORDS, num_words, split_sentences  # noqa: E402
 
 MAX_COLUMNS = 100

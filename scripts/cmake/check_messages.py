@@ -17,7 +17,8 @@ import re
 import string
 import sys
 
-import plain_words
+sys.dont_write_bytecode = True
+import plain_words  # noqa: E402
 
 ARGUMENTS = [one for one in sys.argv[1:] if one != '--count']
 ROOT = pathlib.Path(ARGUMENTS[0] if ARGUMENTS else __file__).resolve()
