@@ -94,7 +94,7 @@ struct TargetSpec {
   bool on_gpu = false;
   TargetCheckpointing checkpointing = TargetCheckpointing::torch;
   /// The costs of DeepSpeed's work on this machine are measured first. Nothing: they are if there
-  /// is an engine beside our own step.
+  /// is an engine beside the built-in step.
   std::optional<bool> measure{};
 };
 

@@ -26,9 +26,9 @@ enum class KnobType { boolean, integer, number, text, object, list };
 
 /// The effect of a key on the step that is measured here.
 enum class KnobEffect {
-  measured,   ///< acts on our step as on DeepSpeed's, at the stages of its row
+  measured,   ///< acts on the built-in step as on DeepSpeed's, at the stages of its row
   inert,      ///< changes nothing that is measured (logging, checkpoints, legacy paths)
-  not_built,  ///< acts in DeepSpeed, not yet in our step: one value is kept with a warning
+  not_built,  ///< acts in DeepSpeed, not yet in the built-in step: one value is kept with a warning
   refused,    ///< any value but its default is refused by name
 };
 
@@ -232,7 +232,7 @@ class KeyTable {
 
   /// Tells whether DeepSpeed's config takes any value here without a look.
   [[nodiscard]] bool is_passed_on(const Key& key) const;
-  /// The same, where our step does not act on it either.
+  /// The same, where the built-in step does not act on it either.
   [[nodiscard]] bool is_unchecked(const Key& key) const;
 
   using Sink = std::function<void(KeyReading)>;

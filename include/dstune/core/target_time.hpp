@@ -14,7 +14,7 @@
 
 namespace dstune {
 
-/// The work of the user's training that the step here does not have: PyTorch's and DeepSpeed's
+/// The work of the user's training that the built-in step does not have: PyTorch's and DeepSpeed's
 /// interpreter, and a slower network. The plan's builder counts them.
 enum class Overhead : std::uint8_t {
   optimizer_step,       ///< DeepSpeed's engine, once a step
@@ -33,7 +33,7 @@ enum class Overhead : std::uint8_t {
   all_to_all_call,      ///<
   small_call_byte,      ///< that a rank sends in a call, of each call at most 512 KiB
   communicated_byte,    ///< that a rank sends with gloo, by ring algorithms
-  link_byte,            ///< that gloo puts on a node's link beyond those of the step here
+  link_byte,            ///< that gloo puts on a node's link beyond those of the built-in step
 };
 inline constexpr int num_overheads = static_cast<int>(Overhead::link_byte) + 1;
 [[nodiscard]] const EnumTexts& texts_of(Overhead);

@@ -37,7 +37,7 @@ using RunTrial = std::function<TrialEnd(const Trial&)>;
 /// Fewer points than this change nothing.
 inline constexpr std::size_t min_tiny_engines = 5;
 
-/// Runs tiny engines, each in our own step and in DeepSpeed.
+/// Runs tiny engines, each in the built-in step and in DeepSpeed.
 class TargetMeasuring {
  public:
   struct Options {

@@ -121,7 +121,7 @@ struct ModelSpec {
   double rope_local_theta = 0;      ///< … of layers with a window, not scaled; 0: as the others
   double initializer_range = 0.02;  ///< standard deviation of the initial weights
   double dropout =
-      0.0;  ///< largest of the config's; our step runs without, the target's masks count
+      0.0;  ///< largest of the config's; the built-in step runs without, the target's masks count
   /// Positions back that a token attends to, its own included; 0: all.
   std::int64_t attention_window = 0;
   std::vector<std::int64_t> full_layers{};  ///< those without the window, ascending

@@ -20,7 +20,7 @@ namespace dstune {
 [[nodiscard]] std::string roofline_lacks(const Cluster& cluster, GroupShape shape);
 
 /// The kernels of the user's training: Hugging Face's modules take many passes over memory where
-/// our step takes one.
+/// the built-in step takes one.
 struct TargetKernels {
   TargetAttention attention = TargetAttention::sdpa;
   TargetLoss loss = TargetLoss::full;
@@ -45,7 +45,8 @@ struct TargetKernels {
 
 class Roofline {
  public:
-  /// `kernels`: the training's; nothing: our own step's. Requires that roofline_lacks() nothing.
+  /// `kernels`: the training's; nothing: the built-in step's. Requires that roofline_lacks()
+  /// nothing.
   Roofline(const Cluster& cluster, GroupShape shape, const std::optional<TargetKernels>& kernels);
 
   /// `on_host`: the host's processors do it.

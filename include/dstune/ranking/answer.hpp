@@ -20,8 +20,8 @@ struct Standing {
   std::optional<MetricValue> ranked{};    ///< what it is ranked by
   std::optional<MetricValue> reported{};  ///< the same with the interval for people
   std::optional<MetricValue> verified{};  ///< what DeepSpeed itself made of it
-  /// The value of our own step, if it is ranked by the target's time, or the engine decides beside
-  /// it.
+  /// The value of the built-in step, if it is ranked by the target's time, or the engine decides
+  /// beside it.
   std::optional<MetricValue> measured{};
   std::optional<TargetTime> target{};         ///< likewise
   std::optional<double> joules_per_sample{};  ///< mean over all its runs whose energy is known

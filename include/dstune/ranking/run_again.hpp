@@ -24,7 +24,7 @@ struct FinalRounds {
   /// Long runs have fewer rounds: no more is begun after so long.
   double longest_s = default_policy().repeating.rounds_s;
 };
-/// … where forecasts of our own step make the engine's searches short; its runs differ more.
+/// … where forecasts of the built-in step make the engine's searches short; its runs differ more.
 [[nodiscard]] inline FinalRounds final_rounds_beside(
     const Policy::Repeating& policy = default_policy().repeating) {
   return {policy.rounds_of_engine, policy.longest_finals_s};

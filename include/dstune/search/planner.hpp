@@ -28,7 +28,7 @@ struct PlannedMember {
   bool is_below_lowest = false;
 };
 
-/// How far a plan speaks for the runs of a space; by default for those of our own step.
+/// How far a plan speaks for the runs of a space; by default for those of the built-in step.
 struct Forecasts {
   bool judges_here = true;      ///< what does not fit this machine can not run here
   bool judges_target = true;    ///< what does not fit the target's memory is not to be recommended
