@@ -1,5 +1,5 @@
-// Writes what follows from tables: docs/space.schema.json and the last part of docs/space.md, or
-// the manual pages and the shells' completions.
+// Writes what follows from tables: docs/options.md, docs/space.schema.json and the last part of
+// docs/space.md, or the manual pages and the shells' completions.
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
@@ -16,6 +16,7 @@ void write_docs(const std::string& folder) {
   const std::string page = folder + "/space.md";
   dstune::write_file_atomically(page, dstune::with_reference(dstune::read_file(page)));
   dstune::write_file_atomically(folder + "/space.schema.json", dstune::space_schema_text());
+  dstune::write_file_atomically(folder + "/options.md", dstune::options_page());
 }
 
 void write_manuals(const std::string& folder) {
