@@ -16,18 +16,18 @@
  *
  *  Failing. A call answers DSTUNE_OK, or DSTUNE_OUT_OF_MEMORY or DSTUNE_FAILED, best by
  *  `return group->fail(group, DSTUNE_FAILED, "what went wrong")`. One rank may fail alone, also
- *  between collectives: the others are told so at their next one (DSTUNE_ENDED), or where they
- *  return, and the whole group records the status and the message of the lowest rank that failed.
- *  Whatever a function of the group answers other than DSTUNE_OK: give up and return it.
+ *  between collectives. The others are told so at their next one (DSTUNE_ENDED), or when they
+ *  return. The whole group records the status and the message of the lowest rank that failed. If a
+ *  function of the group answers anything but DSTUNE_OK, give up and return that.
  *
  *  Ownership. Everything that dstune-mpi passes in stays its own. The configuration and its
  *  texts live until build returns: copy what is needed later. The group lives until destroy
  *  returns. Memory that build allocates is the library's; destroy frees it. No buffer given to a
  *  function of the group is used after that function has returned.
  *
- *  Not allowed: to throw, longjmp or leave the process; to fork or start programs; to call the
- *  functions of the group from another thread than the one that was called; to change the signal
- *  handlers or MPI's error handlers. A crash costs the rank, as any crash of a rank does.
+ *  Not allowed: to throw, longjmp or leave the process; to fork or start programs. Call the
+ *  functions of the group only from the thread that was called. Do not change the signal handlers
+ *  or MPI's error handlers. A crash costs the rank, as any crash of a rank does.
  *
  *  Versions. A library runs with a dstune-mpi whose DSTUNE_WORKLOAD_VERSION is the one it was
  *  built with. Within a version, structures only grow at their end, and `struct_bytes` says how

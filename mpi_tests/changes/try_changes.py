@@ -25,7 +25,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
 COPIED = ["CMakeLists.txt", "CMakePresets.json", "README.md", "docs", "hostfiles", "include", "kernels", "mpi_tests", "scripts",
           "src"]
-ALWAYS = ["names", "layers"]
+ALWAYS = ["names", "layers", "messages"]
 
 
 def call(command, folder, what, **options):

@@ -3,8 +3,8 @@
 
 A page of the manual (README, docs/) has at most 2,500 words and all pages of docs/ at most 18,000; docs/inside/ has
 at most 12,000. Pages whose first line says that they are generated have no limit, and neither has the changelog.
-Words of fenced blocks do not count. A sentence has at most 30 words, those of a page 15 on average. It begins with
-its subject. A line has at most 100 columns. Links, and pages that sources name, lead somewhere.
+Words of fenced blocks do not count. scripts/cmake/plain_words.py has the rules for sentences. A line has at most 100
+columns. Links, and pages that sources name, lead somewhere.
 
 --table prints words, sentences and lines by page instead. PAGE...: these alone, without totals.
 The exit code is 1 where a page breaks a rule.
@@ -16,16 +16,16 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / 'scripts/cmake'))
+sys.dont_write_bytecode = True
+from plain_words import BANNED, BEGINNING, MAX_MEAN_WORDS, MAX_WORDS, num_words, split_sentences  # noqa: E402
+
 MAX_COLUMNS = 100
-MAX_WORDS, MAX_MEAN_WORDS = 30, 15
 MAX_PAGE = 2500
 MAX_TOTAL = {'docs': 18000, 'docs/inside': 12000}
 # A list of short entries, one for each thing that users notice.
 WITHOUT_LIMIT = ('docs/changelog.md', )
 
-BEGINNING = re.compile(r'(?:What|Where|Whose|Of|With who[m]?)\b', re.IGNORECASE)
-BANNED = ('is believed of', 'as long as it may', 'but for ', 'all the same', 'in the training that it is for',
-          'whoever', 'whatever it', 'off by')
 # The alias is mentioned once, where `plan` is described.
 ONCE = ('--dry-run', )
 
@@ -62,16 +62,6 @@ def plain(text):
                   f'`{(found[2].split() or ["-"])[0]}`', text)
     text = re.sub(r'!?\[([^\]]*)\]\([^)]*\)', r'\1', text)
     return re.sub(r'\*\*|(?<!\w)[*_]|[*_](?!\w)', '', text)
-
-
-def num_words(text):
-    return sum(bool(re.search(r'\w', word)) for word in text.split())
-
-
-def split_sentences(text):
-    for one in re.split(r'(?<=[.!?])["”)]?\s+(?=["“(`]*[A-Z0-9`])', text):
-        if num_words(one) > 0:
-            yield one.strip()
 
 
 def anchor(heading):

@@ -153,10 +153,10 @@ TEST_F(DryRunTest, IsAnAnswerOfFifteenLinesAndATableWhereAsked) {
   EXPECT_LE(std::ranges::count(ended.out, '\n'), 15) << ended;
   EXPECT_THAT(ended.out, HasSubstr("varied: stage 0, 1, 2, 3; micro-batch 1 to 20 (20 values)"));
   EXPECT_THAT(ended.out, HasSubstr("80 members: 80 planned"));
-  EXPECT_THAT(ended.out, Not(HasSubstr("our step")));
+  EXPECT_THAT(ended.out, Not(HasSubstr("  built-in")));
   const Ended whole = plan({"--all"});
   EXPECT_GT(std::ranges::count(whole.out, '\n'), 80) << whole;
-  EXPECT_THAT(whole.out, HasSubstr("our step"));
+  EXPECT_THAT(whole.out, HasSubstr("  built-in"));
 }
 
 TEST_F(DryRunTest, TheTableEndsBehindTheSecondSizeThatDoesNotFit) {

@@ -306,11 +306,10 @@ TEST_F(EmulatedGpusTest, ALostContextCostsOneAttemptAndTheRank) {
 TEST_F(EmulatedGpusTest, AGpuThatHangsCostsOneAttemptAndTheRank) {
   const Ended ended = run_measured(4, transformer_space({2}), "3:500");
   expect_all_ok(ended, 4);
-  EXPECT_EQ(
-      count_of(ended.err,
-               "took longer than --trial-timeout 8.00 s; no answer from the device of rank 3, "
-               "not used again; what is held of a device is left to the end of its process"),
-      1)
+  EXPECT_EQ(count_of(ended.err,
+                     "took longer than --trial-timeout 8.00 s; no answer from the device of rank "
+                     "3, not used again; its device's memory is held until its process ends"),
+            1)
       << ended;
   int second_attempts = 0;
   for (const auto& [name, measured] : all_metrics(job_))

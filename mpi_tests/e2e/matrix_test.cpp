@@ -270,7 +270,7 @@ class MatrixTest : public testing::TestWithParam<Cell> {
       EXPECT_FALSE(row.at("reason").empty()) << name << " " << status;
     }
     if (expected_code(cell_) == nothing_feasible) {
-      EXPECT_EQ(count_of(job_.read(results + "exit_status.json"), "no configuration can run"),
+      EXPECT_EQ(count_of(job_.read(results + "exit_status.json"), "no member can run"),
                 cell_[ending] == "infeasible" ? 1 : 0);
       EXPECT_GT(count_of(ended.out, cell_[ending]), 0) << ended;
       EXPECT_GT(count_of(job_.read(results + "summary.txt"), cell_[ending]), 0) << ended;

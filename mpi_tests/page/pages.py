@@ -77,7 +77,7 @@ def empty():
                   "began_at": "2026-11-29T13:59:00.000000Z", "elapsed_s": 1925.0, "done": 0, "running": 0, "left": None,
                   "time_limit_s": None, "reason": ""},
         "metric": {"name": "throughput", "unit": "samples/s", "is_minimised": False, "has_target": False,
-                   "source": "dstune-mpi's own step"},
+                   "source": "dstune-mpi's built-in step"},
         "answer": None, "model": None,
         "machine": {"text": "8 ranks on 1 host (node-17): NVIDIA A100-SXM4-80GB", "ranks": 8, "hosts": ["node-17"],
                     "device": "NVIDIA A100-SXM4-80GB", "conduct": ""},
@@ -215,7 +215,7 @@ def finish(data):
     share = row[3] / members[baseline][3] - 1
     data["answer"] = {
         "member": best, "name": row[0], "value": row[3], "ci_low": row[4], "ci_high": row[5], "label": "calibrated",
-        "label_words": "measured with dstune-mpi's own step, and fitted to your own runs",
+        "label_words": "measured with dstune-mpi's built-in step, and fitted to your own runs",
         "gain": {"baseline": members[baseline][0], "baseline_member": baseline, "baseline_value": members[baseline][3],
                  "share": share, "text": f"{1 + share:.2f} times as fast as the baseline {members[baseline][0]}"},
         "cost": {"gpu_hours": 4.27, "elapsed_s": 1925.0, "earlier_jobs": 1, "earned_back_steps": 2300,

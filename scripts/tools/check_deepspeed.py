@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """dstune-mpi against the installed DeepSpeed, without a GPU.
 
-check FILE|FOLDER...   Does DeepSpeed take these configs and train one step with each? A dry run's JSON,
+check FILE|FOLDER...   Does DeepSpeed take these configs and train one step with each? A plan's JSON,
                        a results folder, an experiment file, or a config. Exit code 1 where it does not.
 add [--data FOLDER]    Adds the installed release to the test data: every key that it reads, with type,
     [--keys FILE]      default and range, and its verdict on configs with one wrong key. Adds its new

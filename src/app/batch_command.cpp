@@ -63,9 +63,8 @@ BatchResources resources_of(const CommandLine& line, const JobSpec& job) {
   if (!takes_any &&
       (largest.num_nodes > resources.nodes || largest.num_gpus > resources.tasks_per_node))
     throw UsageError(fmt::format(
-        "groups of {0} ranks on each of {1} are in the space, but the batch job has "
-        "{2} on each of {3}: write --nodes {4} --tasks-per-node {0}, or take smaller "
-        "groups",
+        "the space has groups of {0} ranks on each of {1}, and the batch job {2} on each of {3}: "
+        "write --nodes {4} --tasks-per-node {0}, or take smaller groups",
         largest.num_gpus, format_count(largest.num_nodes, "node"), resources.tasks_per_node,
         format_count(resources.nodes, "node"), std::max(largest.num_nodes, resources.nodes)));
   if (takes_any && !asked.nodes && !asked.gpus_per_node && !asked.tasks_per_node &&

@@ -153,8 +153,8 @@ MpiLibrary::Window allocate(MpiLibrary::Comm node, std::size_t bytes) {
   MpiLibrary::Window window{};
   if (mpi().allocate(node, bytes, window).has_failed())
     throw IoError(fmt::format(
-        "the ranks of a host can not share {} each (MPI_Win_allocate_shared): it needs room in {} "
-        "or in the folder for temporary files, and no low limit on the size of files (ulimit -f)",
+        "the ranks of a host can not share {} each (MPI_Win_allocate_shared): make room in {} or "
+        "in the folder for temporary files, or raise the file size limit (ulimit -f)",
         format_bytes(static_cast<std::int64_t>(bytes)), shared_memory_folder));
   return window;
 }

@@ -45,7 +45,7 @@ void visit(Policy::Intervals& all, auto& row) {
   row("least_bias", all.least_bias, unit::share, "keeps the correction of a variance positive");
   row("few_samples", all.few_samples, unit::steps, "fewer can not tell how correlated they are");
   row("correlation_feared", all.correlation_feared, "correlation",
-      "what is believed of few where being wrong would end something early");
+      "a careful value for few steps: a wrong one would end something early");
 }
 
 void visit(Policy::Racing& all, auto& row) {
@@ -60,11 +60,11 @@ void visit(Policy::Racing& all, auto& row) {
       "the longest first step in 936 runs was 7.7 times its run's mean step");
   row("cold_s", all.cold_s, unit::seconds,
       "by hand: beside that, code is compiled and algorithms are chosen in a first step");
-  row("prior_spread", all.prior_spread, unit::share, "runs of one configuration differ by so much");
+  row("prior_spread", all.prior_spread, unit::share, "runs of one member differ by so much");
   row("prior_spread_degrees", all.prior_spread_degrees, unit::degrees,
       "as if five runs had said it");
   row("early_looks", all.early_looks, unit::steps,
-      "by hand: of DeepSpeed's engine, which makes few steps, and long ones");
+      "by hand: DeepSpeed's engine makes few steps, and long ones");
   row("early_margins", all.early_margins, unit::share,
       "by hand: likewise, the shortest step so far is longer by so much beside the joint interval");
 }
@@ -72,17 +72,17 @@ void visit(Policy::Racing& all, auto& row) {
 void visit(Policy::Measuring& all, auto& row) {
   row.begin("measuring", "docs/inside/measuring.md, One experiment");
   row("slices_of_budget", all.slices_of_budget, unit::runs,
-      "by hand: what may be the answer gets more of them");
+      "by hand: a member that may be the answer gets more of them");
   row("min_timed_steps", all.min_timed_steps, unit::steps, "fewer give no interval");
   row("max_timed_steps", all.max_timed_steps, unit::steps,
       "short steps would take millions for the budget");
   row("steady_change", all.steady_change, unit::share,
       "by hand: a step that is shorter than the one before by more shows that they still fall");
   row("max_extra_warmup_steps", all.max_extra_warmup_steps, unit::steps,
-      "by hand: warm-up ends whatever steps do, so many after start_profile_step");
+      "by hand: warm-up ends at the latest so many after start_profile_step");
   row("warmup_share_of_slice", all.warmup_share_of_slice, unit::share,
-      "by hand: likewise, of a slice's time");
-  row("half_width", all.half_width, unit::share, "what is told apart is a gain of 1 %");
+      "by hand: likewise, a share of a slice's time");
+  row("half_width", all.half_width, unit::share, "a gain of 1 % is to be seen");
   row("half_width_of_few", all.half_width_of_few, unit::share,
       "a lucky streak is short: four times as narrow");
   row("look_growth", all.look_growth, unit::ratio,
@@ -97,11 +97,10 @@ void visit(Policy::Measuring& all, auto& row) {
 void visit(Policy::Answering& all, auto& row) {
   row.begin("answering", "docs/inside/measuring.md, One model of all runs");
   row("relevant_gain", all.relevant_gain, unit::share,
-      "by hand: what is better by less is not worth another run");
+      "by hand: a smaller gain is not worth another run");
   row("as_likely", all.as_likely, unit::chance,
-      "of members as likely the one with less memory is taken");
-  row("as_good", all.as_good, unit::logarithm,
-      "by hand: members as fast, of which the one with less memory is taken");
+      "the one with less memory is taken among members that are as likely");
+  row("as_good", all.as_good, unit::logarithm, "by hand: likewise, among members that are as fast");
   row("clearly", all.clearly, unit::chance, "below it the baseline stays the answer");
   row("steps_of_interrupted", all.steps_of_interrupted, unit::steps,
       "by hand: fewer are not looked at");
@@ -126,15 +125,14 @@ void visit(Policy::Runs& all, auto& row) {
   row("num_draws", all.num_draws, unit::draws, "chances are known to 1.5 points");
   row("num_draws_quick", all.num_draws_quick, unit::draws, "chances are known to 3 points");
   row("draws_a_sweep", all.draws_a_sweep, unit::draws,
-      "of speeds, by the same noise, where max_runs are judged; fewer where runs are fewer");
+      "draws of speeds by the same noise if max_runs are judged; fewer if runs are fewer");
   row("num_forgotten", all.num_forgotten, unit::draws, "by hand: the chain forgets where it began");
   row("unknown_error", all.unknown_error, unit::share,
       "by hand: a single step says nothing of its error");
   row("largest_error", all.largest_error, unit::share, "by hand: a bound on what steps say");
   row("usual_error_degrees", all.usual_error_degrees, unit::degrees,
       "few steps may be alike by luck: so many say what is usual");
-  row("run_deviation", all.run_deviation, unit::share,
-      "runs of one configuration differ by so much");
+  row("run_deviation", all.run_deviation, unit::share, "runs of one member differ by so much");
   row("run_freedom", all.run_freedom, unit::logarithm, "by hand: how freely machines differ in it");
   row("drift_deviation", all.drift_deviation, unit::share, "by hand: believed before anything ran");
   row("drift_freedom", all.drift_freedom, unit::logarithm,
@@ -144,15 +142,14 @@ void visit(Policy::Runs& all, auto& row) {
   row("prediction_freedom", all.prediction_freedom, unit::logarithm,
       "by hand: how freely it differs");
   row("enough_predictions", all.enough_predictions, unit::members,
-      "by hand: fewer do not tell how far they are off");
+      "by hand: fewer do not tell their errors");
   row("tails", all.tails, unit::degrees,
-      "by hand: a few predictions are off by more than others (Student's t)");
+      "by hand: a few predictions have larger errors than others (Student's t)");
   row("predictions_seen_before", all.predictions_seen_before, unit::members,
       "by hand: one of so many says nothing of its member");
-  row("wrong_deviation", all.wrong_deviation, unit::logarithm,
-      "by hand: such a one is off by so much");
+  row("wrong_deviation", all.wrong_deviation, unit::logarithm, "by hand: the error of such a one");
   row("unknown_deviation", all.unknown_deviation, unit::logarithm,
-      "by hand: where nothing is predicted");
+      "by hand: the doubt if nothing is predicted");
   row("slowdowns", all.slowdowns, unit::logarithm,
       "by hand: a disturbed run is slower by one of them");
   row("runs_seen_before", all.runs_seen_before, unit::runs,
@@ -172,30 +169,31 @@ void visit(Policy::Repeating& all, auto& row) {
   row("results_before_repeats", all.results_before_repeats, "results",
       "by hand: the best is not repeated before");
   row("results_a_repeat", all.results_a_repeat, "results", "by hand: one repeat for so many");
-  row("repeats_of_best", all.repeats_of_best, unit::runs, "by hand: of the best during the search");
+  row("repeats_of_best", all.repeats_of_best, unit::runs,
+      "by hand: the best one's repeats during the search");
   row("repeats_at_first", all.repeats_at_first, unit::runs,
-      "by hand: of all, beside one for so many results");
+      "by hand: all repeats, beside one for so many results");
   row("runs_left", all.runs_left, unit::runs, "by hand: so many are to fit the time that is left");
   row("rerun_within", all.rerun_within, unit::share, "a neighbour may have cost so much");
   row("deaths_until_left_out", all.deaths_until_left_out, "jobs",
-      "by hand: of jobs, in the same finalist");
+      "by hand: deaths of jobs in the same finalist");
   row("little_chance", all.little_chance, unit::chance,
-      "by hand: what is the best with less is no finalist");
+      "by hand: a member with a smaller chance is no finalist");
   row("enough_chance", all.enough_chance, unit::chance, "by hand: the answer is settled");
   row("min_finalists", all.min_finalists, unit::members, "finals compare");
   row("max_finalists", all.max_finalists, unit::members, "by hand: in a round");
-  row("rounds", all.rounds, "rounds", "by hand: run in any case where the best is in doubt");
+  row("rounds", all.rounds, "rounds", "by hand: they run in any case if the best is in doubt");
   row("rounds_of_engine", all.rounds_of_engine, "rounds",
       "searches of the engine are short, and its runs differ more");
   row("rounds_s", all.rounds_s, unit::seconds, "by hand: long runs have fewer rounds");
   row("longest_finals_s", all.longest_finals_s, unit::seconds,
-      "by hand: finals end whatever is in doubt");
+      "by hand: finals end then in any case");
   row("share_of_search", all.share_of_search, unit::share,
       "by hand: finals take no more beyond the rounds");
   row("chance_ahead", all.chance_ahead, unit::chance,
       "by hand: with less a round is begun before the last one has ended");
   row("slice_of_turns", all.slice_of_turns, unit::share,
-      "of a first run's slice: runs that take turns need no warm-up");
+      "a share of a first run's slice: runs that take turns need no warm-up");
   row("turn_s", all.turn_s, unit::seconds,
       "by hand: longer than what caches take to be a finalist's, short beside drift");
   row("min_turn_steps", all.min_turn_steps, unit::steps,
@@ -222,13 +220,13 @@ void visit(Policy::Calibrating& all, auto& row) {
   row.begin("calibrating", "docs/trust.md; docs/figures/fidelity.md");
   row("likely_costs_s", all.likely_costs_s, "s each",
       "orders of magnitude, in the order of Overhead");
-  row("doubt", all.doubt, unit::share, "by hand: constants may be off by so much of themselves");
+  row("doubt", all.doubt, unit::share, "by hand: the relative error that constants may have");
   row("noise_of_runs", all.noise_of_runs, unit::share, "by hand: one run's time over another's");
   row("noise_of_tiny", all.noise_of_tiny, unit::share,
-      "by hand: likewise, of a tiny engine's step");
+      "by hand: likewise, for a tiny engine's step");
   row("before_tiny_engines", all.before_tiny_engines, unit::share, "by hand: another machine");
   row("before_own_runs", all.before_own_runs, unit::share,
-      "what makes the recorded spaces' runs likeliest, in any order");
+      "it makes the recorded spaces' runs likeliest, in any order");
   row("without_constants", all.without_constants, unit::share,
       "by hand: nothing but the order is known");
   row("least_scale", all.least_scale, unit::share, "by hand: a step is never overheads alone");
@@ -239,7 +237,7 @@ void visit(Policy::Calibrating& all, auto& row) {
 void visit(Policy::Planning& all, auto& row) {
   row.begin("planning", "docs/inside/search.md");
   row("max_members", all.max_members, unit::members, "by hand: above it not every one is listed");
-  row("listed", all.listed, unit::members, "by hand: of a larger space");
+  row("listed", all.listed, unit::members, "by hand: so many of a larger space");
   row("max_members_of_job", all.max_members_of_job, unit::members,
       "by hand: a job lists so many, which take 0.3 GiB");
   row("share_of_selecting", all.share_of_selecting, unit::share,
@@ -252,21 +250,22 @@ void visit(Policy::Race& all, auto& row) {
   row("num_explored", all.num_explored, unit::runs,
       "every second of them is run to learn of the space");
   row("hopeless_factor", all.hopeless_factor, unit::ratio,
-      "by hand: what is predicted to be so much slower is run for what it promises alone");
+      "by hand: a member that is predicted to be so much slower runs only for what it promises");
   row("hopeless_size_factor", all.hopeless_size_factor, unit::ratio,
       "likewise, where predictions were made of this search's own measurements of sizes");
   row("as_different", all.as_different, unit::share,
-      "of members that teach as much the fastest is run");
+      "the fastest runs among members that teach as much");
   row("near", all.near, "knobs", "a value was tried next to the best within so many");
   row("excluded_chance", all.excluded_chance, unit::chance,
       "a value of a knob is excluded below it");
   row("excluded_chance_of_others", all.excluded_chance_of_others, unit::chance,
       "likewise one of memory, or a pair of values");
   row("cost_of_limit", all.cost_of_limit, unit::logarithm,
-      "by hand: what is short of memory takes so much longer");
+      "by hand: a member that is short of memory takes so much longer");
   row("min_cap", all.min_cap, unit::runs, "without beliefs that hold so many are run");
   row("cap_share", all.cap_share, unit::share, "likewise, of the members");
-  row("no_precision", all.no_precision, unit::logarithm, "by hand: where an interval has no end");
+  row("no_precision", all.no_precision, unit::logarithm,
+      "by hand: the doubt if an interval has no end");
   row("run_error", all.run_error, unit::share, "by hand: placements and moments differ by so much");
   row("small_chance", all.small_chance, unit::chance, "a search that believes may end below it");
   row("few_measured", all.few_measured, unit::runs,
@@ -277,7 +276,7 @@ void visit(Policy::Race& all, auto& row) {
       "without predictions the first says nothing of others");
   row("max_challengers", all.max_challengers, unit::members, "joint draws are among so many");
   row("few_challengers", all.few_challengers, unit::members, "likewise far from the search's end");
-  row("num_draws", all.num_draws, unit::draws, "by hand: of the joint chance");
+  row("num_draws", all.num_draws, unit::draws, "by hand: draws for the joint chance");
   row("few_draws", all.few_draws, unit::draws,
       "by hand: far from the search's end the chance decides nothing");
   row("relearnt_after", all.relearnt_after, "parts",
@@ -290,13 +289,13 @@ void visit(Policy::Race& all, auto& row) {
   row("enough_failures", all.enough_failures, unit::runs,
       "one failure may be the machine's, several with one value are the value's");
   row("num_memory_classes", all.num_memory_classes, "classes",
-      "by hand: of the logarithm of a memory");
+      "by hand: a share of the logarithm of a memory");
   row("few_begun", all.few_begun, unit::runs,
       "before, the chance of something better says nothing of how many are left");
   row("runs_a_chance", all.runs_a_chance, unit::runs,
       "are left where the chance is 1, in 150 simulated searches; for estimates of time alone");
   row("fewest_runs", all.fewest_runs, unit::ratio,
-      "of what is likely: four of five of these searches had no fewer left …");
+      "a share of the likely: four of five of these searches had no fewer left …");
   row("most_runs", all.most_runs, unit::ratio, "… and no more");
 }
 
@@ -304,7 +303,7 @@ void visit(Policy::Surrogate& all, auto& row) {
   row.begin("surrogate",
             "docs/inside/search.md, race; Rasmussen and Williams 2006, chapters 2 and 5");
   row("constant_variance", all.constant_variance, "squared logarithm",
-      "predictions may be off by any factor that is common to all");
+      "predictions may have any error that is common to all");
   row("prior_observations", all.prior_observations, unit::runs,
       "errors count as if so many were just right");
   row("enough_errors", all.enough_errors, unit::runs,
@@ -314,18 +313,18 @@ void visit(Policy::Surrogate& all, auto& row) {
       "eight normal numbers exceed it with a chance of 5 % (chi-squared)");
   row("narrowest", all.narrowest, unit::share, "by hand: beliefs are never taken for better");
   row("favourable_share", all.favourable_share, unit::share,
-      "by hand: of errors unlike all before");
+      "by hand: the share of errors unlike all before");
   row("heavy_ratio", all.heavy_ratio, unit::ratio,
       "by hand: a normal error is no larger beside the median one");
   row("least_median", all.least_median, unit::deviations,
       "by hand: a smaller median is taken for luck");
   row("heavy_share", all.heavy_share, unit::share,
-      "by hand: of a deviation, the scale of Student's t where tails are heavy");
+      "by hand: the scale of Student's t in deviations if tails are heavy");
   row("linear", all.linear, unit::logarithm, "a feature is worth 3 % from end to end");
   row("smooth", all.smooth, unit::logarithm, "3 %");
-  row("length", all.length, unit::logarithm, "of the smooth part, in ranges of a feature");
+  row("length", all.length, unit::logarithm, "the smooth part's length in ranges of a feature");
   row("own", all.own, unit::logarithm, "1 % is every member's own");
-  row("slope", all.slope, unit::logarithm, "a prediction may be off by a fifth of itself");
+  row("slope", all.slope, unit::logarithm, "a prediction may have an error of a fifth");
   row("pair", all.pair, unit::logarithm, "a pair of values is worth 5 %");
   row("shape_pair", all.shape_pair, unit::logarithm,
       "a pair with the group's shape is worth 11 %: group_sizes, nodes and tiers");
@@ -337,7 +336,8 @@ void visit(Policy::Surrogate& all, auto& row) {
   row("threefold", all.threefold, unit::logarithm, "three are worth a quarter of theirs");
   row("noise", all.noise, unit::logarithm, "in units of what samples say of theirs");
   row("knob", all.knob, unit::logarithm, "a value of a knob is worth 5 %");
-  row("feature", all.feature, unit::logarithm, "what stretches it; large ones are irrelevant");
+  row("feature", all.feature, unit::logarithm,
+      "how far it is stretched; with a large one the feature is irrelevant");
   row("forgetting", all.forgetting, "1/range", "how fast values stop to resemble each other");
 }
 
@@ -399,7 +399,7 @@ void visit(Policy::Verifying& all, auto& row) {
   row("anchor_share", all.anchor_share, unit::share, "by hand: likewise, of the members");
   row("few_members", all.few_members, unit::members, "smaller spaces have a limit of their own");
   row("share_to_end", all.share_to_end, unit::share,
-      "by hand: of the members of a smaller space, so many run to the end");
+      "by hand: so many members of a smaller space run to the end");
   row("min_to_end", all.min_to_end, unit::members, "by hand: likewise, at least");
   row("few_errors", all.few_errors, unit::runs,
       "by hand: in a smaller space so many say what beliefs are worth");
@@ -408,7 +408,7 @@ void visit(Policy::Verifying& all, auto& row) {
   row("between_runs", all.between_runs, unit::share,
       "by hand: runs of the engine differ by so much");
   row("unknown_error", all.unknown_error, unit::share,
-      "by hand: beliefs are off by so much where nobody has judged");
+      "by hand: the error of beliefs before anything has judged them");
 }
 
 void visit(Policy::Predicting& all, auto& row) {
@@ -417,32 +417,32 @@ void visit(Policy::Predicting& all, auto& row) {
       "the machine as a whole may be off");
   row("prior_of_feature", all.prior_of_feature, unit::logarithm,
       "a stage, or a doubling of a size, less");
-  row("least_noise", all.least_noise, unit::logarithm, "a measurement is off by its own");
+  row("least_noise", all.least_noise, unit::logarithm, "a measurement has an error of its own");
   row("prior_noise", all.prior_noise, unit::logarithm, "likewise, before anything was measured");
   row("prior_noise_weight", all.prior_noise_weight, unit::runs, "the prior counts as so many");
   row("near_ratio", all.near_ratio, unit::ratio,
       "sizes this near to a traced one are known from the trace");
   row("max_fit_error", all.max_fit_error, unit::share,
-      "counted costs do not explain times of tiny engines that are off by more, on the mean");
+      "counted costs do not explain times of tiny engines with a larger mean error");
 }
 
 void visit(Policy::Profiling& all, auto& row) {
   row.begin("profiling", "docs/inside/search.md, race; docs/figures/fidelity.md");
   row("budget_s", all.budget_s, unit::seconds, "by hand: for all groups together");
-  row("max_bytes", all.max_bytes, unit::bytes, "by hand: of a run's arenas");
+  row("max_bytes", all.max_bytes, unit::bytes, "by hand: the limit of a run's arenas");
   row("min_parameters", all.min_parameters, "parameters",
-      "what does not fit caches then did not before");
-  row("min_layers", all.min_layers, "layers", "by hand: of the cut model");
+      "parameters that do not fit caches then did not before");
+  row("min_layers", all.min_layers, "layers", "by hand: layers of the cut model");
   row("max_members", all.max_members, unit::members, "by hand: looked at, evenly over the space");
-  row("max_runs", all.max_runs, unit::runs, "by hand: of a group's shape");
+  row("max_runs", all.max_runs, unit::runs, "by hand: runs for a group's shape");
   row("enough_is_known", all.enough_is_known, unit::share, "less to learn is not worth a run");
   row("operations_a_second", all.operations_a_second, "1/s",
       "weighs kinds of work: an order of magnitude");
   row("bytes_a_second", all.bytes_a_second, unit::bytes_per_s, "likewise");
   row("unknown_beyond", all.unknown_beyond, unit::share,
-      "by hand: of a size beyond those that are known");
+      "by hand: the doubt at a size beyond the known ones");
   row("unknown_a_doubling", all.unknown_a_doubling, unit::share,
-      "by hand: of a size between two, by their distance");
+      "by hand: the doubt at a size between two, by their distance");
   row("most_unknown_between", all.most_unknown_between, unit::share, "by hand: likewise, at most");
   row("sizes_a_collective", all.sizes_a_collective, unit::sizes, "by hand: a curve's points");
   row("sizes_of_transfers", all.sizes_of_transfers, unit::sizes, "by hand: a curve's points");
@@ -453,24 +453,24 @@ void visit(Policy::Profiling& all, auto& row) {
   row("largest_transfer_bytes", all.largest_transfer_bytes, unit::bytes,
       "by hand: likewise of a disk");
   row("share_of_job", all.share_of_job, unit::share, "a job is not much longer by measuring");
-  row("min_budget_s", all.min_budget_s, unit::seconds, "by hand: of small spaces");
+  row("min_budget_s", all.min_budget_s, unit::seconds, "by hand: for small spaces");
   row("max_budget_s", all.max_budget_s, unit::seconds,
-      "of a model of small_model parameters, and in proportion for larger ones");
+      "for a model of small_model parameters, and in proportion for larger ones");
   row("small_model", all.small_model, "parameters",
       "by hand: its steps take some tenths of a second");
   row("dry_run_budget_s", all.dry_run_budget_s, unit::seconds, "a plan is there in some seconds");
   row("dry_run_timeout_s", all.dry_run_timeout_s, unit::seconds, "the device does not answer then");
   row("dry_run_bytes", all.dry_run_bytes, unit::bytes, "a login node allows little");
   row("share_for_collectives", all.share_for_collectives, unit::share,
-      "by hand: of a task's budget, for those that are timed on their own");
+      "by hand: a share of a task's budget, for those that are timed on their own");
   row("steps_of_a_run", all.steps_of_a_run, unit::steps,
       "building, warming up and timing take about as long");
   row("cold_bytes", all.cold_bytes, unit::bytes,
       "data that a collective goes through are not in the caches when its turn comes again");
   row("sum_elements", all.sum_elements, "elements", "sums y += x from the caches into memory");
-  row("sum_budget_s", all.sum_budget_s, unit::seconds, "by hand: of all sizes of sums together");
+  row("sum_budget_s", all.sum_budget_s, unit::seconds, "by hand: for all sizes of sums together");
   row("transfers_budget_s", all.transfers_budget_s, unit::seconds,
-      "by hand: of all sizes together, to the disk and back");
+      "by hand: for all sizes together, to the disk and back");
   row("repeats", all.repeats, unit::runs, "a device's stamps are exact to half a microsecond");
   row("interpreter_passes", all.interpreter_passes, unit::runs,
       "by hand: the least of them counts");
@@ -481,11 +481,11 @@ void visit(Policy::Timeouts& all, auto& row) {
   row("extra_warmup_steps", all.extra_warmup_steps, unit::steps,
       "beside those that were asked for, until steps settle: see measuring.max_extra_warmup_steps");
   row("trial_timeout_factor", all.trial_timeout_factor, unit::ratio,
-      "predictions are off by a tenth, machines that others use by a factor");
+      "predictions have errors of a tenth; machines that others use, of a factor");
   row("min_trial_timeout_s", all.min_trial_timeout_s, unit::seconds,
       "by hand: to build a model on a busy machine");
   row("max_timeout_s", all.max_timeout_s, unit::seconds,
-      "by hand: of members where the attempt itself has no limit");
+      "by hand: for ranks if the attempt itself has no limit");
   row("steps_of_silence", all.steps_of_silence, unit::steps,
       "by hand: a measuring group gives a sign of life at least this often");
   row("min_flops_per_rank", all.min_flops_per_rank, "FLOP/s", "a tenth of a slow core");
@@ -496,7 +496,7 @@ void visit(Policy::Timeouts& all, auto& row) {
   row("foreign_inactivity_timeout_s", all.foreign_inactivity_timeout_s, unit::seconds,
       "nobody here knows how long a plug-in's steps take; --trial-timeout says it");
   row("inactivity_timeout_steps", all.inactivity_timeout_steps, unit::steps,
-      "predictions are off by a tenth, machines that others use by a factor");
+      "predictions have errors of a tenth; machines that others use, of a factor");
   row("default_drain_timeout_s", all.default_drain_timeout_s, unit::seconds,
       "nothing is predicted: as for an experiment that is silent");
   row("drain_timeout_steps", all.drain_timeout_steps, unit::steps,

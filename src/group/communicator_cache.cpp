@@ -77,7 +77,7 @@ Decision Rendezvous::lead(std::span<const int> members, const Proposal& mine,
         return std::all_of(members.begin(), members.end(),
                            [&](int rank) { return arrived.contains(rank); });
       },
-      "waiting for the members of a group");
+      "waiting for the ranks of a group");
   Decision decision{mine.attempt, mine.duplicates_left - 1, mine.communicator_id != 0,
                     mine.gave_up};
   for (const int rank : members) {
@@ -102,7 +102,7 @@ Decision Rendezvous::follow(int leader, const Proposal& mine, const Waiter& wait
         }
         return decision.has_value();
       },
-      "waiting for the first member of a group");
+      "waiting for the first rank of a group");
   return *decision;
 }
 

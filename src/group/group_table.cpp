@@ -114,7 +114,8 @@ std::unique_ptr<ProcessGroup> GroupTable::join(std::span<const int> world_ranks,
   require(std::adjacent_find(world_ranks.begin(), world_ranks.end(), std::greater_equal<>()) ==
               world_ranks.end(),
           "a group's ranks ascend");
-  require(own != world_ranks.end() && *own == state_->world_rank, "only a member joins a group");
+  require(own != world_ranks.end() && *own == state_->world_rank,
+          "only a rank of the group joins it");
   const auto group_rank = static_cast<int>(own - world_ranks.begin());
   std::vector<int> ranks(world_ranks.begin(), world_ranks.end());
   auto host = state_->join_hosts(std::move(ranks), group_rank, attempt, waiter);

@@ -33,7 +33,7 @@ bool Membership::has_published(const Member& member, std::uint64_t phases) const
   if (is_present(member)) return false;
   // It may have published its last phase and left between the two looks.
   if (reached()) return true;
-  throw CollectiveError(CollectiveError::Cause::aborted, "a member has left the group");
+  throw CollectiveError(CollectiveError::Cause::aborted, "a rank has left the group");
 }
 
 void Membership::wait_for(int group_rank, std::uint64_t phases, const Waiter& waiter,
@@ -46,7 +46,7 @@ void Membership::publish_read() {
   std::atomic_thread_fence(std::memory_order_acquire);
   for (const Member& member : members_) {
     if (is_present(member)) continue;
-    throw CollectiveError(CollectiveError::Cause::aborted, "a member has left the group");
+    throw CollectiveError(CollectiveError::Cause::aborted, "a rank has left the group");
   }
   publish();
 }
@@ -77,7 +77,7 @@ void Membership::rendezvous(const Waiter& waiter) {
           member.base = member.control->base.load(std::memory_order_acquire);
           return is_present(member);
         },
-        "waiting for the members of a group");
+        "waiting for the ranks of a group");
   }
   publish();
 }

@@ -78,7 +78,7 @@ std::optional<int> Config::value_of(std::span<const EnumText> names, std::string
     known.push_back(each.text);
   }
   refuse(at,
-         fmt::format("{} \"{}\" is not built; what is: {}", what, word, fmt::join(known, ", ")));
+         fmt::format("{} \"{}\" is not built; these are: {}", what, word, fmt::join(known, ", ")));
   return std::nullopt;
 }
 
@@ -96,7 +96,7 @@ void Config::only_silu(const char* name) const {
   if (!found) return;
   const auto word = found->string(problems_);
   if (!word || *word == "silu" || *word == "swish") return;
-  refuse(*found, fmt::format("{} \"{}\" is not built in a gated MLP; what is: silu", name, *word));
+  refuse(*found, fmt::format("{} \"{}\" is not built in a gated MLP; silu is", name, *word));
 }
 
 std::optional<std::vector<bool>> Config::sliding_layers(std::int64_t num_layers) const {
@@ -107,13 +107,14 @@ std::optional<std::vector<bool>> Config::sliding_layers(std::int64_t num_layers)
     const auto word = each.string(problems_);
     sliding.push_back(word == "sliding_attention");
     if (!word || sliding.back() || *word == "full_attention") continue;
-    refuse(each, fmt::format("layer_types \"{}\" is not built; what is: full_attention, "
-                             "sliding_attention",
-                             *word));
+    refuse(
+        each,
+        fmt::format("layer_types \"{}\" is not built; these are: full_attention, sliding_attention",
+                    *word));
   }
   if (static_cast<std::int64_t>(sliding.size()) != num_layers)
     refuse(*types,
-           fmt::format("layer_types has {} members for {} layers", sliding.size(), num_layers));
+           fmt::format("layer_types has {} entries for {} layers", sliding.size(), num_layers));
   sliding.resize(static_cast<std::size_t>(num_layers));
   return sliding;
 }
@@ -132,11 +133,12 @@ void Config::refuse_other_models() const {
   for (const json::Node& each : architectures->elements()) {
     const auto word = each.string(problems_);
     if (word && is_other_head(*word)) {
-      refuse(each, fmt::format("architectures \"{}\" is not built; what is: a causal "
-                               "(…ForCausalLM) head, and of bert and distilbert …ForMaskedLM, "
-                               "…ForSequenceClassification, …ForTokenClassification and "
-                               "…ForQuestionAnswering",
-                               *word));
+      refuse(
+          each,
+          fmt::format("architectures \"{}\" is not built; these are: a causal (…ForCausalLM) head, "
+                      "and for bert and distilbert …ForMaskedLM, …ForSequenceClassification, "
+                      "…ForTokenClassification and …ForQuestionAnswering",
+                      *word));
     }
   }
 }
@@ -190,7 +192,7 @@ std::string refusal(const model::Config& config, std::string_view type) {
   const bool has_experts = kind.find("experts") != kind.npos;
   const bool has_text = config.find({"text_config"}).has_value();
   return fmt::format(
-      "model type \"{}\"{} is not built; what is: {}. DeepSpeed's engine runs it: write "
+      "model type \"{}\"{} is not built; these are: {}. DeepSpeed's engine runs it: write "
       "\"workload\": {{\"type\": \"deepspeed\"}} and your training_command in dstune "
       "(docs/engine.md). A dense stand-in plans it: write family, hidden_size, num_layers, "
       "num_heads, num_kv_heads, intermediate_size{}, vocab_size and max_positions in "

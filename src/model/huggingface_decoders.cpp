@@ -38,7 +38,7 @@ std::vector<std::int64_t> read_unrotated_layers(const Config& config, std::int64
   const std::vector<json::Node> flags = list->elements();
   std::vector<std::int64_t> unrotated;
   if (static_cast<std::int64_t>(flags.size()) < num_layers) {
-    config.refuse(*list, fmt::format("no_rope_layers has {} members for {} layers", flags.size(),
+    config.refuse(*list, fmt::format("no_rope_layers has {} entries for {} layers", flags.size(),
                                      num_layers));
     return unrotated;
   }
@@ -151,9 +151,11 @@ ModelSpec import_gemma(const Config& config, ModelFamily family) {
   parts.activation = config.activation("hidden_activation", parts.activation);
   if (parts.activation == Activation::gelu || parts.activation == Activation::relu) {
     const json::Node given = *config.find({"hidden_activation"});
-    config.refuse(given, fmt::format("hidden_activation {} is not built in a gated MLP; what is: "
-                                     "gelu_pytorch_tanh, silu",
-                                     given.value().dump()));
+    config.refuse(
+        given,
+        fmt::format(
+            "hidden_activation {} is not built in a gated MLP; gelu_pytorch_tanh and silu are",
+            given.value().dump()));
   }
   parts.qkv_bias = parts.projection_bias = config.boolean("attention_bias", false);
   parts.attention_multiplier =

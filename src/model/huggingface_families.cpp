@@ -164,7 +164,7 @@ void read_falcon_norms(const Config& config, bool is_new, Architecture& parts) {
   parts.shared_norm = norms == 1;
   if (norms == 1 || (norms == 2 && is_new)) return;
   config.refuse(*config.find({"num_ln_in_parallel_attn"}),
-                fmt::format("num_ln_in_parallel_attn {} is not built; what is: 1{}", norms,
+                fmt::format("num_ln_in_parallel_attn {} is not built; these are: 1{}", norms,
                             is_new ? ", 2" : ", and 2 with new_decoder_architecture"));
 }
 

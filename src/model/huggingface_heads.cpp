@@ -47,9 +47,10 @@ void Config::read_head(ModelSpec& spec) const {
   spec.labels = labels_of(*this);
   const auto at = find({"id2label", "num_labels"}).value_or(named);
   if (head->objective == Objective::spans && spec.labels != 2) {
-    refuse(at, fmt::format("{} labels are not built in {}; only 2 are: where a span begins and "
-                           "where it ends",
-                           spec.labels, *word));
+    refuse(at,
+           fmt::format(
+               "{} labels are not built in {}; only 2 are: for the beginning and the end of a span",
+               spec.labels, *word));
   } else if (spec.labels < 2) {
     refuse(at, fmt::format("{} label is not built in {} (a regression has one); give 2 or more",
                            spec.labels, *word));

@@ -110,7 +110,7 @@ ModelSpec read_model(const json::Node& node, json::Problems& problems) {
       spec.family = *known;
     } else {
       problems.add(family->problem(
-          fmt::format("family \"{}\" is not built; what is: {}", *word, model_family_names())));
+          fmt::format("family \"{}\" is not built; these are: {}", *word, model_family_names())));
     }
   }
   spec.architecture = architecture_of(spec.family);

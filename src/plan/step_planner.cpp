@@ -142,7 +142,7 @@ struct StepPlanner::Common {
                                    : nullptr) {
     require((gathering == nullptr || gathering->failure.empty()) &&
                 plan::gradients_violation(layout, config).empty(),
-            "what DeepSpeed fails with has no plan");
+            "a configuration that DeepSpeed fails with has no plan");
     tensors = plan::declare_persistent_tensors(
         emitter, layout, config, gathering == nullptr ? 0 : gathering->traced->kept_elements);
   }

@@ -235,7 +235,7 @@ bool is_speed(Metric metric) {
 }
 
 std::string untested_words(Metric metric) {
-  return fmt::format("chance that an untested configuration is more than 1 % {}",
+  return fmt::format("chance that an untested member is more than 1 % {}",
                      is_speed(metric) ? "faster" : "better");
 }
 
@@ -312,7 +312,7 @@ std::string machine_text(const Answer& answer) {
   if (!answer.machine) return "";
   const MachineConduct& machine = *answer.machine;
   std::string text =
-      fmt::format("runs of one configuration differ by {} %, and drift by {} %",
+      fmt::format("runs of one member differ by {} %, and drift by {} %",
                   rough_percent(machine.run_deviation), rough_percent(machine.drift_deviation));
   if (const long disturbed = std::lround(machine.disturbed_runs); disturbed > 0)
     text += fmt::format(". Something disturbed {} of {} runs", disturbed, machine.num_runs);
@@ -336,9 +336,8 @@ std::string machine_text(const Answer& answer) {
     return answer.recommendation->final_rounds > 0 ? text + ". The answer is still clear" : text;
   double most = 0;
   for (const Undecided& one : answer.recommendation->undecided) most = std::max(most, one.at_most);
-  return text +
-         fmt::format(". The measurements are noisy: another configuration may be up to {} % {}",
-                     rough_percent(most), is_speed(answer.metric) ? "faster" : "better");
+  return text + fmt::format(". The measurements are noisy: another member may be up to {} % {}",
+                            rough_percent(most), is_speed(answer.metric) ? "faster" : "better");
 }
 
 std::string_view prune_words(PruneKind kind) {

@@ -153,7 +153,7 @@ std::vector<std::pair<std::string, std::string>> confidence_lines(const Answer& 
 std::string percent_text(double probability);
 /// Values of this metric are speeds, so that "faster" says what "better" means.
 [[nodiscard]] bool is_speed(Metric metric);
-/// "chance that an untested configuration is more than 1 % faster"
+/// "chance that an untested member is more than 1 % faster"
 std::string untested_words(Metric metric);
 /// Says what an answer's label means.
 std::string label_words(std::string_view label);

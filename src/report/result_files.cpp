@@ -34,7 +34,7 @@ std::vector<ResultFile> result_files() {
       {text(name::validation), "each prediction beside its measurement"},
       {text(name::environment), "machine, versions, options and limits of the job"},
       {text(name::library_choices), "the GPU libraries' candidates that were timed"},
-      {text(name::journal), "every result: what a job resumes from"},
+      {text(name::journal), "every result; a job resumes from it"},
       {text(name::lock), "who writes in the folder now"},
       {text(name::manifest), "which files are dstune-mpi's: it deletes no other"},
       {of_experiment(name::experiment), "an experiment, as DeepSpeed's autotuner writes it"},

@@ -75,10 +75,10 @@ class ExperimentFile {
     } else if (const auto text = name->string(*problems_)) {
       experiment.name = *text;
       if (text->size() > longest_name) {
-        problems_->add(name->problem(fmt::format(
-            "a name becomes a file's, which has at most 255 bytes with its ending: take one of at "
-            "most {} characters, not {}",
-            longest_name, text->size())));
+        problems_->add(
+            name->problem(fmt::format("a name becomes a file name, which has at most 255 bytes "
+                                      "with its ending: take at most {} characters, not {}",
+                                      longest_name, text->size())));
       } else if (!is_folder_name(*text)) {
         problems_->add(name->problem(
             "a name becomes a folder: letters, digits and . + - _ = only, not starting with ."));

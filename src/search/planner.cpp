@@ -225,10 +225,10 @@ void warn_of_unlisted(const SearchSpace& space, const PlannerOptions& options, b
     std::size_t num_judged = 0;
     for (std::size_t member = 0; member < listed; ++member)
       num_judged += planned.status(member) != PlanStatus::pruned ? 1 : 0;
-    planned.warnings.push_back(fmt::format(
-        "{} of {} members are judged one by one: above {} the lists are shortened, those last "
-        "that decide about memory",
-        num_judged, planned.total, options.max_members));
+    planned.warnings.push_back(
+        fmt::format("{} of {} members are judged one by one: above {} the lists are shortened, and "
+                    "last those that decide about memory",
+                    num_judged, planned.total, options.max_members));
   } else if (is_large && kept > 0) {
     planned.warnings.push_back(
         fmt::format("the first {} that can run, of {} members, are tried; {} are left out: shorten "

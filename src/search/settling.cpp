@@ -128,10 +128,10 @@ void settle_baseline(const JobSpec& job, std::vector<PossibleBaseline> possible,
                     "baseline is {}",
                     planned.experiment(*planned.baseline).name));
   else if (number > 0)
-    planned.warnings.push_back(fmt::format(
-        "the configuration with the first candidate of every list can not run: the baseline is the "
-        "next one that can, {}",
-        planned.experiment(*planned.baseline).name));
+    planned.warnings.push_back(
+        fmt::format("the member with the first candidate of every list can not run: the baseline "
+                    "is the next one that can, {}",
+                    planned.experiment(*planned.baseline).name));
 }
 
 bool needs_smaller_sizes(const JobSpec& job, const PlannedSpace& space) {

@@ -180,9 +180,9 @@ void add_quantization(const JobSpec& job, const json::Node& root,
                                      [](const GroupShape& shape) { return shape.num_nodes > 1; });
   if (has_nodes && has(candidates_of(root, "zero_quantized_gradients"), true)) {
     add("/zero_optimization/zero_quantized_gradients",
-        "stage 3 with it reduces gradients across "
-        "nodes in 4 bits, so its losses differ from those without; DeepSpeed itself does not "
-        "divide those of matrices by the ranks of a node, as is done here");
+        "stage 3 with it reduces gradients across nodes in 4 bits, so its losses differ from those "
+        "without. DeepSpeed itself does not divide gradients of matrices by the ranks of a node, "
+        "as is done here");
   }
 }
 
@@ -208,10 +208,9 @@ void add_mics(const JobSpec& job, const json::Node& root,
                        [&](const GroupShape& shape) { return size < shape.size(); });
   });
   if (has_copies && job.deepspeed_version >= release_in_which_copies_hang)
-    add(pointer,
-        fmt::format("DeepSpeed {} itself hangs in its first update where this is less than the "
-                    "group's size; what is measured here is MiCS without that",
-                    release));
+    add(pointer, fmt::format("DeepSpeed {} itself hangs in its first update if this is less than "
+                             "the group's size; MiCS is measured here without that",
+                             release));
   if (job.target.framework == TargetFramework::huggingface && job.target.zero_init &&
       any([](double) { return true; }))
     add(pointer,
@@ -238,8 +237,8 @@ void add_cautions(const JobSpec& job, ConfigFindings& findings) {
   if (has_unreduced_sums(job, root))
     add("/data_types/grad_accum_dtype",
         fmt::format("at stage 1 in fp16, and in bf16 with an offloaded optimizer, DeepSpeed {} "
-                    "itself updates with the sums in fp32 of each rank's own gradients; their mean "
-                    "over ranks, which it makes and drops, is what is used here",
+                    "itself updates with each rank's own sums of gradients in fp32. It makes their "
+                    "mean over ranks and drops it; the mean is used here",
                     to_text(job.deepspeed_version)));
 }
 

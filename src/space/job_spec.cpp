@@ -167,7 +167,7 @@ void decide_measuring(const json::Node& root, SectionTarget& target) {
   if (target.measuring && target.verify)
     problem("the engine of verify measures, in its own python: leave python out here");
   else if (target.measuring && !job.measures_target())
-    problem("python is where measure needs one: add \"measure\": true, or leave it out");
+    problem("python is for measure: add \"measure\": true, or leave it out");
   if (!job.measures_target() || target.verify) {
     target.measuring.reset();
     return;

@@ -11,8 +11,8 @@
 
 namespace dstune::crash {
 
-/// Takes the signals. Whoever has taken them before gets what is not for this. Once MPI has
-/// started, since Open MPI takes them only where nobody else has.
+/// Takes the signals. A handler that was set before gets the signals that are not for this. Once
+/// MPI has started, since Open MPI takes them only where nobody else has.
 void watch();
 
 /// This process ends the job where it crashes: rank 0, or one without MPI.

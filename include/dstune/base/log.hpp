@@ -7,7 +7,7 @@
 
 namespace dstune::log {
 
-/// debug: what --verbose adds for whoever looks for the cause of something.
+/// debug: what --verbose adds, to look for the cause of something.
 enum class Level { debug, info, warning, error, off };
 
 void set_level(Level level);
@@ -16,7 +16,7 @@ void set_color(bool on);
 
 /// Writes one message, by calling what it is given once.
 using Frame = std::function<void(const std::function<void()>& write)>;
-/// Whoever has drawn something on the terminal clears it before a message: from here on each one
+/// A thread that has drawn on the terminal clears that before a message. From here on each message
 /// is written inside of the frame, by the thread that has it. Empty: none.
 void set_frame(Frame frame);
 

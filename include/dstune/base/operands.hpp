@@ -35,8 +35,9 @@ struct RankRange {
   }
 };
 
-/// The range that a rank lies in where a group is cut into ranges of `count` ranks at such a
-/// distance: blocks of consecutive ranks with 1, ranks of equal place in blocks with their size.
+/// The range of a rank if a group is cut into ranges of `count` ranks at such a distance. A
+/// distance of 1 gives blocks of consecutive ranks; a block's size gives ranks of equal place in
+/// blocks.
 [[nodiscard]] constexpr RankRange range_of(int rank, int stride, int count) {
   return {rank / (stride * count) * (stride * count) + rank % stride, stride, count};
 }

@@ -28,7 +28,7 @@ namespace dstune {
 /// (RFC 3629) or a zero byte.
 [[nodiscard]] std::size_t utf8_length(std::string_view text);
 /// A text as a terminal may show it: control characters (C0, DEL, C1) and bytes that are no UTF-8
-/// become "\x1B", line ends "\n". Whoever names a key or a file can not move the cursor then.
+/// become "\x1B", line ends "\n". A name of a key or a file can not move the cursor then.
 [[nodiscard]] std::string printable(std::string_view text);
 /// Likewise of several lines, whose ends stay.
 [[nodiscard]] std::string printable_lines(std::string_view text);
@@ -59,7 +59,7 @@ struct EnumText {
 };
 
 /// The table of an enumeration. A function `const EnumTexts& texts_of(Enum)` beside the enumeration
-/// gives it, whatever its argument.
+/// gives it, for any argument.
 struct EnumTexts {
   std::span<const EnumText> all;
   /// A reader's problem with an unknown text, which stands for {}.

@@ -9,9 +9,9 @@
 
 namespace dstune {
 
-/// A non-blocking operation. The buffers must live until test() says true; a request that is
-/// destroyed before that is abandoned: its memory must then be leaked by its owner, since a late
-/// peer may still write into it.
+/// A non-blocking operation. The buffers must live until test() says true. A request that is
+/// destroyed before that is abandoned. Its owner must then leak the memory, since a late peer may
+/// still write into it.
 class Request {
  public:
   Request() noexcept;

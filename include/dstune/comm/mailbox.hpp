@@ -23,9 +23,9 @@ class Mailbox {
   virtual bool flush(double timeout_s) = 0;
 };
 
-/// Over two communicators of the whole world, one for each direction: rank 0's controller and its
-/// own worker receive at the same time, and on one communicator the busier of two threads keeps the
-/// other from its messages for seconds.
+/// Over two communicators of the whole world, one for each direction. Rank 0's controller and its
+/// own worker receive at the same time. On one communicator the busier of two threads would keep
+/// the other from its messages for seconds.
 class MpiMailbox : public Mailbox {
  public:
   enum class Side { controller, worker };

@@ -1,7 +1,7 @@
 #pragma once
-/// Reads what a training command says of the training: the flags of its script, by the names that
-/// `arg_mappings` gives them, that Hugging Face's TrainingArguments define, or that scripts
-/// commonly use. Local.
+/// Reads from a training command what it says of the training: the flags of its script. Their names
+/// come from `arg_mappings`, from Hugging Face's TrainingArguments, or are common in scripts.
+/// Local.
 
 #include <cstdint>
 #include <functional>
@@ -65,10 +65,10 @@ struct TrainingArgument {
   std::string key;        ///< as `arg_mappings` may name it: "train_micro_batch_size_per_gpu", "lr"
   std::string pointer{};  ///< of the config's key that it is compared with; empty: of none
 };
-/// The TrainingArguments that a configuration asks for, which the Trainer refuses where they
-/// differ: each key that the configuration states, micro-batch and accumulation among them, and
-/// gradient_checkpointing; use_cpu where the command trains on CPUs. "auto" is the Trainer's to
-/// fill. (transformers, integrations/deepspeed.py, trainer_config_process.)
+/// The TrainingArguments that a configuration asks for; the Trainer refuses others. They are each
+/// key that the configuration states, with micro-batch and accumulation, and
+/// gradient_checkpointing. If the command trains on CPUs, use_cpu is one. The Trainer fills "auto".
+/// (transformers, integrations/deepspeed.py, trainer_config_process.)
 std::vector<TrainingArgument> training_arguments(const UserCommand& command,
                                                  const json::Value& ds_config, Recompute recompute);
 

@@ -16,7 +16,7 @@ struct DeepSpeedSwitches {
   bool fp32_sums_at_stage_2 = false;
   /// Stage 1 in fp16, or with an offloaded optimizer, updates with the mean of fp32 sums, which is
   /// made in fp32 buckets (stage_1_and_2.py, setup_buckets). Else with each rank's own sums, beside
-  /// buckets of 16 bits; the step here takes the mean in any case.
+  /// buckets of 16 bits; the built-in step takes the mean in any case.
   bool fp32_sums_are_averaged = false;
   /// Stages 1 and 2 with an optimizer on the host keep the own part of fp32 sums on the device.
   /// They copy it at the boundary alone (copy_grads_in_partition).

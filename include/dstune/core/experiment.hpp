@@ -82,7 +82,7 @@ enum class MemoryVerdict {
 
 /// The plan's forecast of an experiment before it runs. Bytes are of the fullest rank.
 struct Prediction {
-  std::optional<double> throughput;  ///< samples/s, of the step here
+  std::optional<double> throughput;  ///< samples/s, of the built-in step
   /// … and of the user's training (core/target_time.hpp); nothing where that is not asked for.
   std::optional<double> target_throughput;
   /// The band of the throughput that it is ranked by, both ends.

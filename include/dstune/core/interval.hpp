@@ -23,10 +23,10 @@ struct MeanEstimate {
   double degrees_of_freedom = 1;  ///< of Student's t
 };
 
-/// From 16 samples on the wider of two: batch means, and an autoregressive process of first order;
-/// of 5 to 15 samples the latter, its autocorrelation taken to be moderate; of fewer Student's t as
-/// if they were independent. `min_autocorrelation`: between neighbours, at least. At least two
-/// samples.
+/// From 16 samples on it is the wider of two: batch means, and an autoregressive process of first
+/// order. For 5 to 15 samples it is the latter, with a moderate autocorrelation. For fewer it is
+/// Student's t, as if they were independent. `min_autocorrelation`: between neighbours, at least.
+/// At least two samples.
 [[nodiscard]] MeanEstimate estimate_mean(
     const std::vector<double>& samples, double min_autocorrelation = 0,
     const Policy::Intervals& policy = default_policy().intervals);

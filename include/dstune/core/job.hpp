@@ -15,8 +15,8 @@
 namespace dstune {
 
 /// The content of a plug-in's file (dstune/workload.h), which is checked before anything of it
-/// runs. Throws Error where it is no shared library for this machine, lacks a symbol, or was built
-/// for another version: what is wrong and how to fix it, in one sentence. Local.
+/// runs. Throws Error if it is no shared library for this machine, lacks a symbol, or was built for
+/// another version. One sentence says what is wrong and how to fix it. Local.
 std::string check_plugin_library(const std::string& path);
 
 /// When to stop warming up and when to stop measuring.
@@ -35,7 +35,7 @@ struct MeasureOptions {
 
 enum class TargetFramework { self, huggingface };
 enum class TargetAttention { eager, sdpa, flash };
-/// Whose function computes activations again: PyTorch's, as Hugging Face's modules call it, or
+/// The function that computes activations again: PyTorch's, as Hugging Face's modules call it, or
 /// deepspeed.checkpointing, which alone reads the config's section activation_checkpointing.
 enum class TargetCheckpointing { torch, deepspeed };
 [[nodiscard]] const EnumTexts& texts_of(TargetFramework);
@@ -70,7 +70,7 @@ struct Trainable {
 };
 [[nodiscard]] const EnumTexts& texts_of(TargetOptimizer);
 [[nodiscard]] const EnumTexts& texts_of(TargetLoss);
-/// Whose memory the recommended configuration must fit besides ours.
+/// The training whose memory the recommended configuration must fit besides ours.
 struct TargetSpec {
   TargetFramework framework = TargetFramework::huggingface;
   TargetAttention attention = TargetAttention::sdpa;
@@ -94,7 +94,7 @@ struct TargetSpec {
   bool on_gpu = false;
   TargetCheckpointing checkpointing = TargetCheckpointing::torch;
   /// The costs of DeepSpeed's work on this machine are measured first. Nothing: they are if there
-  /// is an engine beside our own step.
+  /// is an engine beside the built-in step.
   std::optional<bool> measure{};
 };
 

@@ -26,9 +26,9 @@ enum class KnobType { boolean, integer, number, text, object, list };
 
 /// The effect of a key on the step that is measured here.
 enum class KnobEffect {
-  measured,   ///< acts on our step as on DeepSpeed's, at the stages of its row
+  measured,   ///< acts on the built-in step as on DeepSpeed's, at the stages of its row
   inert,      ///< changes nothing that is measured (logging, checkpoints, legacy paths)
-  not_built,  ///< acts in DeepSpeed, not yet in our step: one value is kept with a warning
+  not_built,  ///< acts in DeepSpeed, not yet in the built-in step: one value is kept with a warning
   refused,    ///< any value but its default is refused by name
 };
 
@@ -54,8 +54,8 @@ struct FormerRow {
   std::optional<double> low{};
 };
 
-/// A row: a key, what it takes and for whom it is. keys.json has columns of these names, and
-/// `default` for `fallback`; what a row does not say is as here.
+/// A row: a key, what it takes and for whom it is. The columns of keys.json have these names, and
+/// `default` for `fallback`. A value that a row does not say is as here.
 struct Key {
   std::string_view pointer{};  ///< JSON pointer in the document; "/*" at its end: every member of
                                ///< an object whose keys are the user's
@@ -232,12 +232,12 @@ class KeyTable {
 
   /// Tells whether DeepSpeed's config takes any value here without a look.
   [[nodiscard]] bool is_passed_on(const Key& key) const;
-  /// The same, where our step does not act on it either.
+  /// The same, where the built-in step does not act on it either.
   [[nodiscard]] bool is_unchecked(const Key& key) const;
 
   using Sink = std::function<void(KeyReading)>;
   /// Reads `node`, at its place in the document, and hands over what it says of its row and of all
-  /// rows below, members before their section; rows that it does not hold are absent. Adds
+  /// rows below, members before their section. Rows that it does not hold are absent. Adds
   /// problems: wrong types, values out of range, unknown keys where a section is closed. A node
   /// without a row is skipped; the root's own keys without rows, too. `unchecked`: where there is
   /// one, it gets the wrong values that DeepSpeed takes without a look.

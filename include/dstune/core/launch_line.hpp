@@ -37,15 +37,15 @@ std::string path_in_command(const std::string& folder, const std::string& path);
 /// - `$CONFIG` and `${CONFIG}` become `config_path`, also inside quotes. If neither is there, the
 ///   word after `--deepspeed_config`, or after a `--deepspeed` that names a .json file, is
 ///   replaced. Else `--deepspeed_config` is appended, or `--deepspeed` for TrainingArguments.
-///   `--deepspeed_config_file` of `accelerate launch` is such a place, too; a command with that
+///   `--deepspeed_config_file` of `accelerate launch` is such a place, too. A command with that
 ///   launcher and without a place gets it there.
 /// - For each of its mappings: the key is looked up depth-first in `ds_config`; the word after
 ///   the flag is replaced, or `flag value` appended. Nothing happens for a key that is not there or
 ///   is null, "", false or "auto".
-/// - Where the script takes TrainingArguments, those that must say the same as the configuration,
-///   and gradient_checkpointing, follow likewise (dstune/core/command_reading.hpp), but for keys
-///   and flags that a mapping has. On CPUs `--use_cpu True` is among them.
-/// - What is appended goes behind the last word, in front of redirections.
+/// - If the script takes TrainingArguments, those that must say the same as the configuration
+///   follow likewise (dstune/core/command_reading.hpp). So does gradient_checkpointing. Keys and
+///   flags that a mapping has are left out. On CPUs `--use_cpu True` is among them.
+/// - Appended words go behind the last word, in front of redirections.
 /// - `--autotuning tune|run` is removed.
 /// - The launcher starts the group: DeepSpeed's, torchrun, accelerate, and what starts them or the
 ///   script, srun or mpirun. Counts are changed where they stand, and put in front where the

@@ -19,8 +19,8 @@ inline constexpr const char* no_thread_multiple =
     "MPI grants less than MPI_THREAD_MULTIPLE, so rank 0 only coordinates";
 inline constexpr const char* no_time_limit = "no time limit is known (--time-limit sets one)";
 inline constexpr const char* no_time_limit_of_batch =
-    "{} does not tell this job its time limit in the environment, so it may end without warning: "
-    "give --time-limit, or start it by a script that dstune-mpi batch writes, which asks {}";
+    "{} does not tell this job its time limit, so it may end without warning: give --time-limit, "
+    "or use a script that dstune-mpi batch writes, which asks {}";
 inline constexpr const char* time_limit = "time limit {} from {}; {} of it for a clean end";
 inline constexpr const char* stopping_early = "stopping early: {}";
 inline constexpr const char* retry_failed =
@@ -105,8 +105,7 @@ inline constexpr const char* batch_of_one_rank =
     "the space does not say how many ranks train, so the batch job has one: --nodes and "
     "--gpus-per-node ask for more";
 inline constexpr const char* import_skipped = "--import: {}";
-inline constexpr const char* import_not_in_space =
-    "--import: {} ran a configuration that is not in the space";
+inline constexpr const char* import_not_in_space = "--import: {} did not run a member of the space";
 
 // Measuring the machine.
 
@@ -117,8 +116,8 @@ inline constexpr const char* host_measured =
     "an interpreter's work takes {:.2f} times as long here as on the reference machine; "
     "costs of the host are multiplied by {:.2f}";
 inline constexpr const char* link_measured =
-    "Links between nodes carry {:.3g} MB/s each way. gloo puts other bytes on them than the step "
-    "here: that is in the expected times";
+    "Links between nodes carry {:.3g} MB/s each way. gloo puts other bytes on them than the "
+    "built-in step: that is in the expected times";
 inline constexpr const char* tiny_engines_begin =
     "tiny engines of DeepSpeed measure DeepSpeed's overhead here";
 inline constexpr const char* tiny_engine_note = "measuring DeepSpeed's overhead: {}";
@@ -140,10 +139,10 @@ inline constexpr const char* python_loads = "Python loads torch and DeepSpeed";
 inline constexpr const char* python_says = "Python: {}";
 inline constexpr const char* python_loaded = "Python: {}, after {}";
 inline constexpr const char* operators_missing =
-    "these operators of DeepSpeed are not built: {}. Configurations that need them fail; "
-    "environment.json has the command that builds each";
+    "these operators of DeepSpeed are not built: {}. Members that need them fail; environment.json "
+    "has the command that builds each";
 inline constexpr const char* operators_left_out =
-    "{} configurations are left out, since operators of DeepSpeed are {}";
+    "{} members are left out, since operators of DeepSpeed are {}";
 inline constexpr const char* operator_does_not_load =
     "DeepSpeed's operator {} is built, but does not load: {}";
 inline constexpr const char* other_baseline = "{} can not run, so the baseline is {}";
@@ -162,7 +161,7 @@ inline constexpr const char* finalists_of_others_are_rebuilt =
 inline constexpr const char* idle_rank_lost = "lost rank {} while it was idle: not used again";
 inline constexpr const char* ranks_not_used_again = "{}: {}, not used again";
 inline constexpr const char* ranks_left_with_device =
-    "{}: {}, not used again; what is held of a device is left to the end of its process";
+    "{}: {}, not used again; its device's memory is held until its process ends";
 inline constexpr const char* page_not_kept =
     "report.html and status.json are not kept up to date: {}";
 

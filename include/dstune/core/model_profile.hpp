@@ -15,7 +15,7 @@ struct ModelProfile {
   std::int64_t trainable_parameters = 0;
   std::int64_t sequence_length = 0;  ///< tokens of a sample
   Precision precision = Precision::fp32;
-  /// Bytes; nothing where the target is our own step, whose plans have them.
+  /// Bytes; nothing where the target is the built-in step, whose plans have them.
   std::optional<std::int64_t> activation_bytes{};
   std::optional<std::int64_t> loss_bytes{};  ///< with the logits, at their fullest
   double flops_per_token = 0;  ///< forward and backward of a training of all parameters

@@ -183,7 +183,7 @@ struct Policy {
     double learning_rate = 0.3, leaf_penalty = 1e-4, value_penalty = 1, min_curvature = 1;
   } model_based;
 
-  /// The search of DeepSpeed's engine by forecasts of our own step.
+  /// The search of DeepSpeed's engine by forecasts of the built-in step.
   struct Verifying {
     std::size_t max_anchors = 4, min_anchors = 2, few_members = 50;
     double anchor_share = 0.1, share_to_end = 0.25;

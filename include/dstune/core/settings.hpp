@@ -151,13 +151,14 @@ using AutoValues = std::map<std::string, KnobValue, std::less<>>;
 /// null stands for the default. Adds problems: wrong types, values out of range, unknown keys
 /// inside sections that DeepSpeed closes. The sections `autotuning` and `dstune` and unknown
 /// top-level keys are skipped. `automatic`: what "auto" stands for. `unchecked`: where there is
-/// one, it gets the wrong values that DeepSpeed takes without a look and our step does not act on.
+/// one, it gets the wrong values that DeepSpeed takes without a look and the built-in step does not
+/// act on.
 std::vector<Setting> read_settings(const KnobTable& table, const json::Node& node,
                                    json::Problems& problems, const AutoValues& automatic = {},
                                    json::Problems* unchecked = nullptr);
 
 /// refused: the release refuses it. fails: it takes the config, and the training fails with it.
-/// unbuilt: DeepSpeed runs it, the step here does not.
+/// unbuilt: DeepSpeed runs it, the built-in step does not.
 enum class Weight : std::uint8_t { refused, fails, unbuilt };
 
 /// Something that a config can not have, though each of its values is valid by itself.
@@ -165,7 +166,7 @@ struct Violation {
   std::string pointer;  ///< the key to be changed
   std::string message;  ///< what is wrong, with a hint
   Weight weight = Weight::refused;
-  /// DeepSpeed's config takes it, the step here does not.
+  /// DeepSpeed's config takes it, the built-in step does not.
   [[nodiscard]] bool is_unbuilt() const { return weight != Weight::refused; }
   bool operator==(const Violation&) const = default;
 };
@@ -198,8 +199,8 @@ struct KeyUse {
 /// it: `amp` that is not enabled, mics_shard_size -1. Returns a note of each.
 std::vector<std::string> drop_without_effect(const KnobTable& table, json::Value& config);
 
-/// Writes keys out that are not there, act on the step, and have other defaults in other releases,
-/// or may have in `version`, so that the config means the same in all. Returns the pointers.
+/// Writes out keys that are not there, act on the step, and have other defaults in other releases,
+/// or may have in `version`. So the config means the same in all. Returns the pointers.
 std::vector<std::string> write_out_defaults(Version version, int zero_stage, json::Value& config);
 
 }  // namespace dstune

@@ -1,7 +1,6 @@
 #pragma once
-/// From the time of a step here to that of the same step in the user's own training: the target's
-/// time, as there is the target's memory. docs/trust.md has the model and how far it was off.
-/// Local.
+/// From the time of a step here to that of the same step in the user's own training. It is the
+/// target's time, as there is the target's memory. docs/trust.md has the model. Local.
 
 #include <array>
 #include <cstddef>
@@ -15,7 +14,7 @@
 
 namespace dstune {
 
-/// The work of the user's training that the step here does not have: PyTorch's and DeepSpeed's
+/// The work of the user's training that the built-in step does not have: PyTorch's and DeepSpeed's
 /// interpreter, and a slower network. The plan's builder counts them.
 enum class Overhead : std::uint8_t {
   optimizer_step,       ///< DeepSpeed's engine, once a step
@@ -34,7 +33,7 @@ enum class Overhead : std::uint8_t {
   all_to_all_call,      ///<
   small_call_byte,      ///< that a rank sends in a call, of each call at most 512 KiB
   communicated_byte,    ///< that a rank sends with gloo, by ring algorithms
-  link_byte,            ///< that gloo puts on a node's link beyond those of the step here
+  link_byte,            ///< that gloo puts on a node's link beyond those of the built-in step
 };
 inline constexpr int num_overheads = static_cast<int>(Overhead::link_byte) + 1;
 [[nodiscard]] const EnumTexts& texts_of(Overhead);
@@ -64,10 +63,10 @@ using Overheads = std::array<double, num_overheads>;
 inline constexpr std::size_t num_precisions = static_cast<std::size_t>(Precision::fp16) + 1;
 
 /// Calculates a step's time in the user's training from its time here and its overheads:
-///   device + Σ cost · count,
+///   `device + Σ cost · count`,
 /// or, if the device works behind the host,
-///   max(device, Σ cost · count of what is beside it) + Σ cost · count of the others,
-/// where device is scale · measured · (1 + cost · count of recompute), and no sum has recompute.
+///   `max(device, Σ cost · count of what is beside it) + Σ cost · count of the others`.
+/// Here device is `scale · measured · (1 + cost · count of recompute)`, and no sum has recompute.
 struct TimeCalibration {
   std::array<double, num_precisions> scale{1, 1, 1};  ///< by Precision
   Overheads costs_s{};
@@ -103,7 +102,7 @@ struct TargetConstants {
   std::string source;    ///< what was recorded
   std::string machine;   ///< and where
   int num_engines = 0;   ///< tiny ones that this machine's costs were measured by; 0: none were
-  double fit_error = 0;  ///< … the mean of what their times are off by, relative
+  double fit_error = 0;  ///< … the mean error of their times, relative
   /// How far the scale, relative, and the costs may be off on the machines that they were fitted
   /// on: standard deviations. 0: nobody knows.
   double scale_deviation = 0;
@@ -111,8 +110,8 @@ struct TargetConstants {
   /// Correlations of these, the scale first, then by Overhead: what is below the diagonal, row by
   /// row. Another number of them: they do not depend on each other.
   std::vector<double> correlations{};
-  /// All costs of the host were multiplied by this, since a measurement of this machine says so,
-  /// and by how much it may be off, relative; 0: nothing was measured but by tiny engines.
+  /// A measurement of this machine says by how much to multiply all costs of the host, and how far
+  /// that may be off, relative. 0: only tiny engines measured.
   double host_factor = 0, host_deviation = 0;
   bool operator==(const TargetConstants&) const = default;
 };
@@ -128,8 +127,8 @@ void members(Archive& archive, json::Of<Archive, TargetConstants>& constants);
 /// The constants of trainings on the host's processors (with gloo) or on GPUs (with NCCL).
 [[nodiscard]] const TargetConstants& target_constants(bool is_on_gpus);
 
-/// A machine on which both were measured: work like that of the interpreter, and what the costs of
-/// the host are there beside those that come with the program for processors.
+/// A machine on which two things were measured: work like that of the interpreter, and the costs of
+/// the host. The latter are a factor on those that come with the program for processors.
 struct HostReference {
   double interpreter_s = 0;  ///< as DeviceProfile's
   double host_factor = 1;

@@ -15,13 +15,13 @@
 
 namespace dstune {
 
-/// Element type of parameters, activations and gradients. bf16 and fp16 keep fp32 master weights
-/// and moments; fp16 scales the loss, so that small gradients do not vanish, and skips the update
-/// where one of them overflows.
+/// Element type of parameters, activations and gradients. With bf16 and fp16 there are fp32 master
+/// weights and moments. With fp16 the step scales the loss, so that small gradients do not vanish,
+/// and skips the update if one of them overflows.
 enum class Precision { fp32, bf16, fp16 };
-/// The activations that backward computes again instead of keeping them from forward. selective:
+/// The activations that backward computes again instead of keeping them from forward. `selective`:
 /// wide and cheap ones, of norms and activations, but not results of products and of attention.
-/// block: all of a block but its input.
+/// `block`: all of a block except its input.
 enum class Recompute { none, selective, block };
 /// PyTorch's SGD; the others as DeepSpeed runs them.
 enum class OptimizerKind { adam, adamw, lion, sgd, adagrad };

@@ -30,16 +30,15 @@ struct CudaGpu {
   std::string name;             ///< "NVIDIA H200"
   std::string uuid;             ///< ranks with the same one share it
   int number = 0;               ///< among the GPUs that the process sees, in CUDA's order
-  std::int64_t free_bytes = 0;  ///< with the context and the libraries there, whoever uses it
+  std::int64_t free_bytes = 0;  ///< with the context and the libraries there, for any user
   /// The memory that these two took, as it was seen to become less; nothing if nobody told.
   std::optional<std::int64_t> context_bytes{}, library_bytes{};
 };
 
-/// The rank's GPU, which is the calling thread's from now on, with 97 % of what of its memory is
-/// free as limit once the context is there and the libraries were used: the rest is for kernels
-/// that are loaded at their first use, for communicators, and for gaps. `gpu`, where given, is what
-/// it is. Throws DeviceError with cuda_unavailable_reason(), or CUDA's
-/// words.
+/// The rank's GPU, which is the calling thread's from now on. Its limit is 97 % of the memory that
+/// is free once the context is there and the libraries were used. The rest is for kernels that are
+/// loaded at their first use, for communicators, and for gaps. `gpu`, where given, is what it is.
+/// Throws DeviceError with cuda_unavailable_reason(), or CUDA's words.
 std::unique_ptr<Device> make_cuda_device(int rank_of_node, std::int64_t host_limit_bytes,
                                          int threads, CudaGpu* gpu = nullptr);
 

@@ -54,18 +54,18 @@ class Device {
   /// libraries, communicators, arenas. It contains the memory that other processes took since then.
   /// Nothing where it has no memory of its own, or nobody knows.
   [[nodiscard]] virtual std::optional<std::int64_t> taken_bytes() { return std::nullopt; }
-  /// Makes it the calling thread's, for threads beside the one that it was made by: what they ask
-  /// of CUDA would else be of the first GPU, and make a context there.
+  /// Makes it the calling thread's, for threads beside the one that made it. Their calls of CUDA
+  /// would else go to the first GPU, and make a context there.
   virtual void begin_thread() {}
-  /// Tells whether this process can not use it any more, whatever it does: a GPU whose context is
-  /// lost, or that was given up. Asks the device, and does not wait for what that has under way.
+  /// Tells whether this process can not use it any more, for any call: a GPU whose context is lost,
+  /// or that was given up. Asks the device, and does not wait for what that has under way.
   [[nodiscard]] virtual bool is_lost() { return false; }
   /// After a failure, when nothing that it was asked for waits for peers any more (collectives are
   /// aborted): waits until all of that is done, at most so long. A device that is lost or silent is
-  /// given up, for good: nothing that it was asked for is given back from then on, neither by this
-  /// nor by anything that was made of it, since that might wait for ever and the device may still
-  /// write there. Its memory is left to the end of the process, which has to be one that destroys
-  /// nothing (_exit).
+  /// given up, for good. From then on nothing that it was asked for is given back, neither by this
+  /// nor by anything made of it. That might wait for ever, and the device may still write there.
+  /// Its memory is left to the end of the process, which has to be one that destroys nothing
+  /// (_exit).
   [[nodiscard]] virtual DeviceState drain(std::chrono::duration<double> /*limit*/) {
     return DeviceState::drained;
   }
@@ -109,8 +109,8 @@ class Device {
 };
 
 /// The CPU cores of one rank as a device. Its memory and the host's are the same here, but have a
-/// budget and an arena each, so that what would not fit a device with memory of its own does not
-/// fit here.
+/// budget and an arena each. So what would not fit a device with memory of its own does not fit
+/// here.
 class CpuDevice : public Device {
  public:
   /// The budgets of both memories get the limit.

@@ -15,8 +15,8 @@ struct HostTimes {
 [[nodiscard]] std::optional<HostTimes> host_times();
 /// Threads that ran or wanted to, mean over the last five minutes; likewise.
 [[nodiscard]] std::optional<double> load_average();
-/// Threads that run beside so many of the caller's: the lower one of those at this moment and the
-/// mean of the last minute, so that neither an instant nor what has ended counts. Likewise.
+/// Threads that run beside so many of the caller's. It is the lower of those at this moment and the
+/// mean of the last minute. So neither an instant nor ended work counts. Likewise.
 [[nodiscard]] std::optional<double> load_beside(int own_threads);
 
 }  // namespace dstune

@@ -62,7 +62,7 @@ class Library {
   virtual int max_clock_mhz(Device device, Clock clock, std::uint32_t& frequency) = 0;
   /// Bits, as throttle_text() names them.
   virtual int throttle_reasons(Device device, Count& reasons) = 0;
-  /// Free bytes of its memory, whoever uses it.
+  /// Free bytes of its memory, for any user.
   virtual int free_bytes(Device device, Count& bytes) = 0;
   /// A library that is older than the question does not support it.
   virtual int ask(Device device, Fact fact, Count& number) = 0;

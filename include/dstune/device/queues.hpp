@@ -73,9 +73,9 @@ class Queues {
   /// Within the device's memory, or between it and pinned memory of the host in either direction,
   /// in the used queue.
   virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
-  /// The calling thread waits until the event is reached, or what the used queue, or all of them
-  /// were asked for is done: a poll, so that what never ends is left. Throws CollectiveError
-  /// (deadline, abort), DeviceError.
+  /// The calling thread waits until the event is reached, or until the work of the used queue, or
+  /// of all of them, is done. It polls, so that it can leave work that never ends. Throws
+  /// CollectiveError (deadline, abort), DeviceError.
   virtual void finish(int event) = 0;
   virtual void finish_used() = 0;
   virtual void finish_all() = 0;

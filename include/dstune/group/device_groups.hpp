@@ -49,8 +49,8 @@ class DeviceGroups {
     /// "NCCL 2.28.9", "staged through the host: ranks 0 and 1 share a GPU", "copies on one device"
     std::string text;
   };
-  /// The same on every rank, before NCCL is asked for anything: staged where two of the ranks share
-  /// a GPU that NCCL does not serve twice, one has no NCCL, or their versions differ. Local.
+  /// The same on every rank, before NCCL is asked for anything. It is staged if two of the ranks
+  /// share a GPU that NCCL does not serve twice, one has no NCCL, or their versions differ. Local.
   [[nodiscard]] Transport transport_of(std::span<const int> world_ranks) const;
   /// Tells why times of these ranks say nothing of a GPU for each. Either their collectives are
   /// staged, or another rank computes on the GPU of one of them. Empty: the times do. Local.
@@ -67,8 +67,8 @@ class DeviceGroups {
   /// The device was given up (Device::drain): communicators are left as they are, also when
   /// this ends. No group is made any more. Local.
   void give_up();
-  /// Ends what this rank's group of the attempt has under way by NCCL, where its thread may be
-  /// stuck in CUDA behind it and so hears of nothing: that thread goes on, and its next call throws
+  /// Ends what this rank's group of the attempt has under way by NCCL. Its thread may be stuck in
+  /// CUDA behind it and so hears of nothing. That thread goes on, and its next call throws
   /// CollectiveError. Any thread may call it. Local.
   void interrupt(std::uint64_t attempt, CollectiveError::Cause why);
   /// The memory of this rank's device that NCCL's communicators hold, as it was seen to become

@@ -16,9 +16,9 @@
 namespace dstune {
 
 /// Node-aligned groups of a shape: on each node (or run of `num_nodes` nodes) the ranks from 0 on
-/// in steps of num_gpus; what does not divide is left over, of uneven nodes in a run what the
-/// smallest lacks. `ranks_of_node`: the ranks of each node that may train, ascending. World ranks,
-/// ascending. Local.
+/// in steps of num_gpus. Ranks that do not divide are left over. In a run of uneven nodes those
+/// that the smallest lacks are left over, too. `ranks_of_node`: the ranks of each node that may
+/// train, ascending. World ranks, ascending. Local.
 std::vector<std::vector<int>> aligned_groups(const std::vector<std::vector<int>>& ranks_of_node,
                                              int num_gpus, int num_nodes);
 
@@ -47,14 +47,14 @@ class GroupTable {
   /// of one has neither. On devices: over that group NCCL's, or one staged through it, as devices()
   /// says, risky ones with communicators of their own. The waiter also ends every later wait of the
   /// group. The table outlives the group, and a rank's earlier group ends where it joins the next.
-  /// Members only. Throws CollectiveError where a member does not come before the deadline, and
-  /// where a group across nodes is unknown and can not be made (no MPI_THREAD_MULTIPLE, or every
-  /// duplicate spent); DeviceError where NCCL fails here.
+  /// Members only. Throws CollectiveError if a member does not come before the deadline. So it does
+  /// if a group across nodes is unknown and can not be made (no MPI_THREAD_MULTIPLE, or every
+  /// duplicate spent). Throws DeviceError if NCCL fails here.
   std::unique_ptr<ProcessGroup> join(std::span<const int> world_ranks, std::uint64_t attempt,
                                      const Waiter& waiter, bool is_risky = false);
 
-  /// After a failure inside the group this rank joined last: its communicator is never used again
-  /// here, and members that still wait for this rank in shared memory fail at once. NCCL's is
+  /// After a failure inside the group that this rank joined last. Its communicator is never used
+  /// again here. Members that still wait for this rank in shared memory fail at once. NCCL's is
   /// aborted. Local.
   void abandon(std::span<const int> world_ranks);
   /// DeviceGroups::give_up(), where groups work on devices. Local.

@@ -96,9 +96,9 @@ class Library {
 /// "2.28.9"
 [[nodiscard]] std::string version_text(int version);
 
-/// The first version in which a thread can abort what another one began, and wait for it: 2.19.1
-/// (its source, group.cc: 2.18, which has all that is called, looks for what the aborting thread
-/// began itself).
+/// The first version in which a thread can abort what another one began, and wait for it: 2.19.1.
+/// Version 2.18 has all functions, too, but its group.cc looks for what the aborting thread began
+/// itself.
 inline constexpr int min_version = 21901;
 
 /// Tells whether NCCL of this version takes two ranks on one GPU here. It does from 2.30 on, if the

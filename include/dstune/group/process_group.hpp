@@ -4,11 +4,11 @@
 /// call may throw CollectiveError (deadline, abort); after that the group is of no further use.
 ///
 /// A group made for a device with queues works on that device's memory, in the queue that is used
-/// at the call, and may return when the collective is only enqueued; exchange_into() is the host's.
+/// at the call. It may return when the collective is only enqueued; exchange_into() is the host's.
 ///
 /// `among`: the ranks that take part, this one among them. Every rank of the group calls with a
-/// range of as many ranks, so that the group falls into parts that do the same side by side; only
-/// the ranks of a part wait for each other.
+/// range of as many ranks. So the group falls into parts that do the same side by side; only the
+/// ranks of a part wait for each other.
 
 #include <algorithm>
 #include <cstdint>

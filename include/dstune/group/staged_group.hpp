@@ -9,9 +9,9 @@
 
 namespace dstune {
 
-/// Collectives on the memory of devices through that of their hosts: a piece is copied to pinned
-/// memory, the host's group does its part there, and the result is copied back, the copies beside
-/// the collective of another piece. For ranks that share a GPU, which NCCL refuses, and the
+/// Collectives on the memory of devices through that of their hosts. A piece is copied to pinned
+/// memory, the host's group does its part there, and the result is copied back. The copies run
+/// beside the collective of another piece. For ranks that share a GPU, which NCCL refuses, and the
 /// reference for what else works on devices: the results have the bits of the host's group.
 ///
 /// A group whose collectives go through the host's memory. Copies go to the queue that is used at

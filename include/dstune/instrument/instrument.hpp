@@ -136,8 +136,8 @@ using Instruments = std::vector<std::unique_ptr<Instrument>>;
 [[nodiscard]] std::unique_ptr<Instrument> make_instrument(const WorkloadSpec& spec);
 [[nodiscard]] Instruments make_instruments(const std::vector<WorkloadSpec>& specs);
 
-/// How far a plan speaks for a job's runs: as it does for our own step's where that is among the
-/// instruments, else for those of the one that decides. Local.
+/// How far a plan speaks for a job's runs: as it does for the built-in step's where that is among
+/// the instruments, else for those of the one that decides. Local.
 [[nodiscard]] Forecasts forecasts_of(const JobSpec& job);
 
 /// Completes what the document leaves open of a job's instruments: the user's script, the content

@@ -1,7 +1,7 @@
 #pragma once
-/// The costs of DeepSpeed's work on this machine, measured at the start of the job: tiny engines
-/// run in our own step and in DeepSpeed, and the constants of the target's time are fitted to both.
-/// Rank 0's. Local.
+/// The costs of DeepSpeed's work on this machine, measured at the start of the job. Tiny engines
+/// run in the built-in step and in DeepSpeed. The constants of the target's time are fitted to
+/// both. Rank 0's. Local.
 
 #include <cstdint>
 #include <functional>
@@ -17,7 +17,7 @@
 
 namespace dstune {
 
-/// A configuration that runs before the search, on ranks that whoever runs it knows.
+/// A configuration that runs before the search, on ranks that its caller knows.
 struct Trial {
   const ModelSpec* model = nullptr;  ///< in place of the job's
   const Experiment* experiment = nullptr;
@@ -37,7 +37,7 @@ using RunTrial = std::function<TrialEnd(const Trial&)>;
 /// Fewer points than this change nothing.
 inline constexpr std::size_t min_tiny_engines = 5;
 
-/// Runs tiny engines, each in our own step and in DeepSpeed.
+/// Runs tiny engines, each in the built-in step and in DeepSpeed.
 class TargetMeasuring {
  public:
   struct Options {

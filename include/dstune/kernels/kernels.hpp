@@ -2,15 +2,15 @@
 /// The arithmetic of the training step, as one table of plain functions per backend. The executor
 /// fetches a table once and calls through it; the CPU table is the reference of every other one.
 ///
-/// Matrices are row-major. `rows` is micro-batch × sequence length (tokens). Pointers marked
-/// `T` hold elements of the call's `DType` (float, bfloat16 or IEEE half precision), the others
-/// hold what they say. On a processor no function allocates from the heap inside a step except a
-/// matrix product's first call for a new shape (it builds and caches its primitive); of a GPU's
-/// libraries cuda.hpp says what they keep and make, and when their sums have another order in each
-/// run. All other results are deterministic: for the same arguments they do not depend on the
-/// number of threads, but for matrix products, which are deterministic at an equal number of
-/// threads. Tables differ from each other in the last bits (width of sums, fused multiply-add).
-/// Workspaces need no alignment. All functions: Local.
+/// Matrices are row-major. `rows` is micro-batch × sequence length (tokens). Pointers marked `T`
+/// hold elements of the call's `DType` (float, bfloat16 or IEEE half precision), the others hold
+/// what they say. On a processor one function alone allocates from the heap inside a step: a matrix
+/// product's first call for a new shape builds and caches its primitive. The header cuda.hpp says
+/// what a GPU's libraries keep and make, and when their sums have another order in each run. All
+/// other results are deterministic. For the same arguments they do not depend on the number of
+/// threads; matrix products are deterministic at an equal number of threads. Tables differ from
+/// each other in the last bits (width of sums, fused multiply-add). Workspaces need no alignment.
+/// All functions: Local.
 
 #include <cstddef>
 #include <cstdint>
@@ -168,9 +168,10 @@ struct Table {
   std::size_t (*norm_workspace_bytes)(std::int64_t width);
 
   /// RMSNorm of every head of q (weight[head_size] of its own) and of k of a packed qkv in place.
-  /// raw[rows, (heads + kv_heads)·head_size] T gets what was there, for backward; rstd is
-  /// float[rows, heads + kv_heads]. spans_heads: of all of q at once (weight[heads·head_size]), and
-  /// of all of k (weight[kv_heads·head_size]); rstd is float[rows, 2]. `offset` as RMSNorm's.
+  /// `raw[rows, (heads + kv_heads)·head_size]` T gets what was there, for backward; rstd is
+  /// `float[rows, heads + kv_heads]`. With spans_heads it is one norm of all of q
+  /// (`weight[heads·head_size]`), and one of all of k (`weight[kv_heads·head_size]`); rstd is
+  /// `float[rows, 2]`. `offset` as RMSNorm's.
   void (*head_norm_forward)(const AttentionShape&, bool spans_heads, void* qkv, void* raw,
                             float* rstd, const void* q_weight, const void* k_weight, float offset,
                             float epsilon);
@@ -180,9 +181,10 @@ struct Table {
                              const void* q_weight, const void* k_weight, float offset,
                              bool accumulate_weights, void* workspace);
 
-  /// Rotates q and k of a packed qkv in place: of each head's first rotary_size elements the pairs
-  /// (i, i + rotary_size/2) by the angle position·frequencies[i], as Hugging Face's LLaMA does, and
-  /// makes them `magnitude` times as long. inverse, its backward: by minus the angle.
+  /// Rotates q and k of a packed qkv in place, as Hugging Face's LLaMA does. In each head's first
+  /// rotary_size elements, the pair `(i, i + rotary_size/2)` turns by the angle
+  /// `position·frequencies[i]` and gets `magnitude` times as long. Its backward, `inverse`, turns
+  /// by minus the angle.
   void (*rotary)(const AttentionShape&, std::int64_t rotary_size, void* qkv,
                  const double* frequencies, float magnitude, bool inverse);
 
@@ -253,12 +255,12 @@ struct Table {
   void (*sgd)(const SgdStep&, const UpdateTensors&, std::int64_t count);
   void (*adagrad)(const AdagradStep&, const UpdateTensors&, std::int64_t count);
 
-  /// Initial weights, docs/inside/reference-step.md: element first_index + i of tensor `tensor`
-  /// gets (u0 + u1 + u2 + u3 − 131070)·(standard_deviation / 37837.22723720648), u the four 16-bit
-  /// parts of counter_hash(seed, tensor, first_index + i): a near-normal number, since the divisor,
-  /// sqrt((2^32 − 1)/3), is the standard deviation of the sum. Quotient and product are doubles,
-  /// rounded to float and, for the 16-bit types, on from there: such a tensor is convert() of the
-  /// f32 one.
+  /// Initial weights, docs/inside/reference-step.md: element `first_index + i` of tensor `tensor`
+  /// gets `(u0 + u1 + u2 + u3 − 131070)·(standard_deviation / 37837.22723720648)`. u are the four
+  /// 16-bit parts of `counter_hash(seed, tensor, first_index + i)`. It is a near-normal number,
+  /// since the divisor, `sqrt((2^32 − 1)/3)`, is the standard deviation of the sum. Quotient and
+  /// product are doubles, rounded to float and, for the 16-bit types, on from there: such a tensor
+  /// is convert() of the f32 one.
   void (*fill_normal)(DType, void* y, std::uint64_t seed, std::uint64_t tensor,
                       std::int64_t first_index, std::int64_t count, double standard_deviation);
   void (*fill)(DType, void* y, float value, std::int64_t count);
@@ -279,10 +281,10 @@ void set_cpu_threads(int threads);
 int cpu_threads();
 
 /// The 64-bit hash of the counter-based generator, also used for the tokens. Modulo 2^64:
-///   z = seed·0xD1342543DE82EF95 + stream·0xDB4F0B9175AE2165 + (index + 1)·0x9E3779B97F4A7C15
-///   z = (z xor z>>30)·0xBF58476D1CE4E5B9;  z = (z xor z>>27)·0x94D049BB133111EB;  z xor z>>31
-/// which for seed and stream 0 is the sequence of splitmix64 (Steele, Lea and Flood, 2014) from
-/// state 0.
+///   `z = seed·0xD1342543DE82EF95 + stream·0xDB4F0B9175AE2165 + (index + 1)·0x9E3779B97F4A7C15`
+///   `z = (z xor z>>30)·0xBF58476D1CE4E5B9; z = (z xor z>>27)·0x94D049BB133111EB; z xor z>>31`
+/// For seed and stream 0 it is the sequence of splitmix64 (Steele, Lea and Flood, 2014) from state
+/// 0.
 std::uint64_t counter_hash(std::uint64_t seed, std::uint64_t stream, std::uint64_t index);
 
 }  // namespace dstune::kernels

@@ -13,7 +13,8 @@
 
 namespace dstune {
 
-/// Whose modules: names of parameters, and what of `Architecture` the family's config implies.
+/// The modules' family: names of parameters, and the part of `Architecture` that its config
+/// implies.
 enum class ModelFamily {
   gpt2,
   llama,
@@ -36,20 +37,20 @@ enum class ModelFamily {
 /// layer: LayerNorm, with a bias. rms: RMSNorm, without.
 enum class NormKind { layer, rms };
 /// How a block adds its two branches to the residual stream x.
-/// sequential: x += attention(norm1(x)), then x += mlp(norm2(x)).
-/// parallel: x += attention(norm1(x)) + mlp(norm2(x)).
-/// post_norm: x = norm1(x + attention(x)), then x = norm2(x + mlp(x)); the embeddings are normed,
+/// `sequential`: x += attention(norm1(x)), then x += mlp(norm2(x)).
+/// `parallel`: x += attention(norm1(x)) + mlp(norm2(x)).
+/// `post_norm`: x = norm1(x + attention(x)), then x = norm2(x + mlp(x)). The embeddings are normed,
 /// too, and there is no final norm.
-/// branch_norm: x += norm1(attention(x)), then x += norm2(mlp(x)).
-/// double_norm: as sequential, and a branch's result has a norm of its own before it is added.
+/// `branch_norm`: x += norm1(attention(x)), then x += norm2(mlp(x)).
+/// `double_norm`: as sequential, and a branch's result has a norm of its own before it is added.
 enum class BlockKind { sequential, parallel, post_norm, branch_norm, double_norm };
 enum class PositionKind { learned, rotary };
 /// gelu_tanh: GELU by its tanh approximation; gelu: exact; silu: x·logistic(x); tanh: in heads.
 enum class Activation { gelu_tanh, gelu, relu, silu, tanh };
 /// All but next_token have attention in both directions and a head of their own with a bias.
-/// masked_token: transform, norm, tied or untied decoder; a loss at masked positions only.
-/// sequence_class: transform of position 0 (a pooler), classifier. token_class: a classifier of
-/// every position. spans: two scores of every position, of a span's beginning and of its end.
+/// `masked_token`: transform, norm, tied or untied decoder; a loss at masked positions only.
+/// `sequence_class`: transform of position 0 (a pooler), classifier. `token_class`: a classifier of
+/// every position. `spans`: two scores of every position, for a span's beginning and its end.
 enum class Objective { next_token, masked_token, sequence_class, token_class, spans };
 
 /// The parts of the blocks and of their ends; docs/inside/reference-step.md, section 4. The default
@@ -120,7 +121,7 @@ struct ModelSpec {
   double rope_local_theta = 0;      ///< … of layers with a window, not scaled; 0: as the others
   double initializer_range = 0.02;  ///< standard deviation of the initial weights
   double dropout =
-      0.0;  ///< largest of the config's; our step runs without, the target's masks count
+      0.0;  ///< largest of the config's; the built-in step runs without, the target's masks count
   /// Positions back that a token attends to, its own included; 0: all.
   std::int64_t attention_window = 0;
   std::vector<std::int64_t> full_layers{};  ///< those without the window, ascending

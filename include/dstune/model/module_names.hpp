@@ -41,7 +41,7 @@ enum class ModuleKind : std::uint8_t {
   transform,
   transform_norm,
   head,
-  other  ///< one that is not a module of the step here
+  other  ///< one that is not a module of the built-in step
 };
 
 struct NamedModule {

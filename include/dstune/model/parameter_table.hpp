@@ -86,12 +86,13 @@ class ParameterTable {
 
 [[nodiscard]] std::int64_t parameter_count(const ModelSpec& model);
 
-/// Floating-point operations of forward and backward for one token: 6·N + 12·L·C·T, N parameters
-/// that take part in matrix products (all but position and token type embeddings; the token
-/// embedding counts once, as the head), L layers, C = heads·head_size, T sequence length; causal
-/// attention counted at half, 6·L·C·T, and with a window W < T at 12·L·C·(W − W²/2T), the same mean
-/// of positions. Chowdhery et al. 2022 (PaLM), appendix B, with the causal half. Recomputation is
-/// not counted. The head of a sequence's classes is used once a sequence.
+/// Floating-point operations of forward and backward for one token: `6·N + 12·L·C·T`. N are the
+/// parameters that take part in matrix products: all but position and token type embeddings; the
+/// token embedding counts once, as the head. L are layers, C is `heads·head_size`, T the sequence
+/// length. Causal attention counts half, `6·L·C·T`. With a window `W < T` it counts
+/// `12·L·C·(W − W²/2T)`, the same mean of positions. Chowdhery et al. 2022 (PaLM), appendix B, with
+/// the causal half. Recomputation is not counted. The head of a sequence's classes is used once a
+/// sequence.
 [[nodiscard]] double flops_per_token(const ModelSpec& model, std::int64_t sequence_length);
 
 }  // namespace dstune

@@ -30,9 +30,9 @@ struct TargetMemory {
   /// logits, step (temporary copies of the update), framework (context, libraries, the allocator's
   /// rounding).
   std::map<std::string, std::int64_t> parts;
-  /// Bytes of tensors of one rank at each instant that may be the fullest: loss (backward begins),
-  /// layers and first_layer (backward of the last and of the first layer), reduction (backward
-  /// ends), update.
+  /// Bytes of tensors of one rank at each instant that may be the fullest. These are loss (backward
+  /// begins), layers and first_layer (backward of the last and of the first layer), reduction
+  /// (backward ends) and update.
   std::map<std::string, std::int64_t> instants;
   std::int64_t host_bytes = 0;  ///< of one rank; of what is offloaded
   /// Before and after the training, beside it: each rank reads the whole model from its files, and
@@ -41,8 +41,8 @@ struct TargetMemory {
   std::int64_t disk_bytes = 0;  ///< of one rank's files, where something is offloaded to a disk
 };
 
-/// A plan is as near as this, in percent of the memory that there is: what needs less than the rest
-/// fits, what needs more than all fits not, and between them is the edge
+/// A plan is as near as this, in percent of the memory that there is. A plan that needs less than
+/// the rest fits; one that needs more than all does not. Between them is the edge
 /// (docs/figures/memory.md).
 inline constexpr double edge_percent_below = 3;
 /// A GPU's memory may be exceeded by so much in the plan of a training that runs after all.

@@ -4,10 +4,10 @@
 /// up, the time model prices it. Knows no MPI and no device. All functions: Local.
 ///
 /// The program is a cycle: segments for the first, middle (folded: `repeat` times) and last
-/// micro-step, which is one of the middle ones where it does nothing else, then the update; in fp16
-/// what follows the search for overflow is a segment of its own, left out where one is found. A
-/// tensor has one place in the arena; what a segment acquires it releases, except persistent
-/// tensors, which live from before the first cycle on.
+/// micro-step, then the update. The last micro-step is one of the middle ones if it does nothing
+/// else. In fp16 the work after the search for overflow is a segment of its own, left out if one is
+/// found. A tensor has one place in the arena; what a segment acquires it releases, except
+/// persistent tensors, which live from before the first cycle on.
 ///
 /// Lifetimes: Acquire and Release stand in program order on the compute stream. A tensor that
 /// another stream uses is acquired before an event that the other stream waits for. It is released

@@ -34,9 +34,9 @@ struct TimeCurve {
   std::vector<TimePoint> points;
   bool operator==(const TimeCurve&) const = default;
 
-  /// Between two points on the line through them; below the first on the line through the first
-  /// two, but no less than in proportion and no more than the first; above the last in proportion.
-  /// At least one point.
+  /// Between two points it is on the line through them. Below the first it is on the line through
+  /// the first two, but no less than in proportion and no more than the first. Above the last it is
+  /// in proportion. At least one point.
   [[nodiscard]] double seconds(std::int64_t size) const;
 };
 

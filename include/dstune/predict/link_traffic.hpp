@@ -1,6 +1,6 @@
 #pragma once
-/// The bytes that a step's collectives put on a node's link: those of the step here, and gloo's in
-/// the user's training. docs/figures/fidelity.md has counts of links. All functions: Local.
+/// The bytes that a step's collectives put on a node's link: those of the built-in step, and gloo's
+/// in the user's training. docs/figures/fidelity.md has counts of links. All functions: Local.
 
 #include "dstune/core/experiment.hpp"
 #include "dstune/core/target_time.hpp"
@@ -13,7 +13,7 @@ namespace dstune {
 
 /// Bytes on the link of a node, the way that carries more.
 struct LinkTraffic {
-  double here = 0;  ///< by the step here, which uses both ways at once
+  double here = 0;  ///< by the built-in step, which uses both ways at once
   double gloo = 0;  ///< by gloo; twice as many where it uses one way after the other
   /// The counts of Overhead::communicated_byte and small_call_byte by these collectives.
   double sent = 0, in_small_calls = 0;

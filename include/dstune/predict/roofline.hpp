@@ -1,8 +1,7 @@
 #pragma once
-/// Times of a machine that nobody here measured, from the rates that are published of it
-/// (core/devices.hpp): products by their operations, all else by its bytes, collectives by latency
-/// and bus bandwidth. docs/figures/speed.md compares these times with reports. All
-/// functions: Local.
+/// Times of a machine that nobody here measured, from its published rates (core/devices.hpp).
+/// Products count by their operations, all else by its bytes, collectives by latency and bus
+/// bandwidth. docs/figures/speed.md compares these times with reports. All functions: Local.
 
 #include <optional>
 #include <string>
@@ -20,7 +19,7 @@ namespace dstune {
 [[nodiscard]] std::string roofline_lacks(const Cluster& cluster, GroupShape shape);
 
 /// The kernels of the user's training: Hugging Face's modules take many passes over memory where
-/// our step takes one.
+/// the built-in step takes one.
 struct TargetKernels {
   TargetAttention attention = TargetAttention::sdpa;
   TargetLoss loss = TargetLoss::full;
@@ -30,8 +29,8 @@ struct TargetKernels {
   bool drops_out = false;
   bool caps_scores = false, caps_logits = false;  ///< soft caps, written out in Python
   std::int64_t num_heads = 1;
-  /// Gradients, their reductions and the update are of this share of the parameters; so is what is
-  /// gathered or copied, but for parameters that stage 3 gathers and that are offloaded.
+  /// Gradients, their reductions and the update are of this share of the parameters. So is what is
+  /// gathered or copied, except parameters that stage 3 gathers and that are offloaded.
   double trained_share = 1;
   bool gathers_all = false, copies_all = false;
   bool operator==(const TargetKernels&) const = default;
@@ -45,7 +44,8 @@ struct TargetKernels {
 
 class Roofline {
  public:
-  /// `kernels`: the training's; nothing: our own step's. Requires that roofline_lacks() nothing.
+  /// `kernels`: the training's; nothing: the built-in step's. Requires that roofline_lacks()
+  /// nothing.
   Roofline(const Cluster& cluster, GroupShape shape, const std::optional<TargetKernels>& kernels);
 
   /// `on_host`: the host's processors do it.

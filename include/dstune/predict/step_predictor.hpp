@@ -146,8 +146,8 @@ class StepPredictor {
   StepPredictor& operator=(const StepPredictor&) = delete;
 
   /// A step of the user's training on the machine whose rates the profile has. Nothing: the profile
-  /// was measured, no target was named, it is our own step, or rates are missing for such a group
-  /// (roofline_lacks).
+  /// was measured, no target was named, it is the built-in step, or rates are missing for such a
+  /// group (roofline_lacks).
   [[nodiscard]] std::optional<TargetStepTime> target_time(const Experiment& experiment);
   /// Seconds of an optimizer step, corrected by what was measured. It needs a profile.
   [[nodiscard]] double predict(const Experiment& experiment);

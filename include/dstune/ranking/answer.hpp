@@ -20,8 +20,8 @@ struct Standing {
   std::optional<MetricValue> ranked{};    ///< what it is ranked by
   std::optional<MetricValue> reported{};  ///< the same with the interval for people
   std::optional<MetricValue> verified{};  ///< what DeepSpeed itself made of it
-  /// The value of our own step, if it is ranked by the target's time, or the engine decides beside
-  /// it.
+  /// The value of the built-in step, if it is ranked by the target's time, or the engine decides
+  /// beside it.
   std::optional<MetricValue> measured{};
   std::optional<TargetTime> target{};         ///< likewise
   std::optional<double> joules_per_sample{};  ///< mean over all its runs whose energy is known
@@ -145,8 +145,8 @@ struct Offer {
   /// The memory of the fullest rank: DeepSpeed's engine used it if it ran, else the target needs
   /// it.
   std::int64_t memory_bytes = 0;
-  /// No other beats it: none has at least as good a value on at most as many GPUs with at most as
-  /// much memory, and is better in one of the three, or equal and earlier.
+  /// No other beats it. One that beats it has no worse a value, no more GPUs and no more memory. It
+  /// is better in one of the three, or equal and earlier.
   bool is_on_front = false;
   std::optional<double> throughput_per_gpu{};  ///< of those on the front
 };

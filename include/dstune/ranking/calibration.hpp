@@ -37,20 +37,20 @@ struct CalibrationPrior {
     const Policy::Calibrating& policy = default_policy().calibrating);
 
 /// Least squares of the relative errors over a common scale and the costs, none below 0. The costs
-/// are drawn to the prior's, each as strongly as the prior is sure of it beside the errors that
-/// measurements have (ridge regression: Hoerl and Kennard, Technometrics 12, 1970; with the bounds:
-/// Lawson and Hanson, Solving Least Squares Problems, 1974): so what the points do not tell apart
-/// changes the common scale, and one point moves that alone, of kernels and costs alike. At least
-/// one point; times are positive and finite. If the device works behind the host, the prior says
-/// which of the two a point's step waits for.
+/// are drawn to the prior's, each as strongly as the prior is sure of it beside the errors of
+/// measurements. This is ridge regression (Hoerl and Kennard, Technometrics 12, 1970), with bounds
+/// (Lawson and Hanson, Solving Least Squares Problems, 1974). So what the points do not tell apart
+/// changes the common scale. One point moves that alone, of kernels and costs alike. At least one
+/// point; times are positive and finite. If the device works behind the host, the prior says which
+/// of the two a point's step waits for.
 TimeCalibration fit_time(const std::vector<CalibrationPoint>& points, const CalibrationPrior& prior,
                          const Policy::Calibrating& policy = default_policy().calibrating);
 
 /// The constants of the machine on which the points ran; these are of tiny engines, whose kernels
 /// say little of larger ones. So the scales stay near the constants'. All costs of the host may be
-/// dearer by a common factor, and all of the network by another; beside that each is drawn to the
-/// constants as strongly as in prior_of(). Constants that the points do not tell stay as they were,
-/// but for that factor. At least one point; as fit_time()'s.
+/// dearer by a common factor, and all of the network by another. Beside that each is drawn to the
+/// constants as strongly as in prior_of(). Constants that the points do not tell change by that
+/// factor alone. At least one point; as fit_time()'s.
 TargetConstants fit_machine(const std::vector<CalibrationPoint>& points,
                             const TargetConstants& constants,
                             const Policy::Calibrating& policy = default_policy().calibrating);
@@ -84,7 +84,7 @@ struct ConstantsDoubt {
 /// The belief about a member's step in the user's training.
 struct BelievedTime {
   double target_s = 0;   ///< an optimizer step
-  double deviation = 0;  ///< how far it may be off by the runs that there are; relative
+  double deviation = 0;  ///< how far it may be off after the runs that there are; relative
   /// How far it may be off before any run: by how much it is longer, relative, where one of the
   /// unknowns is higher by a deviation. Unknowns do not depend on each other, and members share
   /// them.

@@ -24,7 +24,7 @@ struct FinalRounds {
   /// Long runs have fewer rounds: no more is begun after so long.
   double longest_s = default_policy().repeating.rounds_s;
 };
-/// … where forecasts of our own step make the engine's searches short; its runs differ more.
+/// … where forecasts of the built-in step make the engine's searches short; its runs differ more.
 [[nodiscard]] inline FinalRounds final_rounds_beside(
     const Policy::Repeating& policy = default_policy().repeating) {
   return {policy.rounds_of_engine, policy.longest_finals_s};
@@ -75,9 +75,9 @@ class RunAgainPolicy {
   /// go back and forth, A B C and C B A. A member that was raced out beside a neighbour comes alone
   /// first, without a kind. Empty: no round is wanted by what is known.
   ///
-  /// It may be asked for the next round before the last one has ended: then a round comes only
-  /// where that one will hardly settle it, and finals do not end yet. Who got nothing asks again
-  /// when all has ended.
+  /// It may be asked for the next round before the last one has ended. Then a round comes only if
+  /// that one will hardly settle it, and finals do not end yet. Who got nothing asks again when all
+  /// has ended.
   std::vector<RunAgain> next_round(double time_left_s);
   /// The runs of next_round() that have no repeat on the scoreboard will not come any more.
   void withdraw_rounds();

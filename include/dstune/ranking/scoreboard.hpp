@@ -108,9 +108,9 @@ struct ScoreboardSetup {
   /// The label of every answer, if the deciding instrument gives it one: "verified", "engine"; else
   /// empty.
   std::string label{};
-  std::string source = "dstune-mpi's own step";  ///< of values, in words
-  std::optional<ModelProfile> model_profile{};   ///< nothing where the model is not known
-  std::string model_name{};                      ///< as shown; empty: not known
+  std::string source = "dstune-mpi's built-in step";  ///< of values, in words
+  std::optional<ModelProfile> model_profile{};        ///< nothing where the model is not known
+  std::string model_name{};                           ///< as shown; empty: not known
   /// JSON pointers in the DeepSpeed config of what is searched; empty: all that differs.
   std::vector<std::string> searched{};
   /// All steps of an experiment do the same, so that what makes some of them longer is not its own.
@@ -174,9 +174,9 @@ class Scoreboard {
   void end_finals();
   /// … or nothing comes of it.
   void give_up_finals(std::string reason);
-  /// At the end: how long it took, the tuner's belief that something that was not run is more than
-  /// 1 % better than the best, and what others did meanwhile, where that is known.
-  /// The job has taken so long until now.
+  /// At the end: how long it took, and the tuner's belief that an untested member is more than 1 %
+  /// better than the best. It has what others did meanwhile, if that is known. The job has taken so
+  /// long until now.
   void note_elapsed(double elapsed_s) { elapsed_s_ = elapsed_s; }
   void conclude(double elapsed_s, std::optional<double> chance_of_better,
                 std::optional<HostLoad> load = std::nullopt);
@@ -227,8 +227,8 @@ class Scoreboard {
 
   /// Before judge(): the member with the largest (smallest, where the metric is minimised) value
   /// among status ok; ties go to less memory, then to the earlier one. After it: the member with
-  /// the largest chance of being the best, or one as good within two points of that with less
-  /// memory; the baseline, where the chance that this member is better than it is below 95 %.
+  /// the largest chance of being the best, or one within two points of that with less memory. It is
+  /// the baseline if the chance that this member is better than that is below 95 %.
   [[nodiscard]] std::optional<std::size_t> best() const { return best_; }
   /// The recommended member: the best, unless DeepSpeed itself ran that one and others, and one of
   /// them faster; that one then.

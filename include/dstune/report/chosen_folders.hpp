@@ -21,10 +21,10 @@ struct FolderNames {
 /// Returns those of some names that are experiments whose files are to be written.
 using ExperimentsAmong = std::function<std::set<std::string>(const std::set<std::string>& names)>;
 
-/// Chooses the folders that a job takes. A default one that holds what is not ours, or an input in
-/// the place of a file of ours, gives way to another name, with a line that says so. `experiments`
-/// is asked of names that are in the folders, and not where there are none; `is_held`: the lock of
-/// the results is this job's. Throws InputError that names what stands in the way. Changes nothing.
+/// Chooses the folders that a job takes. A default folder gives way to another name if it holds
+/// what is not ours, or an input in the place of a file of ours. A line says so. `experiments` is
+/// asked of names that are in the folders, and not where there are none; `is_held`: the lock of the
+/// results is this job's. Throws InputError that names what stands in the way. Changes nothing.
 [[nodiscard]] FolderNames choose_folders(FolderNames asked, const ExperimentsAmong& experiments,
                                          const InputFiles& inputs, bool is_held = false);
 /// The same for a job that ends before it has experiments: the results folder, or nothing where the

@@ -68,10 +68,10 @@ struct DryRunStyle {
   bool all = false;       ///< the table of the members, too
 };
 
-/// The head and the answer, in at most 15 lines before they are wrapped: the largest micro-batch
-/// that fits, the fastest member, what would make more fit, and how long tuning takes. With
-/// `style.all` a table stands between them, in which the sizes of a configuration end behind the
-/// second that does not fit.
+/// The head and the answer, in at most 15 lines before they are wrapped. The answer is the largest
+/// micro-batch that fits, the fastest member, what would make more fit, and how long tuning takes.
+/// With `style.all` a table stands between them, in which the sizes of a configuration end behind
+/// the second that does not fit.
 std::string dry_run_text(const DryRun& plan, const DryRunStyle& style = {});
 
 /// The whole plan for programs: docs/plan.schema.json and docs/fields.md have its members. All keys

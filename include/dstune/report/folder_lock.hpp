@@ -20,8 +20,8 @@ struct LockTimes {
 
 class FolderLock {
  public:
-  /// Takes the lock of a folder that exists. A lock is taken over where its process is known to be
-  /// dead, where it was taken in the same batch job and is not known to live, and where it is
+  /// Takes the lock of a folder that exists. A lock is taken over if its process is known to be
+  /// dead, or if it was taken in the same batch job and is not known to live. So is one that is
   /// stale by the file system's own times. Throws IoError that names who holds it otherwise.
   explicit FolderLock(const std::string& folder, LockTimes times = {});
   /// Removes the file where it is still this lock's.

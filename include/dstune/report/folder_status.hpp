@@ -1,6 +1,6 @@
 #pragma once
-/// The state of the job that writes, or wrote, in a results folder, as its files tell it to whoever
-/// asks from outside: `dstune-mpi status DIR`. Nothing is written. Local.
+/// The state of the job that writes, or wrote, in a results folder, as its files tell it outside of
+/// the job: `dstune-mpi status DIR`. Nothing is written. Local.
 
 #include <optional>
 #include <string>

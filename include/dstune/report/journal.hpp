@@ -56,8 +56,8 @@ class Journal {
   /// IoError, and after that for ever: what follows a failed write could not be read back. A file
   /// that was removed, replaced, shortened or extended meanwhile is an error, and stays as it is.
   void commit();
-  /// Throws IoError where this job must not write, or the file is another one by now; for whoever
-  /// replaces files beside it.
+  /// Throws IoError where this job must not write, or the file is another one by now. Callers that
+  /// replace files beside it ask this.
   void check() const;
 
  private:
@@ -195,7 +195,7 @@ History understand(const JournalContent& content, const std::string& path);
 /// does what died with its jobs. Returns how many.
 std::size_t forget_failed(History& history, const std::vector<std::string>& keys);
 
-/// Forgets what was raced out in a search by another metric: it was stopped for being worse there,
+/// Forgets what was raced out in a search by another metric. It was stopped for being worse there,
 /// which says nothing of this one, and half a run makes no answer. Finals of that search are
 /// repeats of this one. Returns how many were forgotten.
 std::size_t forget_other_races(History& history, const std::vector<std::string>& keys,

@@ -1,7 +1,7 @@
 #pragma once
-/// The program's own files in a folder. Nothing else in it is replaced, cut or deleted, whatever
-/// its name. The folder's manifest has a line for each file, added before the file gets its name;
-/// a file is ours where some line of it has the hash of what it holds. Rank 0. Local.
+/// The program's own files in a folder. Nothing else in it is replaced, cut or deleted, under any
+/// name. The folder's manifest has a line for each file, added before the file gets its name. A
+/// file is ours if some line of the manifest has the hash of its content. Rank 0. Local.
 
 #include <cstddef>
 #include <cstdint>

@@ -129,13 +129,13 @@ void create_early_exit_status(const FolderNames& asked, const InputFiles& inputs
 /// is a file's or folder's of the results, or becomes one with ".json" behind it.
 [[nodiscard]] bool is_own_file_name(std::string_view name);
 
-/// The answer in four lines: the configuration with its value and its gain over the baseline; how
-/// sure that is; what the tuning cost and when that is earned back; where the files are. A fifth
-/// tells of another global batch. summary.txt begins with it, and what the program prints ends with
-/// it.
+/// The answer in four lines. They give the member with its value and its gain over the baseline,
+/// and how sure that is. They give the price of tuning, when it is earned back, and where the files
+/// are. A fifth tells of another global batch. summary.txt begins with it, and what the program
+/// prints ends with it.
 std::string headline_text(const Answer& answer, const std::string& results_dir);
 /// DeepSpeed's table (pipe style) over the tuning spaces z0 … z3 and `global`, then the winner and
-/// the reasons of what did not run; what else summary.txt holds and the program prints.
+/// the reasons of what did not run. It is the rest of summary.txt, which the program prints, too.
 std::string summary_text(const Answer& answer);
 /// results.csv: one row a member, whatever became of it, with a column for each searched key at the
 /// end. RFC 4180: a header, CRLF line ends, quotes where a field needs them. An empty field: no

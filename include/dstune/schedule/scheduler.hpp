@@ -21,8 +21,8 @@ struct NodeBytes {
   std::int64_t disk = std::numeric_limits<std::int64_t>::max();
 };
 
-/// Ranks, their bytes, and the disks of their nodes where they are needed, held for one experiment;
-/// given back on every path, together, but for what a retired rank holds. Move-only.
+/// Ranks, their bytes, and the disks of their nodes where they are needed, held for one experiment.
+/// They are given back on every path, together, without what a retired rank holds. Move-only.
 class Reservation {
  public:
   Reservation() = default;
@@ -43,8 +43,8 @@ class Reservation {
   std::vector<int> world_ranks_;
 };
 
-/// Ranks on nodes, idle, taken or retired; the bytes of the nodes' hosts and disks; and the disks
-/// themselves, each for one experiment at a time, because two would measure each other.
+/// Ranks on nodes, idle, taken or retired, the bytes of the nodes' hosts and disks, and the disks
+/// themselves. A disk serves one experiment at a time, because two would measure each other.
 class SlotPool {
  public:
   /// ranks_of_node: the world ranks of each node that may train, ascending; `bytes`: of each node,
@@ -134,9 +134,8 @@ class SlotPool {
 
 /// Chooses the waiting experiment that gets slots now: first in, first out. A head that does not
 /// fit stays at the front and chooses the reservations that it waits for, once. Later experiments
-/// are started while it waits, as long as it can start once these have ended, whatever else runs
-/// then: they are all that it can be kept waiting by. It starts earlier where another placement
-/// becomes free.
+/// are started while it waits, if it can start once these have ended, beside all else that runs
+/// then. So only they can keep it waiting. It starts earlier where another placement becomes free.
 class Scheduler {
  public:
   explicit Scheduler(SlotPool& pool) : pool_(&pool) {}

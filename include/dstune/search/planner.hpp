@@ -28,7 +28,7 @@ struct PlannedMember {
   bool is_below_lowest = false;
 };
 
-/// How far a plan speaks for the runs of a space; by default for those of our own step.
+/// How far a plan speaks for the runs of a space; by default for those of the built-in step.
 struct Forecasts {
   bool judges_here = true;      ///< what does not fit this machine can not run here
   bool judges_target = true;    ///< what does not fit the target's memory is not to be recommended
@@ -108,14 +108,14 @@ struct PlannedSpace {
   std::set<std::size_t> run_before{};
 };
 
-/// Plans every member: pruned ones keep their reason; the others get their predicted memory and are
-/// `infeasible`, with the numbers in the reason, where they do not fit the device, the host, its
-/// disk or the target's memory, and where DeepSpeed's swapping to a disk would fail. For synthetic
-/// and replay workloads nothing is infeasible. The order is the space's; for the tuner `random` it
-/// is drawn from the seed, sizes of a micro-batch chain staying in order. `num_trials` of the job,
-/// where given, prunes what lies past the cap. Above `max_members` every member is still named and
-/// checked, but only `listed` ones get a prediction; of the others, those that are not pruned count
-/// as planned. Planning ends when its time is over, with what there is then.
+/// Plans every member: pruned ones keep their reason; the others get their predicted memory. They
+/// are `infeasible`, with the numbers in the reason, if they do not fit the device, the host, its
+/// disk or the target's memory. So they are if DeepSpeed's swapping to a disk would fail. For
+/// synthetic and replay workloads nothing is infeasible. The order is the space's; for the tuner
+/// `random` it is drawn from the seed, sizes of a micro-batch chain staying in order. `num_trials`
+/// of the job, where given, prunes what lies past the cap. Above `max_members` every member is
+/// still named and checked, but only `listed` ones get a prediction; of the others, those that are
+/// not pruned count as planned. Planning ends when its time is over, with what there is then.
 PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
                         const WorkspaceSizes& workspaces, const PlannerOptions& options);
 
@@ -139,8 +139,8 @@ class SinglePlanner {
 };
 
 /// Tells whether a micro-batch that is an integer may have to give way to smaller ones, as with
-/// DeepSpeed's autotuner: only runs tell what fits, or no size from it on fits at a stage on groups
-/// of a shape. Then `has_smaller_sizes` is set, and the space planned anew.
+/// DeepSpeed's autotuner. So it is if only runs tell what fits, or no size from it on fits at a
+/// stage on groups of a shape. Then `has_smaller_sizes` is set, and the space planned anew.
 [[nodiscard]] bool needs_smaller_sizes(const JobSpec& job, const PlannedSpace& space);
 
 /// Experiments given by --experiments files instead of the space: {name, ds_config, num_gpus,

@@ -73,23 +73,24 @@ class Tuner {
 
 /// Whichever it is: the space's baseline comes first, and counts as a trial.
 ///
-/// gridsearch and random: every planned member in the plan's order, which plan_space() has drawn
-/// from the seed for random. model_based: what DeepSpeed's cost model ranks first (boosted trees on
-/// what members differ in), one in five drawn from the seed. Early stopping, where given (5 for
-/// model_based): after so many experiments past the best one. gridsearch and random then begin
-/// nothing that the rule could forbid, whatever those that run bring.
+/// `gridsearch` and `random`: every planned member in the plan's order, which plan_space() has
+/// drawn from the seed for random. `model_based`: what DeepSpeed's cost model ranks first (boosted
+/// trees on what members differ in), one in five drawn from the seed. Early stopping, if given (5
+/// for model_based): after so many experiments past the best one. `gridsearch` and `random` then
+/// begin nothing that the rule could forbid by the results of those that run.
 ///
 /// If micro-batches are searched, these three go through DeepSpeed's phases on groups of every
 /// shape, ZeRO stage by stage. The sizes of a stage's first configuration come first (SizeSearch).
 /// Then come the stage's others with the best of these sizes, in the tuner's order. A higher stage
 /// comes only if it can improve. The cap of trials counts what is run.
 ///
-/// race: what promises most, by its predicted throughput corrected by what was measured so far (a
-/// Gaussian process over what members differ in), until the chance that anything left is more than
-/// 1 % better than the best is below 5 %, by beliefs whose own record holds, and each knob's other
-/// values were tried next to the best; at most 35 % of the members, and 10. An out-of-memory
-/// excludes what needs as much memory; a value of a knob with which everything failed excludes what
-/// has it. Early stopping does not apply; the cap of trials counts what is run.
+/// `race`: the member that promises most, by its predicted throughput corrected by what was
+/// measured so far (a Gaussian process over what members differ in). It ends once the chance that
+/// anything left is more than 1 % better than the best is below 5 %, by beliefs whose own record
+/// holds. Each knob's other values must have been tried next to the best. At most 35 % of the
+/// members run, and 10. An out-of-memory excludes what needs as much memory; a value of a knob with
+/// which everything failed excludes what has it. Early stopping does not apply; the cap of trials
+/// counts what is run.
 std::unique_ptr<Tuner> make_tuner(const std::string& type, const PlannedSpace& space,
                                   const TuningOptions& options);
 

@@ -1,6 +1,6 @@
 #pragma once
-/// The search of DeepSpeed's engine with forecasts of our own step: they say where the engine is to
-/// look (docs/trust.md). Deterministic. Local.
+/// The search of DeepSpeed's engine with forecasts of the built-in step: they say where the engine
+/// is to look (docs/trust.md). Deterministic. Local.
 
 #include <cstddef>
 #include <functional>
@@ -16,7 +16,7 @@
 
 namespace dstune {
 
-/// The forecast of a member by our own step.
+/// The forecast of a member by the built-in step.
 struct ForecastMember {
   std::optional<double> step_s{};  ///< as it is predicted
   double batch = 0;                ///< samples of a step
@@ -34,7 +34,7 @@ struct MemberBelief {
   double deviation = default_policy().verifying.unknown_error;
   std::vector<double> unknowns{};  ///< as BelievedTime's; empty where nothing is predicted
 };
-/// Returns the belief about each member in the engine by our own step's times. It is in the
+/// Returns the belief about each member in the engine by the built-in step's times. It is in the
 /// target's time, whose costs and scale are fitted to the engine's runs (believed_times()), about
 /// the constants if there are some. Predictions have only their throughput set; it is nothing if
 /// nothing is known.

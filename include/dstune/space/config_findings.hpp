@@ -21,8 +21,8 @@ enum class FindingKind : std::uint8_t {
   unchecked,        ///< a value of a wrong type, which DeepSpeed takes without a look
   no_effect,        ///< a key that does nothing in this config
   caution,          ///< DeepSpeed does something else than its documentation says
-  not_built,        ///< DeepSpeed runs it, our own step refuses it
-  not_followed,     ///< it acts in DeepSpeed, and our own step goes on without it
+  not_built,        ///< DeepSpeed runs it, the built-in step refuses it
+  not_followed,     ///< it acts in DeepSpeed, and the built-in step goes on without it
   changed_default,  ///< a key that is not written, whose default depends on the release
 };
 [[nodiscard]] const EnumTexts& texts_of(FindingKind);

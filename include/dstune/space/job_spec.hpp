@@ -147,7 +147,7 @@ struct JobSpec {
   [[nodiscard]] WorkloadSpec* engine();
   /// Tells whether DeepSpeed's engine decides.
   [[nodiscard]] bool is_by_engine() const;
-  /// Tells whether our own step is among the instruments.
+  /// Tells whether the built-in step is among the instruments.
   [[nodiscard]] bool has_own_step() const;
   /// Tells whether somebody else's code alone runs configurations: every key of them may act.
   [[nodiscard]] bool takes_any_key() const;
@@ -166,16 +166,16 @@ struct JobSpec {
 /// `dstune.verify`, or `--verify` on the command line.
 [[nodiscard]] Problem engine_problem(const JobSpec& job, const std::string& message);
 
-/// Completes a configuration that a DeepSpeed config's knobs have decided: the job's sequence
-/// length, this mode of recompute, and checkpoints in host memory only where blocks are computed
-/// again by what reads that knob.
+/// Completes a configuration that a DeepSpeed config's knobs have decided. It gets the job's
+/// sequence length and this mode of recompute. Checkpoints are in host memory only if blocks are
+/// computed again by what reads that knob.
 void complete_config(const JobSpec& job, Recompute recompute, TrainingConfig& config);
 
 /// The micro-batch that is an integer, from which sizes are searched; nothing where it is none.
 [[nodiscard]] std::optional<std::int64_t> lowest_micro_batch(const JobSpec& job);
 
-/// Returns the violations of a configuration's settings. Those of the step here alone are left out
-/// if somebody else's code alone runs it.
+/// Returns the violations of a configuration's settings. Those of the built-in step alone are left
+/// out if somebody else's code alone runs it.
 [[nodiscard]] std::vector<Violation> violations_for(const JobSpec& job, const Settings& settings);
 
 /// Returns the problems of a config's keys and values, without the keys that somebody else's code

@@ -11,8 +11,8 @@
 namespace dstune {
 
 /// A JSON Schema (2020-12) of space.json: the DeepSpeed config with its lists of candidates, and
-/// the sections `autotuning` and `dstune`. It takes what the program takes but for what no schema
-/// can say: rules between keys, files that must exist, sizes of groups.
+/// the sections `autotuning` and `dstune`. It takes what the program takes. Left out are rules that
+/// no schema can express: rules between keys, files that must exist, sizes of groups.
 [[nodiscard]] json::Value space_schema();
 /// Its file: what fits into a line of the page stands in one.
 [[nodiscard]] std::string space_schema_text();

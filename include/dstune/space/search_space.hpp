@@ -111,9 +111,9 @@ class MemberMaker {
   std::shared_ptr<State> state_;
 };
 
-/// DeepSpeed's canonical name of a configuration (facts in docs/space.md): walks `config` in
-/// document order; `keys` are the tuning keys' last path parts, to which the micro-batch and the
-/// accumulation steps always belong.
+/// DeepSpeed's canonical name of a configuration (facts in docs/space.md): it walks `config` in
+/// document order. `keys` are the tuning keys' last path parts; the micro-batch and the
+/// accumulation steps always belong to them.
 std::string canonical_name(const json::Value& config, const std::vector<std::string>& keys,
                            const std::string& prefix, bool omit_values);
 

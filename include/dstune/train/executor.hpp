@@ -101,10 +101,10 @@ struct TracedSteps {
   std::vector<double> steps_s;
 };
 
-/// Runs the plan from its initial state, which is not timed, nor are the first steps; then one step
-/// with and one without a trace in turn, as few as tell something and no more once `budget_s` is
-/// over. Nothing, on every rank, where a rank's memory does not hold it. The waiter ends waits for
-/// the device; the group has its own. Collective over the group.
+/// Runs the plan from its initial state, which is not timed, nor are the first steps. Then come a
+/// step with and a step without a trace in turn, as few as tell something and no more once
+/// `budget_s` is over. Nothing, on every rank, where a rank's memory does not hold it. The waiter
+/// ends waits for the device; the group has its own. Collective over the group.
 std::optional<TracedSteps> trace_steps(const StepPlan& plan, Device& device, ProcessGroup& group,
                                        std::int64_t seed, double budget_s, const Waiter& waiter,
                                        TraceClock clock = TraceClock::elapsed);

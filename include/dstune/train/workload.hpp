@@ -210,14 +210,14 @@ class MeasuredRun {
   std::unique_ptr<State> state_;
 };
 
-/// Build, agree, initialise, warm up, time: at least 5 steps are timed, until the 95 % interval of
-/// their mean is within 1 % or the budget of timed steps is used up, or until the race is
-/// lost (docs/inside/measuring.md). An out-of-memory or a failure on any rank is every rank's
-/// result, with the reason and the world rank it came from; a stop and a lost race end as
-/// raced_out. Every rank gets the same measurement but for overhead_s ("build", "initialize",
-/// "teardown"), which is its own; hosts is left empty. Collective over the group. Throws
-/// CollectiveError only: a StepFailure for what this rank throws inside a step that talks to peers,
-/// or without its device; peers are then ended by an abort or their deadline.
+/// Build, agree, initialise, warm up, time. At least 5 steps are timed, until the 95 % interval of
+/// their mean is within 1 %, the budget of timed steps is used up, or the race is lost
+/// (docs/inside/measuring.md). An out-of-memory or a failure on any rank is every rank's result,
+/// with the reason and the world rank it came from. A stop and a lost race end as raced_out. Every
+/// rank gets the same measurement; only overhead_s ("build", "initialize", "teardown") is its own,
+/// and hosts is left empty. Collective over the group. Throws CollectiveError only: a StepFailure
+/// for what this rank throws inside a step that talks to peers, or without its device. Peers are
+/// then ended by an abort or their deadline.
 Measurement measure(Workload& workload, ProcessGroup& group, const MeasureOptions& options,
                     const MeasureHooks& hooks, const KeptRun& kept = {});
 

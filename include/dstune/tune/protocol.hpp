@@ -5,10 +5,10 @@
 /// controller and workers exchange messages. Every message of an experiment carries its attempt's
 /// number; receivers drop those of other attempts.
 ///
-/// ASSIGN → READY (every member) → GO → PROGRESS (leader) → OUTCOME (leader); INCUMBENT to the
-/// leader says what it is raced against, from its start and again where the best improves; STOP to
-/// the leader ends the measuring early; ABORT to every member ends everything; a member that could
-/// not go on says GONE. QUIT ends a worker. RELEASE, of no attempt, says that nothing stays
+/// ASSIGN → READY (every member) → GO → PROGRESS (leader) → OUTCOME (leader). INCUMBENT to the
+/// leader says what it is raced against, from its start and again whenever the best improves. STOP
+/// to the leader ends the measuring early. ABORT to every member ends everything. A member that
+/// could not go on says GONE. QUIT ends a worker. RELEASE, of no attempt, says that nothing stays
 /// built any more of an experiment that ASSIGN wanted to stay. Before the first experiment: PROFILE
 /// → PROFILED (every member), or GONE.
 
@@ -101,7 +101,7 @@ struct Outcome {
 enum class Loss { nothing, device, device_answer, python };
 /// "device lost by": the ranks follow.
 [[nodiscard]] const EnumTexts& texts_of(Loss);
-/// The member left the attempt and its group; whatever it held is free again.
+/// The member left the attempt and its group; all that it held is free again.
 struct Gone {
   std::uint64_t attempt = 0;
   Status status = Status::failed;

@@ -4,8 +4,8 @@
 /// where nothing else can: MPI's collectives wait for the dead for ever.
 ///
 /// Ranks of one node see each other on a node board in shared memory. A process that has ended is
-/// found within 2 s, one that is stopped after 30 s. Whoever knows of other nodes tells lose().
-/// Local.
+/// found within 2 s, one that is stopped after 30 s. A thread that knows of other nodes tells
+/// lose(). Local.
 
 #include <atomic>
 #include <chrono>

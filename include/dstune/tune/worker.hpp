@@ -40,8 +40,8 @@ struct WorkerContext {
   /// How this rank's GPU is now; empty on processors, on all ranks or on none.
   std::function<std::optional<GpuState>()> sample_gpu{};
   int controller_rank = 0;
-  /// While an experiment runs a thread of its own listens, too: a rank that is stuck in a workload
-  /// or in CUDA still hears that its attempt is aborted, and leaves with the job. Needs
+  /// While an experiment runs a thread of its own listens, too. So a rank that is stuck in a
+  /// workload or in CUDA still hears that its attempt is aborted, and leaves with the job. Needs
   /// MPI_THREAD_MULTIPLE.
   bool exits_when_stuck = false;
 };

@@ -101,7 +101,7 @@ TEST(DryRunTextTest, IsOneLineAMemberInAPipe) {
   const std::string text = dry_run_text(sample(), {.all = true});
   EXPECT_THAT(
       text,
-      HasSubstr("\n\n#  verdict       ranks    memory  our step  name              reason\n"
+      HasSubstr("\n\n#  verdict       ranks    memory  built-in  name              reason\n"
                 "1  planned           2  2.00 GiB  1.00 GiB  z1_gas1_tmbspg4\n"
                 "   infeasible        2  12.0 GiB  9.00 GiB  z1_gas1_tmbspg64  needs 9.00 GiB here "
                 "and 12.0 GiB in your training, but the device has 8.00 GiB\n"

@@ -60,7 +60,7 @@ TEST(PlanAnswerTextTest, SaysWhatFitsWithWhatAndHowFast) {
 TEST(PlanAnswerTextTest, TheTableEndsBehindTheSecondSizeThatDoesNotFit) {
   const ToyModel model;
   const std::string text = dry_run_text(toy_plan(model), {.all = true});
-  EXPECT_THAT(text, HasSubstr("\n\n#  verdict       ranks    memory  nvidia-smi  our step  "
+  EXPECT_THAT(text, HasSubstr("\n\n#  verdict       ranks    memory  nvidia-smi  built-in  "
                               "samples/s  name              reason\n"
                               "1  fits              8  6.00 GiB    7.00 GiB  3.00 GiB    3.6–5.6  "
                               "z3_gas1_tmbspg1\n"));
@@ -90,8 +90,8 @@ TEST(PlanAnswerTextTest, TheTableHasOurStepWhereMembersRunHere) {
   const ToyModel model;
   DryRun plan = toy_plan(model);
   plan.runs_here = false;
-  EXPECT_THAT(dry_run_text(plan, {.all = true}), Not(HasSubstr("our step")));
-  EXPECT_THAT(dry_run_text(plan, {.verbose = true}), HasSubstr("our step"));
+  EXPECT_THAT(dry_run_text(plan, {.all = true}), Not(HasSubstr("  built-in")));
+  EXPECT_THAT(dry_run_text(plan, {.verbose = true}), HasSubstr("  built-in"));
 }
 
 TEST(PlanAnswerTextTest, AMemberMayFitWhereItIsForAndNotRunHere) {

@@ -255,8 +255,8 @@ TEST(ConfidenceTest, TheSummarySaysHowSureItIs) {
   report.chance_of_better = 0.03;
   EXPECT_THAT(summary_of(report), HasSubstr("  not measured again: stopped early\n"
                                             "  chance that it is the best that was measured: "));
-  EXPECT_THAT(summary_of(report), HasSubstr("  chance that an untested configuration is more than "
-                                            "1 % faster: 3 %\n"));
+  EXPECT_THAT(summary_of(report),
+              HasSubstr("  chance that an untested member is more than 1 % faster: 3 %\n"));
   report.rows[0].repeats = {test::repeat_of(RepeatKind::final_round, 1, 1),
                             test::repeat_of(RepeatKind::final_round, 2, 1)};
   report.finals = {true, "", {0}};
@@ -288,8 +288,8 @@ TEST(HeadlineTest, SaysHowLikelySomethingUntestedIsBetter) {
   test::Draft report = test::draft_of({1, 1});
   EXPECT_THAT(headline_of(report), Not(HasSubstr("untested")));
   report.chance_of_better = 0.4;
-  EXPECT_THAT(headline_of(report), HasSubstr(" The chance that an untested configuration is more "
-                                             "than 1 % faster: 40 %."));
+  EXPECT_THAT(headline_of(report),
+              HasSubstr(" The chance that an untested member is more than 1 % faster: 40 %."));
   report.metric = Metric::flops;
   EXPECT_THAT(headline_of(report), StartsWith("Best: "));
   EXPECT_THAT(headline_of(report), HasSubstr("more than 1 % better: 40 %."));
@@ -315,9 +315,9 @@ TEST(HeadlineTest, SaysWhereNothingIsGained) {
 TEST(MachineTextTest, SaysHowSteadyItWasAndWhatThatDid) {
   test::Draft report = test::draft_of({1, 1.01});
   report.finals = {true, "", {0, 1}};
-  EXPECT_THAT(summary_of(report), HasSubstr("The machine: runs of one configuration differ by "));
+  EXPECT_THAT(summary_of(report), HasSubstr("The machine: runs of one member differ by "));
   EXPECT_THAT(summary_of(report),
-              HasSubstr("The measurements are noisy: another configuration may be up to "));
+              HasSubstr("The measurements are noisy: another member may be up to "));
 }
 
 TEST(ValidationJsonTest, HasEveryRun) {

@@ -56,7 +56,7 @@ TEST_F(TargetReportTest, TheSummaryHasBothFiguresAndWhatTheyRestOn) {
       headline,
       StartsWith("Fastest: keeps: 5.33333 samples/s expected in your training (95 % inter"));
   EXPECT_THAT(text, HasSubstr("keeps:\n  measured here: 16 samples/s"));
-  EXPECT_THAT(text, HasSubstr(", dstune-mpi's own step\n"));
+  EXPECT_THAT(text, HasSubstr(", dstune-mpi's built-in step\n"));
   EXPECT_THAT(text,
               HasSubstr("  label: proxy\n  expected time: 2.00 x the measured time + DeepSpeed's "
                         "overhead; average error in our tests 3.4 % after scaling (target in "
@@ -179,7 +179,7 @@ TEST_F(TargetReportTest, ThePageLeadsWithTheTargets) {
   EXPECT_EQ(data["answer"]["name"], "keeps");
   EXPECT_DOUBLE_EQ(data["answer"]["value"], 16.0 / 3);
   const std::string details = data["answer"]["details"].dump();
-  EXPECT_THAT(details, HasSubstr("[\"measured here, dstune-mpi's own step\",\"16 samples/s"));
+  EXPECT_THAT(details, HasSubstr("[\"measured here, dstune-mpi's built-in step\",\"16 samples/s"));
   EXPECT_THAT(details, HasSubstr("[\"expected time\",\"2.00 x the measured time"));
   const std::size_t place = recommendation().member;
   EXPECT_DOUBLE_EQ(data["members"][place][3], 16.0 / 3);

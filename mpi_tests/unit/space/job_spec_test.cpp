@@ -129,8 +129,8 @@ TEST_F(ReadJobTest, ReadsTheWholeOfBothSections) {
   EXPECT_THAT(read.warnings,
               ElementsAre("autotuning.mp_size: has no effect: every rank computes the whole model "
                           "here",
-                          "autotuning.model_info, autotuning.model_info_path: has no effect: what "
-                          "it says is known from the job's model"));
+                          "autotuning.model_info, autotuning.model_info_path: has no effect: the "
+                          "job's model tells its content"));
 }
 
 TEST_F(ReadJobTest, AProblemOfTheEngineIsWhereItIsAskedFor) {

@@ -148,7 +148,7 @@ TEST_F(PlannedMachineTest, FrozenParametersAreForPlansAndTheUsersOwnTraining) {
               ThrowsMessage<InputError>(HasSubstr("add its rank")));
   overrides_.is_plan = false;
   EXPECT_THAT([&] { (void)job(lora); },
-              ThrowsMessage<InputError>(HasSubstr("the step here trains all parameters")));
+              ThrowsMessage<InputError>(HasSubstr("the built-in step trains all parameters")));
 }
 
 TEST_F(PlannedMachineTest, PinsWhatTheConfigOrTheReleaseSays) {

@@ -71,7 +71,7 @@ void FakeWorkers::assigned(int world_rank, const message::Assign& assign) {
     answer(world_rank, message::Gone{assign.attempt, Status::failed, "rank 0: a bug"});
   } else if (behaviour == Behaviour::member_throws) {
     busy_.erase(world_rank);
-    const std::string seen = "a member has left the group";
+    const std::string seen = "a rank has left the group";
     answer(world_rank, message::Gone{assign.attempt, Status::failed,
                                      is_leader ? seen : "rank 1: a bug", !is_leader});
   } else if (loss_of(behaviour) != message::Loss::nothing &&

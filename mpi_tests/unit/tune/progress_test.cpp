@@ -59,7 +59,7 @@ TEST(ProgressTest, PhasesAreToldWithTheirTimes) {
   EXPECT_THAT(
       job.lines(),
       ElementsAre("Start: reads the input and plans the memory of every member.",
-                  "Start took 0.2 s. Profiling: times what steps are made of on this machine.",
+                  "Start took 0.2 s. Profiling: times the operations of a step on this machine.",
                   "Profiling took 5.0 s. Planning: predicts the speed of every member.",
                   "Planning took 0.0 s. Search with the built-in step: up to 24 experiments.",
                   "[1 done, 0 running] m0 on 2 ranks: 20 samples/s ±0.0 %. Best so far, the "

@@ -154,8 +154,8 @@ std::string program_page(const Release& release) {
       "Losers are stopped early, and the best few run again, alone. Rank 0 schedules; nothing is "
       "launched.");
   page.paragraph(
-      "Progress and messages go to stderr, results to stdout and to the results folder. What was "
-      "measured is kept: the same command resumes, also after a crash.");
+      "Progress and messages go to stderr, results to stdout and to the results folder. Results "
+      "are kept: the same command resumes, also after a crash.");
   add_commands(page);
   add_options(page);
   add_exit_codes(page);

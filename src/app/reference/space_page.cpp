@@ -53,8 +53,8 @@ std::string space_page(const Release& release) {
       "`\"autotuning\": {\"enabled\": true}` in it and `--model` on the command line.");
   page.paragraph(
       "The space is the product of all lists. The first member is the baseline and always runs, so "
-      "today's value stands first in each list. Where DeepSpeed's schema has a list, a list of "
-      "lists is one of candidates.");
+      "today's value stands first in each list. If DeepSpeed's schema has a list, a list of lists "
+      "holds the candidates.");
   page.paragraph(
       "The file is JSON with comments, Hjson, YAML, or a file of `accelerate config`. Its content "
       "says which. Paths in it are relative to its folder. Duplicate keys are refused.");

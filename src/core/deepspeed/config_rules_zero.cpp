@@ -144,8 +144,8 @@ constexpr ConfigRule rules_of_zero[] = {
      [](const Settings& s, Pointer key) {
        return swaps_optimizer(s) && !offloads_in_part(s) && s.number(key) < min_swap_buffers(s);
      },
-     "fewer fail in DeepSpeed where the device is nvme: one is needed for the master "
-     "copy, one for each moment, one for the gradients, 4 do for any optimizer",
+     "fewer fail in DeepSpeed if the device is nvme: one for the master copy, one for each moment "
+     "and one for the gradients are needed; 4 always suffice",
      Weight::fails},
     {"/zero_optimization/offload_optimizer/device",
      [](const Settings& s, Pointer) { return swaps_optimizer(s) && has_low_precision_master(s); },

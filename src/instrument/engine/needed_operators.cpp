@@ -92,11 +92,10 @@ void prune_for_operators(const JobSpec& job, PlannedSpace& space, Engine& engine
   }
   if (all.empty()) return;
   if (!is_any_left)
-    throw InputError({engine_problem(
-        job,
-        "every configuration needs operators of DeepSpeed that are not there, and no "
-        "compiler may be started inside the job; " +
-            mend_for(all, engine.loaded()))});
+    throw InputError({engine_problem(job,
+                                     "every member needs operators of DeepSpeed that are not "
+                                     "there, and no compiler may be started inside the job; " +
+                                         mend_for(all, engine.loaded()))});
   std::size_t pruned = 0;
   for (const auto& [member, place] : members) {
     const auto& names = lacking[place];

@@ -49,8 +49,8 @@ class TransformerWorkload : public Workload {
     if (context_.config->precision == Precision::fp32 && !attention_note.empty())
       note({attention_note, true});
     if (executor_->disk_is_buffered()) {
-      note({fmt::format("the file system of {} does not take direct transfers: what is offloaded "
-                        "there goes through the system's cache",
+      note({fmt::format("the file system of {} does not take direct transfers: offloaded data go "
+                        "through the system's cache there",
                         plan_.config.disk.folder),
             true});
     }
@@ -155,8 +155,10 @@ class OwnStep : public Instrument {
   using Instrument::Instrument;
 
   [[nodiscard]] InstrumentTraits traits() const override {
-    return {
-        .name = "step", .source = "dstune-mpi's own step", .runs_plan = true, .alike_steps = true};
+    return {.name = "step",
+            .source = "dstune-mpi's built-in step",
+            .runs_plan = true,
+            .alike_steps = true};
   }
   [[nodiscard]] Forecasts forecasts(const JobSpec& /*job*/) const override { return {}; }
   [[nodiscard]] std::unique_ptr<Workload> make(const RunContext& context) override {

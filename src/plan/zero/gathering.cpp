@@ -114,11 +114,11 @@ MicroStepGathers GatherSchedule::micro_step(const GatherLimits& limits) {
   // DeepSpeed would keep what an early decision forgot until it is used again.
   const int last_visit = static_cast<int>(trace_.visits.size()) - 1;
   for (std::size_t piece = 0; piece < status_.size(); ++piece) {
-    require(status_[piece] != Status::in_flight, "what is gathered ahead is used");
+    require(status_[piece] != Status::in_flight, "all that is gathered ahead is used");
     if (status_[piece] == Status::available && !kept_[piece])
       release_piece(static_cast<int>(piece), last_visit, result);
     require(!failure_.empty() || buffer_.empty() || buffer_[piece] == no_buffer,
-            "what is read ahead is used");
+            "all that is read ahead is used");
   }
   sort(result);
   return result;

@@ -157,7 +157,7 @@ void ParameterSource::begin_micro_step(const MicroStepGathers& gathers, bool aft
 void ParameterSource::end_micro_step() const {
   if (trace_ == nullptr) return;
   require(next_ == trace_->visits.size(), "every module is run");
-  require(!whole_->is_any_held(), "what backward needs is let go behind it");
+  require(!whole_->is_any_held(), "all that backward needs is released behind it");
 }
 
 void ParameterSource::use(int unit, ParameterRole first, ParameterRole last) {

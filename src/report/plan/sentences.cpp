@@ -88,7 +88,7 @@ class Sentences {
     }
     if (names.empty()) return;
     std::string text =
-        fmt::format("The largest of other configurations: {}", fmt::join(names, ", "));
+        fmt::format("The largest members of other configurations: {}", fmt::join(names, ", "));
     if (num_more > 0) text += fmt::format(" and {} more", num_more);
     if (num_without > 0)
       text +=

@@ -216,7 +216,7 @@ class Table {
                                       {"memory", true, true},
                                       {"nvidia-smi", true, true},
                                       {"host, a node", true, true},
-                                      {"our step", true, true},
+                                      {"built-in", true, true},
                                       {"samples/s", true, true}};
   std::unordered_map<std::size_t, std::string> left_out_;  ///< members without rows, and lines
   std::vector<TableRow> rows_;

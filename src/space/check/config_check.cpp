@@ -67,7 +67,7 @@ class ConfigChecker {
     for (const Finding& one : findings_.all()) {
       Problem problem = job_.document->located(one.problem);
       if (one.kind == FindingKind::not_built)
-        problem.message = "DeepSpeed runs it, and the step that dstune-mpi measures does not";
+        problem.message = "DeepSpeed runs it, and the built-in step does not";
       located.add(one.kind, std::move(problem), one.has_alternatives);
     }
     located.sort();

@@ -175,7 +175,7 @@ void add_unfollowed(const KnobTable& table, const json::Node& node, ConfigFindin
   const json::Value& value = is_single ? node.value().front() : node.value();
   if (!is_default(value, *knob))
     findings.add(FindingKind::not_followed,
-                 node.problem("acts in DeepSpeed, and not in the step that dstune-mpi measures"));
+                 node.problem("acts in DeepSpeed, and not in the built-in step"));
 }
 
 bool has_effect_below(const KnobTable& table, const json::Node& node) {
@@ -215,7 +215,7 @@ struct IdleTuningKey {
   const char* key;
   std::string_view reason;
 };
-constexpr std::string_view of_model = "what it says is known from the job's model";
+constexpr std::string_view of_model = "the job's model tells its content";
 constexpr const char* ranks_of_model = "mp_size";
 constexpr IdleTuningKey idle_tuning_keys[] = {
     {"model_info", of_model},

@@ -194,9 +194,9 @@ void decide_trainable(const Overrides& overrides, const json::Node* section,
     target.problems->add(place->problem("targets are LoRA's: add its rank"));
   if (trainable->rank > 0 && trainable->targets.empty()) trainable->targets = {"all-linear"};
   if (!overrides.is_plan && job.has_own_step())
-    target.problems->add(place->problem(
-        "the step here trains all parameters: run it in your own training (\"workload\": "
-        "\"deepspeed\"), or plan it (dstune-mpi plan)"));
+    target.problems->add(
+        place->problem("the built-in step trains all parameters: run it in your own training "
+                       "(\"workload\": \"deepspeed\"), or plan it (dstune-mpi plan)"));
 }
 
 void decide_target_optimizer(const Overrides& overrides, const json::Node* section, JobSpec& job) {

@@ -163,7 +163,7 @@ std::vector<SectionRow> section_rows(const std::string& table, const SectionSett
     row.apply = setter->second;
     ++taken;
   }
-  require(taken >= setters.size(), "what a key does is stated for none of keys.json");
+  require(taken >= setters.size(), "every key that does something stands in keys.json");
   return rows;
 }
 

@@ -106,7 +106,7 @@ std::string ranks_text(const std::vector<RankReport>& reports) {
          share_text(ranks)});
   }
   return fmt::format("Ranks, all at once{}\n",
-                     by_host ? ": of each host its first rank, and the slowest one's rates" : "") +
+                     by_host ? ": each host's first rank, with the rates of its slowest one" : "") +
          table_of({"rank", "host", "threads", "processors", "fp32 FLOP/s", "bf16 FLOP/s",
                    "memory B/s", "had of its processors"},
                   cells, 2);
@@ -137,7 +137,7 @@ std::string gpus_text(const std::vector<RankReport>& reports) {
     if (gpu.runtime_cuda)
       versions.insert(
           fmt::format("CUDA: the driver supports {}, this program has {}\n",
-                      gpu.driver_cuda ? cuda_version_text(*gpu.driver_cuda) : "what is not known",
+                      gpu.driver_cuda ? cuda_version_text(*gpu.driver_cuda) : "an unknown version",
                       cuda_version_text(*gpu.runtime_cuda)));
     if (gpu.uuid.empty()) continue;
     const auto reached = std::ranges::count_if(gpu.peers, [](const auto& p) { return p.second; });

@@ -427,7 +427,7 @@ ExitCode Controller::judge_end() {
     bool has_run = false;
     search_.scoreboard.visit_run([&](std::size_t, const Row&) { has_run = true; });
     reason_ = fmt::format("{}; the summary has the reason of each",
-                          has_run ? "no experiment succeeded" : "no configuration can run");
+                          has_run ? "no experiment succeeded" : "no member can run");
     return ExitCode::nothing_feasible;
   }
   reason_ = "done";

@@ -60,7 +60,7 @@ std::string phase_work(const JobState& state) {
     case TuningPhase::start:
       return "reads the input and plans the memory of every member";
     case TuningPhase::profiling:
-      return "times what steps are made of on this machine";
+      return "times the operations of a step on this machine";
     case TuningPhase::planning:
       return "predicts the speed of every member";
     case TuningPhase::search:

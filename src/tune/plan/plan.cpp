@@ -125,8 +125,8 @@ std::string why_no_verdict(const PlannedJob& ready) {
   if (!is_planned(ready.job)) return "nothing here plans what the workload does";
   const bool is_own = ready.job.target.framework == TargetFramework::self;
   if (is_own && !ready.planner.forecasts.judges_memory_here)
-    return "dstune.target is \"self\", and the memory of our own step is planned for this host, or "
-           "for processors that --profile-out measured";
+    return "dstune.target is \"self\", and the memory of the built-in step is planned for this "
+           "host, or for processors that --profile-out measured";
   return "";
 }
 

@@ -46,9 +46,9 @@ std::vector<Import> read_imports(const std::string& dir, const JobSpec& job,
     }
   }
   if (imports.empty()) {
-    throw InputError({{dir, "", 0,
-                       "none of its results is of a configuration in the space: give the results "
-                       "that belong to it"}});
+    throw InputError(
+        {{dir, "", 0,
+          "none of its results is of a member of the space: give the results that belong to it"}});
   }
   return imports;
 }
@@ -91,8 +91,8 @@ std::vector<UserRun> match_user_runs(const std::vector<DeepSpeedRun>& runs,
     const auto index = find_member(space, run);
     if (!index) {
       problems.add({run.path, "", 0,
-                    "its configuration is not in the space, so that there is nothing to compare it "
-                    "with: add its values to the lists"});
+                    "no member of the space has its configuration, so there is nothing to compare "
+                    "it with: add its values to the lists"});
       continue;
     }
     const std::vector<double>& times_s = run.measurement.step_times_s;

@@ -13,9 +13,9 @@ struct EngineRequest {
   std::string python;  ///< as written; empty: not given
   std::string folder;  ///< of the file
 };
-/// Looks at a space file without reading it in full. Nothing where its workload is another, it has
-/// no `verify` and its target does not `measure`, or the file can not be read: whoever reads it in
-/// full says so. `verify`: the command line asks for it.
+/// Looks at a space file without reading it in full. Nothing if its workload is another, it has no
+/// `verify` and its target does not `measure`, or the file can not be read. The reader of the whole
+/// file says so. `verify`: the command line asks for it.
 [[nodiscard]] std::optional<EngineRequest> engine_request(const std::string& space_path,
                                                           bool verify = false);
 

@@ -142,8 +142,8 @@ struct BiasBackward {
   }
 };
 
-/// RMSNorm of each head of q and k or, where it spans heads, of all of q and of all of k, in place.
-/// raw[rows, (heads + kv_heads)·head_size] and rstd, of each norm, are kept for backward.
+/// RMSNorm of each head of q and k or, if it spans heads, of all of q and of all of k, in place.
+/// `raw[rows, (heads + kv_heads)·head_size]` and rstd, of each norm, are kept for backward.
 struct HeadNormForward {
   static constexpr auto traits = kernel("head_norm_forward", WorkKind::head_norm_forward);
   bool spans_heads;
@@ -293,10 +293,10 @@ struct Scale {
 };
 
 /// Copies between whole parameters lying one after another ("slab") and the order in which shards
-/// travel, or between rows side by side and the same rows at a distance: [rank][parameter's 1/N], N
-/// being `num_ranks`, converting between the tensors' types. Padding of a shard is zero-filled on
-/// the way out. Elements r·shard_elements … of a piece in the slab lie at r·rank_stride +
-/// shard_offset in `shards`.
+/// travel, or between rows side by side and the same rows at a distance. That order is
+/// [rank][parameter's 1/N], N being `num_ranks`. It converts between the tensors' types. Padding of
+/// a shard is zero-filled on the way out. Elements r·shard_elements … of a piece in the slab lie at
+/// r·rank_stride + shard_offset in `shards`.
 struct Reshard {
   static constexpr auto traits = kernel("reshard", WorkKind::reshard);
   using Piece = ReshardPiece;
@@ -321,9 +321,9 @@ struct Reshard {
 
 /// Each run of `group_elements` numbers of x, whole in x's order, to codes of 8 or 4 bits (two a
 /// byte) and an fp32 scale; kernels.hpp has the formula. Runs do not reach across the equal parts
-/// of x, one a rank of `nodes` nodes with `ranks_of_node` each, which change places: the part of
-/// rank n·ranks_of_node + r lies at r·nodes + n in what comes out, so that what the ranks with the
-/// same place on all nodes get is side by side.
+/// of x, one a rank of `nodes` nodes with `ranks_of_node` each. These parts change places: that of
+/// rank `n·ranks_of_node + r` lies at `r·nodes + n` in the result. So the parts of ranks with the
+/// same place on all nodes are side by side.
 struct Quantize {
   static constexpr auto traits = kernel("quantize", WorkKind::quantize);
   View codes, scales, x;

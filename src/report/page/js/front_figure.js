@@ -127,7 +127,7 @@ function front() {
     how: `Nothing measured is better than a large point in ${
              metric.name}, GPUs or memory without being worse in another. ` +
         'A line joins those on as many GPUs. Numbers are rows of the table below.',
-    says: `${count(best.length, 'configuration')} on the front. Fastest: ${says(best[0])}. ` +
+    says: `${count(best.length, 'member')} on the front. Fastest: ${says(best[0])}. ` +
         `Least memory: ${
               says(best.reduce((one, other) => (other.memory < one.memory ? other : one)))}.`,
     legend: [
@@ -144,7 +144,7 @@ function front() {
       'Table: the front', 'low',
       table(
           [
-            {title: 'Configuration'}, {title: metricTitle(), isNumber: true},
+            {title: 'Member'}, {title: metricTitle(), isNumber: true},
             {title: 'GPUs', isNumber: true}, {title: 'Memory of a rank', isNumber: true},
             {title: 'samples/s a GPU', isNumber: true}
           ],

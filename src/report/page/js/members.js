@@ -26,7 +26,7 @@ function memberColumns() {
   const shown = report.keys.map((key, place) => [key, place]).filter(([key]) => !key.is_derived);
   return [
     {...numeric(metricTitle(), 'value'), id: 'value'},
-    {title: 'Configuration', isName: true, text: member => member.name},
+    {title: 'Member', isName: true, text: member => member.name},
     {
       title: 'Status',
       text: member => `${statusOf(member.status).mark}\u00a0${member.status}`,

@@ -70,7 +70,7 @@ function memoryOfBest() {
     says: `${first.member.name} takes ${bytes(first.total)}${limit ? ` of ${bytes(limit)}` : ''}.`,
     data: () => [
         [
-          {title: 'Configuration'}, {title: 'Total', isNumber: true},
+          {title: 'Member'}, {title: 'Total', isNumber: true},
           ...categories.map(title => ({title: title.replaceAll('_', ' '), isNumber: true}))
         ],
         rows.map(row => [row.member.name, bytes(row.total), ...row.sizes.map(bytes)])],

@@ -70,7 +70,7 @@ function slots() {
     legend: kinds.map(kind => legendEntry(KINDS[kind], `k${kind}`, 'M0 1h14v12h-14z')),
     data: () => [
         [
-          {title: 'Configuration'}, {title: 'Run'}, {title: 'Started', isNumber: true},
+          {title: 'Member'}, {title: 'Run'}, {title: 'Started', isNumber: true},
           {title: 'Took', isNumber: true}, {title: 'Ranks', isText: true}
         ],
         runs.slice(-500).map(

@@ -62,7 +62,7 @@ function bestOverTime() {
     ].filter(Boolean),
     data: () => [
         [
-          {title: 'Configuration'}, {title: 'After', isNumber: true},
+          {title: 'Member'}, {title: 'After', isNumber: true},
           {title: metricTitle(), isNumber: true}
         ],
         bests.map(one => [one.name, duration(one.finished_at_s), number(one.value)])],
@@ -130,7 +130,7 @@ function byMicroBatch() {
         withUnit(top.value)}.`,
     data: () => [
         [
-          {title: 'Configuration'}, {title: 'ZeRO stage', isNumber: true},
+          {title: 'Member'}, {title: 'ZeRO stage', isNumber: true},
           {title: 'Micro-batch', isNumber: true}, {title: metricTitle(), isNumber: true},
           {title: '95 % interval', isNumber: true}
         ],
@@ -183,7 +183,7 @@ function againstPrediction({id, title, how, pairs, unit, found, show}) {
     ].filter(Boolean),
     data: () => [
         [
-          {title: 'Configuration'}, {title: `Predicted, ${unit}`, isNumber: true},
+          {title: 'Member'}, {title: `Predicted, ${unit}`, isNumber: true},
           {title: `${found}, ${unit}`, isNumber: true},
           {title: 'Predicted is off by', isNumber: true}
         ],

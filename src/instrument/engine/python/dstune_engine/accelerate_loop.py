@@ -47,7 +47,7 @@ def hook_state(module):
             if order["device"] == "cpu":
                 cpu = True
                 if version() >= COUNTS_BY_CPU and order["group_size"] > 1:
-                    hooks.note("accelerate counts ranks of CPUs where its state is made for them, only; it was, and a "
+                    hooks.note("accelerate counts ranks of CPUs only if its state is made for them. It was here; a "
                                f"separate launch needs in the script: {LINE}")
                     hooks.launch.lines.append(LINE)
         original(self, cpu, **kwargs)

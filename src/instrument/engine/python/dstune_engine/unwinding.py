@@ -16,8 +16,8 @@ import threading
 import time
 
 MAX_S = 4.0  # below the time that the program gives a rank to come back
-REASON = ("the script catches every exception around its training (except BaseException, or except without a class) "
-          "and goes on, so that it can not be ended: let it catch Exception, or raise again")
+REASON = ("the script catches every exception around its training (except BaseException, or a bare except) "
+          "and goes on, so it can not be ended: let it catch Exception, or raise again")
 
 set_trace, frame_of, clock, thread_of = sys.settrace, sys._getframe, time.monotonic, threading.get_ident
 
