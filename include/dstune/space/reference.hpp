@@ -37,7 +37,7 @@ struct KeyGroup {
 /// All keys. Those of our sections have no stages, releases and effects.
 [[nodiscard]] std::vector<KeyGroup> key_groups();
 /// The sentences that explain stages, releases, effects and candidates.
-[[nodiscard]] std::string key_legend();
+[[nodiscard]] std::vector<std::string> key_legend();
 
 /// The keys that a word names: by path or JSON pointer; else all of which it is the last part.
 [[nodiscard]] std::vector<KeyWords> find_keys(std::string_view word);

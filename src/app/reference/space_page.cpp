@@ -2,6 +2,7 @@
 #include <string_view>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "dstune/base/text.hpp"
 #include "dstune/space/reference.hpp"
@@ -31,7 +32,8 @@ void add_keys(roff::Page& page) {
     if (group.part != part) {
       part = group.part;
       page.section("KEYS OF " + part);
-      if (group.part == "DeepSpeed") page.paragraph(key_legend());
+      if (group.part == "DeepSpeed")
+        page.paragraph(fmt::format("{}", fmt::join(key_legend(), " ")));
     }
     if (group.part == "DeepSpeed") page.subsection(group.title);
     for (const KeyWords& key : group.keys)

@@ -182,16 +182,20 @@ std::string_view kept(std::string text) {
 }
 
 KeyExample example_of(std::string_view pointer) {
-  KeyExample example;
-  for (const Value& rows : key_tables()) {
-    if (!rows.is_array()) continue;
-    for (const Value& row : rows) {
-      if (row.at("pointer") != pointer) continue;
-      if (row.contains("example")) example.value = row["example"];
-      if (row.contains("example_with")) example.with = row["example_with"];
+  static const auto examples = [] {
+    std::map<std::string, KeyExample, std::less<>> all;
+    for (const Value& rows : key_tables()) {
+      if (!rows.is_array()) continue;
+      for (const Value& row : rows) {
+        KeyExample& example = all[row.at("pointer").get<std::string>()];
+        if (row.contains("example")) example.value = row["example"];
+        if (row.contains("example_with")) example.with = row["example_with"];
+      }
     }
-  }
-  return example;
+    return all;
+  }();
+  const auto found = examples.find(pointer);
+  return found == examples.end() ? KeyExample() : found->second;
 }
 
 const std::vector<Key>& key_rows(const std::string& table) {

@@ -51,8 +51,10 @@ std::string type_text(const Key& key) {
   return text + range_text(key) + (key.is_listable ? ", or a list of them" : "");
 }
 
-std::string default_text(const Key& knob) {
-  return knob.fallback == "null" ? "" : fmt::format("`{}`", knob.fallback);
+std::string default_text(const Key& key) {
+  if (key.fallback == "null") return "";
+  const json::Value value = json::Value::parse(key.fallback);
+  return fmt::format("`{}`", value.is_structured() ? line_of(value) : key.fallback);
 }
 
 }  // namespace
@@ -68,7 +70,7 @@ std::string stages_of(const Knob& knob) {
 std::string releases_of(const Knob& knob) {
   std::vector<std::string> parts;
   if (knob.since != Version{}) parts.push_back("from " + to_text(knob.since));
-  if (knob.until != Version{}) parts.push_back("gone in " + to_text(knob.until));
+  if (knob.until != Version{}) parts.push_back("removed in " + to_text(knob.until));
   for (const FormerRow& former : knob.former) {
     if (!former.fallback.empty())
       parts.push_back(
@@ -145,7 +147,7 @@ KeyWords words_of(std::span<const SectionRow> all, const SectionRow& row) {
     if (form.pointer != row.pointer) continue;
     const bool is_first = words.help.empty();
     words.type += (is_first ? "" : "; or ") + type_text(form);
-    words.help += (is_first ? "" : "; ") + std::string(form.help);
+    words.help += is_first ? std::string(form.help) : ". " + capitalized(form.help);
     if (words.fallback.empty()) words.fallback = default_text(form);
   }
   return words;
@@ -180,16 +182,15 @@ std::vector<KeyGroup> key_groups() {
   return groups;
 }
 
-std::string key_legend() {
-  return "Any value may be a list of candidates. ZeRO stages: the key acts at these; without such "
-         "a "
-         "line it acts at all. DeepSpeed releases: the first that knows the key, the first that "
-         "does not, and earlier defaults; without such a line all from 0.14.5 on know it. The "
-         "effect "
-         "is on the built-in step, the training step of dstune-mpi. `measured`: the key acts there "
-         "as in DeepSpeed. `none`: it changes nothing that is measured. `not yet`: it acts in "
-         "DeepSpeed alone. `refused`: the built-in step runs the default only, and DeepSpeed's "
-         "engine runs all values.";
+std::vector<std::string> key_legend() {
+  return {"Any value may be a list of candidates.",
+          "ZeRO stages: the key acts at these. A key without this line acts at all stages.",
+          "DeepSpeed releases: the first that knows the key, the first that does not, and earlier "
+          "defaults. A key without this line is known from 0.14.5 on.",
+          "Effect: what the key does in the built-in step, the training step of dstune-mpi. It is "
+          "`measured` if the key acts as in DeepSpeed, and `none` if the key changes nothing that "
+          "is measured. It is `not yet` if the key acts in DeepSpeed alone. It is `refused` if the "
+          "built-in step runs the default only; DeepSpeed's engine runs all values."};
 }
 
 }  // namespace dstune
