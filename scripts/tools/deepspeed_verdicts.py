@@ -4,7 +4,7 @@
 cases [--seed N] [--number N]   Draws changes of our own base configs: verdict_cases.jsonl
 record --sources FOLDER         Asks the DeepSpeedConfig of each release: verdicts.json, and with
        [--world FOLDER...]      folders of config files world_verdicts.json, which has no file's content
-table  [--program TESTS]        Lets the test of the space count what differs: docs/check.md
+table  [--program TESTS]        Lets the test of the space count what differs; prints columns and rows as JSON
        [--world FOLDER]
 
 FOLDER of sources has a folder for each release, as `pip download --no-deps --no-binary :all:
@@ -37,8 +37,7 @@ SCHEMAS = ROOT / "mpi_tests/unit/core/data"
 BASES, CASES, VERDICTS = DATA / "verdict_bases.json", DATA / "verdict_cases.jsonl", DATA / "verdicts.json"
 TEXTS = DATA / "verdict_texts.json"  # files as they stand, for what a change of values can not make
 WORLD_VERDICTS = DATA / "world_verdicts.json"
-PAGE = ROOT / "docs/check.md"
-MARK = "<!-- verdicts: generated up to the next heading by scripts/tools/deepspeed_verdicts.py table -->"
+COLUMNS = ["configs", "DeepSpeed", "number", "refused by DeepSpeed", "refused here", "by DeepSpeed alone", "here alone"]
 RELEASES = ["0.14.5", "0.16.9", "0.18.9", "0.19.6", "0.19.8"]
 WORLD_SIZE = 8
 LENGTH = 100  # of a refusal's words
@@ -469,13 +468,9 @@ def table(options):
     rows = [line for line in done.stdout.splitlines() if line.startswith(("| changed |", "| public |"))]
     if done.returncode != 0 or not rows:
         raise SystemExit(f"{options.program} ends with {done.returncode}: {done.stdout[-2000:]}")
-    head = ["| configs | DeepSpeed | number | refused by DeepSpeed | refused here | by DeepSpeed alone | "
-            "here alone |", "| --- | --- | --- | --- | --- | --- | --- |"]
-    page = PAGE.read_text()
-    start = page.index(MARK) + len(MARK)
-    end = page.index("\n#", start)
-    PAGE.write_text(page[:start] + "\n\n" + "\n".join(head + rows) + "\n" + page[end:])
-    print(f"{PAGE}: {len(rows)} rows")
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in rows]
+    print(json.dumps({"columns": COLUMNS,
+                      "rows": [[*row[:2], *(int(cell) for cell in row[2:])] for row in cells]}))
 
 
 def main():
