@@ -22,7 +22,7 @@
 #     what comes back, what is left when the node is gone. With / it is this system, its MPI hidden,
 #     and what is built in BUILD (default build/release).
 #
-# FOLDER is build/gpu-node where it is not given to carry, pack or rehearse. docs/gpu.md says what the
+# FOLDER is build/gpu-node where it is not given to carry, pack or rehearse. docs/inside/gpu.md says what the
 # parts are. Exit code of run: 0 where nothing failed, 1 otherwise.
 set -euo pipefail
 

@@ -4,7 +4,7 @@
 // Prints what the searches found and what it cost, by kind, beside as many runs in predicted order
 // and the best three again. Time is that of all steps, of what one run of each member takes. Prints
 // whether the chances that they stated came true, as Markdown tables. Seeds from 1000 on are those
-// of docs/inside/search.md; the search was built with smaller ones. --turns: finalists stay built
+// of docs/figures/search.md; the search was built with smaller ones. --turns: finalists stay built
 // and take turns step by step; what disturbs one of a round then disturbs all of it.
 #include <algorithm>
 #include <cmath>

@@ -16,11 +16,13 @@ page, figures and blanks aside: `…` stands for any text, and a line of it for 
   run=long    with --long or --all alone, as are all later commands of that page that need it: write run=long there, too
   run=engine  the same; skipped where DSTUNE_ENGINE_PYTHON names no interpreter with PyTorch and DeepSpeed
 
-Options of every dstune-mpi command are parsed, of those that are not run and of code spans, too. A block that names no
-language has no commands. The exit code is 1 where a page is wrong, 77 where nothing of it could be run.
+Options of every dstune-mpi command are parsed, of those that are not run and of code spans, too. Of other commands that
+are not run the checkout's files, the presets, the scripts' options and CMake's variables have to exist. A block that
+names no language has no commands. The exit code is 1 where a page is wrong, 77 where nothing of it could be run.
 """
 import argparse
 import dataclasses
+import functools
 import os
 import pathlib
 import re
@@ -30,7 +32,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LINKED = ('scripts', 'hostfiles', 'docs', 'mpi_tests', 'src')
+LINKED = ('scripts', 'hostfiles', 'docs', 'include', 'mpi_tests', 'src')
 REASONS = ('gpu', 'batch', 'root', 'network', 'build', 'cluster')
 LANGUAGES = ('console', 'sh', 'json', 'python', 'yaml', 'text', 'cpp', 'cmake', 'csv', 'diff', 'hjson')
 LIMIT_S = 600
@@ -135,6 +137,34 @@ def program_words(command):
         yield kept
 
 
+@functools.cache
+def text_of(*patterns):
+    return '\n'.join(path.read_text() for pattern in patterns for path in sorted(ROOT.glob(pattern)))
+
+
+def unknown_words(command):
+    """Of a command that is not run: files, presets, options of scripts and variables of CMake that do not exist."""
+    for part in re.split(r'&&|\|\||;|\n(?!\s)|(?<!\|)\|(?!\|)', command.replace('\\\n', ' ')):
+        script = ''
+        for word in re.sub(r'\s#\s.*$', '', part).split():
+            word = word.strip('"\'()$')
+            path = word.removeprefix('./')
+            if re.match(r'(?:scripts|mpi_tests|hostfiles|docs|include|src|kernels)/[\w./-]*\w$', path):
+                if not (ROOT / path).exists():
+                    yield f'there is no {path}'
+                elif path.endswith(('.sh', '.py')):
+                    script = script or path
+            elif script and (option := re.match(r'--[a-z][\w-]+', word)):
+                if option[0] not in text_of(script):
+                    yield f'{script} does not know {option[0]}'
+            elif variable := re.match(r'-D(DSTUNE_\w+)', word):
+                if variable[1] not in text_of('CMakeLists.txt', '*/CMakeLists.txt', 'scripts/cmake/*.cmake'):
+                    yield f'CMake has no {variable[1]}'
+        for preset in re.findall(r'--preset[ =](\w+)', part):
+            if f'"name": "{preset}"' not in text_of('CMakePresets.json'):
+                yield f'there is no preset {preset}'
+
+
 class Pages:
     def __init__(self, program, kinds):
         self.program = program
@@ -149,7 +179,9 @@ class Pages:
         words = [word for word in words if not re.match(r'\[|…|\.\.\.', word)]
         key = tuple(words)
         if key not in self.parsed:
-            ended = subprocess.run([self.program, *words, '--help'], capture_output=True, text=True, check=False)
+            # The words behind `help` are its own; there is nothing to run.
+            asked = words if words[:1] == ['help'] else [*words, '--help']
+            ended = subprocess.run([self.program, *asked], capture_output=True, text=True, check=False)
             is_usage = ended.returncode == 2
             self.parsed[key] = (ended.stderr.strip().split('\n')[0] if is_usage else '')
         return self.parsed[key]
@@ -163,6 +195,8 @@ class Pages:
                     for words in program_words(command):
                         if fault := self.option_fault(words):
                             yield f'{block.place}: {" ".join(words)}: {fault}'
+                    if block.run.startswith('no:'):
+                        yield from (f'{block.place}: {fault}' for fault in unknown_words(command))
         text = re.sub(r'^(`{3,}).*?^\1', lambda found: '\n' * found[0].count('\n'), path.read_text(),
                       flags=re.MULTILINE | re.DOTALL)
         for found in re.finditer(r'`((?:mpirun|dstune-mpi)\s[^`]*)`', text):

@@ -1,8 +1,8 @@
 #pragma once
 /// The rows of the policy: each group with its source, each value with its unit and reason. A row
 /// is `row(name, value, unit, reason)`, and `row.begin(name, source)` begins a group. A reason that
-/// begins with "by hand" says what the value does: docs/inside/search.md tells what another one
-/// changes.
+/// begins with "by hand" says what the value does: docs/inside/search.md, Choices by hand, tells
+/// how to see what another one changes.
 
 #include "dstune/core/policy.hpp"
 
@@ -204,7 +204,7 @@ void visit(Policy::Repeating& all, auto& row) {
 }
 
 void visit(Policy::Flags& all, auto& row) {
-  row.begin("flags", "docs/inside/measuring.md, What is flagged");
+  row.begin("flags", "docs/inside/measuring.md, Flags");
   row("min_steps", all.min_steps, unit::steps, "by hand: fewer are not looked at");
   row("min_for_trend", all.min_for_trend, unit::steps, "by hand: fewer are not looked at");
   row("outlying_deviations", all.outlying_deviations, unit::deviations,

@@ -59,8 +59,9 @@ struct TrainedPart {
 };
 TrainedPart trained_part(const ModelSpec& model, const TargetSpec& target);
 
-/// Calculates the target's memory. docs/inside/memory.md states each term of the formula, its
-/// source, and how far it is from what PyTorch's tensors take. All zero for TargetFramework::self.
+/// Calculates the target's memory. docs/inside/memory.md has the parts of the formula and their
+/// sources; docs/figures/memory.md compares it with measurements. All zero for
+/// TargetFramework::self.
 TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& config, int group_size,
                            const TargetSpec& target);
 

@@ -130,7 +130,7 @@ TEST(ModelStatesTest, EachOptimizerHasItsStates) {
   }
 }
 
-// The table in docs/inside/memory.md.
+// The table in docs/inside/memory.md, "Types of states".
 TEST(ModelStatesTest, GradientsHaveTheTypesOfDeepSpeedsOptimizer) {
   struct Row {
     int stage;

@@ -145,7 +145,7 @@ TEST(SimulatedSearchTest, TheGridRunsEverythingAndFindsTheBestWithoutNoise) {
   EXPECT_TRUE(found.is_best->came_true);
 }
 
-/// docs/inside/search.md has 50 other seeds of each kind.
+/// docs/figures/search.md has 50 other seeds of each kind.
 TEST_P(TruthTest, IsSearchedWithinTheCapAndMostlyFound) {
   int found = 0;
   // Groups make many members, which take long.

@@ -1,7 +1,6 @@
 #pragma once
-/// The target's memory, term by term as docs/inside/memory.md gives it: what it is made of, the
-/// states and buffers of DeepSpeed's ZeRO, the activations of Hugging Face's modules, what is on
-/// the host.
+/// The target's memory, whose parts docs/inside/memory.md explains: what it is made of, the states
+/// and buffers of DeepSpeed's ZeRO, the activations of Hugging Face's modules, what is on the host.
 
 #include <cstdint>
 #include <optional>
