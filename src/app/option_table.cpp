@@ -248,10 +248,10 @@ const std::vector<CommandRow>& command_table() {
        "where a job is, by its results folder"},
       {batch, "batch", "dstune-mpi batch slurm|pbs|lsf|flux [options] space.json",
        "prints a batch script for a job"},
-      {help, "help", "dstune-mpi help [COMMAND|KEY]",
-       "all commands and options, as --help; with a command, its own; with a key of space.json, "
-       "such "
-       "as zero_optimization.stage, what it means"}};
+      {help, "help", "dstune-mpi help [COMMAND]",
+       "all commands and options, as --help; with a command, its own"},
+      {help, "help", "dstune-mpi help KEY",
+       "what a key of space.json means, such as zero_optimization.stage"}};
   return rows;
 }
 

@@ -183,7 +183,7 @@ std::vector<KeyGroup> key_groups() {
 }
 
 std::vector<std::string> key_legend() {
-  return {"Any value may be a list of candidates.",
+  return {"The value of a DeepSpeed key may be a list of candidates.",
           "ZeRO stages: the key acts at these. A key without this line acts at all stages.",
           "DeepSpeed releases: the first that knows the key, the first that does not, and earlier "
           "defaults. A key without this line is known from 0.14.5 on.",
