@@ -208,11 +208,12 @@ void fill_help(Strings words, CommandLine& line) {
     return;
   }
   line.key_help = help_of_key(word);
-  if (line.key_help.empty())
-    throw UsageError(
-        fmt::format("there is no command {} and no such key{}; dstune-mpi help lists the commands, "
-                    "docs/keys.md the keys",
-                    word, suggested_key(word)));
+  if (!line.key_help.empty()) return;
+  const std::string key = suggested_key(word);
+  throw UsageError(
+      fmt::format("there is no command {} and no such key{}; dstune-mpi help lists the commands, "
+                  "docs/keys.md the keys",
+                  word, key.empty() ? json::suggestion(word, command_names()) : key));
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ struct KeyWords {
   std::string fallback, stages, releases, effect;
   std::string others;   ///< what becomes of further keys inside; empty: they are refused
   std::string help;     ///< without a full stop
-  std::string example;  ///< a document that the program takes
+  std::string example;  ///< a document that the program takes; empty: no value is taken
 };
 
 /// The keys of a section of the document, its own first.

@@ -2,6 +2,7 @@
 #include "dstune/space/reference.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <ranges>
 #include <sstream>
@@ -74,7 +75,8 @@ TEST(ReferenceTest, LinesFitAPage) {
 class ExamplesTest : public SpaceTest {
  protected:
   ExamplesTest() {
-    for (const char* name : {"train.py", "libmine.so", "profile.json"}) write(name, "{}");
+    for (const char* name : {"train.py", "profile.json"}) write(name, "{}");
+    std::filesystem::copy_file(DSTUNE_EXAMPLE_PLUGIN, folder_ / "libmine.so");
     write("table.json", R"({"z0": {"step_time_s": 1, "status": "ok"}})");
     write("config.json", R"({"model_type": "gpt2"})");
     for (const std::string folder : {"", "templates/"})
@@ -90,6 +92,7 @@ class ExamplesTest : public SpaceTest {
   }
 
   void expect_taken(const KeyWords& key) {
+    if (key.example.empty()) return;
     for (const Problem& problem : problems(key.example))
       ADD_FAILURE() << key.path << ": " << key.example << "\n  " << problem.text();
   }

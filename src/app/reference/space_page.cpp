@@ -38,7 +38,8 @@ void add_keys(roff::Page& page) {
     if (group.part == "DeepSpeed") page.subsection(group.title);
     for (const KeyWords& key : group.keys)
       page.item(roff::bold(key.path),
-                fmt::format("{} {}. Example: `{}`", facts_of(key), key.help, key.example));
+                fmt::format("{} {}.{}", facts_of(key), key.help,
+                            key.example.empty() ? "" : fmt::format(" Example: `{}`", key.example)));
   }
 }
 

@@ -40,12 +40,42 @@ Value text_example(const Key& key, const Value& fallback) {
 
 Value value_example(const Key& key, const RowsBelow& rows);
 
+std::string example_name(std::string_view name) {
+  return name == "*" ? "group1" : std::string(name);
+}
+
+const Key* row_at(std::string_view pointer, const RowsBelow& rows) {
+  for (const Key* row : rows(parent_of(pointer)))
+    if (row->pointer == pointer) return row;
+  return nullptr;
+}
+
+/// A section can not do without this key.
+bool is_needed(const Key& row, const Key& section, const Value& object) {
+  const auto [other, word] = prerequisite_in(row.only_with);
+  if (row.is_required) return other.empty() || object.value(std::string(other), Value()) == word;
+  return find_choice(section.needs, last_key(row.pointer), false).has_value();
+}
+
+/// Adds the keys that a section needs.
+void complete(const Key& section, const RowsBelow& rows, Value& object) {
+  const std::vector<const Key*> below = rows(section.pointer);
+  for (const Key* row : below)
+    if (row->is_alone && object.contains(last_key(row->pointer))) return;
+  for (const Key* row : below) {
+    const std::string name(last_key(row->pointer));
+    if (object.contains(name) || !is_needed(*row, section, object)) continue;
+    object[name] = row->type == KnobType::object ? Value::object() : value_example(*row, rows);
+  }
+}
+
 /// The first key inside.
 Value object_example(const Key& key, const RowsBelow& rows) {
   Value object = Value::object();
   const std::vector<const Key*> below = rows(key.pointer);
   if (!below.empty())
-    object[std::string(last_key(below.front()->pointer))] = value_example(*below.front(), rows);
+    object[example_name(last_key(below.front()->pointer))] = value_example(*below.front(), rows);
+  complete(key, rows, object);
   return object;
 }
 
@@ -70,24 +100,19 @@ Value value_example(const Key& key, const RowsBelow& rows) {
   return nullptr;
 }
 
-const Key* row_at(std::string_view pointer, const RowsBelow& rows) {
-  for (const Key* row : rows(parent_of(pointer)))
-    if (row->pointer == pointer) return row;
-  return nullptr;
-}
-
-/// Adds the keys that the section of a key needs.
-void add_needed(const Key& key, const RowsBelow& rows, Value& section) {
-  if (key.is_alone) return;
-  if (const auto [name, word] = prerequisite_in(key.only_with); !name.empty())
-    section[std::string(name)] = word;
-  for (const Key* row : rows(parent_of(key.pointer))) {
-    const std::string name(last_key(row->pointer));
-    const auto [other, word] = prerequisite_in(row->only_with);
-    const bool is_needed = other.empty() || section.value(std::string(other), Value()) == word;
-    if (row->is_required && is_needed && !section.contains(name))
-      section[name] = value_example(*row, rows);
-  }
+/// The rest of the document of an example. A section with another name has the same.
+Value example_rest(const Key& key) {
+  Value rest = example_of(key.alias_of.empty() ? key.pointer : key.alias_of).with;
+  const auto section_of = [](std::string_view pointer) {
+    return std::string(pointer.substr(1, pointer.find('/', 1) - 1));
+  };
+  if (rest.is_null() || key.alias_of.empty()) return rest;
+  const std::string first = section_of(key.alias_of), here = section_of(key.pointer);
+  if (first == here || !rest.contains(first)) return rest;
+  Value section = std::move(rest[first]);
+  rest.erase(first);
+  rest[here] = std::move(section);
+  return rest;
 }
 
 }  // namespace
@@ -98,14 +123,16 @@ Value example_document(const Key& key, const RowsBelow& rows) {
     if (const Key* above = row_at(parent_of(pointer), rows)) return example_document(*above, rows);
   Value document = value_example(key, rows);
   for (bool is_first = true; !pointer.empty(); is_first = false) {
-    const std::string_view name = last_key(pointer);
     Value section = Value::object();
-    section[name == "*" ? "group1" : std::string(name)] = std::move(document);
-    if (is_first) add_needed(key, rows, section);
-    document = std::move(section);
+    section[example_name(last_key(pointer))] = std::move(document);
+    if (const auto [name, word] = prerequisite_in(key.only_with); is_first && !name.empty())
+      section[std::string(name)] = word;
     pointer = parent_of(pointer);
+    if (const Key* above = pointer.empty() ? nullptr : row_at(pointer, rows))
+      complete(*above, rows, section);
+    document = std::move(section);
   }
-  Value whole = example_of(key.pointer).with;
+  Value whole = example_rest(key);
   if (whole.is_null()) return document;
   whole.merge_patch(document);
   return whole;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -104,6 +105,24 @@ std::string types_of(const Knob& knob) {
   return fmt::format("{}", fmt::join(types, "; or "));
 }
 
+/// A key of ZeRO is shown with the lowest stage at which it acts.
+void add_stage(const Knob& knob, json::Value& document) {
+  if (!knob.pointer.starts_with("/zero_optimization/") || knob.acts_at(0)) return;
+  if (document["zero_optimization"].contains("stage")) return;
+  json::Value section = {{"stage", std::countr_zero(knob.stages)}};
+  section.update(document["zero_optimization"]);
+  document["zero_optimization"] = std::move(section);
+}
+
+/// Empty where every value but the absent one is refused.
+std::string example_text(const Knob& knob, const RowsBelow& rows) {
+  const bool has_default = knob.fallback != "null" || knob.type == KnobType::object;
+  if (knob.effect == KnobEffect::refused && !has_default) return "";
+  json::Value document = example_document(knob, rows);
+  add_stage(knob, document);
+  return line_of(document);
+}
+
 KeyWords words_of(const Knob& knob) {
   const RowsBelow rows = [](std::string_view pointer) {
     std::vector<const Key*> below;
@@ -120,7 +139,7 @@ KeyWords words_of(const Knob& knob) {
           .effect = effect_texts.at(static_cast<std::size_t>(knob.effect)),
           .others = others_text(knob),
           .help = std::string(knob.help),
-          .example = line_of(example_document(knob, rows))};
+          .example = example_text(knob, rows)};
 }
 
 /// A key and all keys below it.

@@ -106,7 +106,8 @@ std::string key_text(const KeyWords& key) {
          fact("Type", key.type) + fact("Default", key.fallback) +
          fact("ZeRO stages", key.stages == "all" ? "" : key.stages) +
          fact("DeepSpeed releases", key.releases) + effect_fact(key.effect) +
-         fact("Other keys in it", key.others) + fact("Example", fmt::format("`{}`", key.example));
+         fact("Other keys in it", key.others) +
+         fact("Example", key.example.empty() ? "" : fmt::format("`{}`", key.example));
 }
 
 std::vector<KeyWords> find_keys(std::string_view word) {
