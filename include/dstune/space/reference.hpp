@@ -22,6 +22,7 @@ struct KeyWords {
   std::string path;  ///< "zero_optimization.stage"
   std::string type;  ///< "integer, 0 to 3"
   std::string fallback, stages, releases, effect;
+  std::string hint;     ///< refused: what to write instead, where that is not the default
   std::string others;   ///< what becomes of further keys inside; empty: they are refused
   std::string help;     ///< without a full stop
   std::string example;  ///< a document that the program takes; empty: no value is taken

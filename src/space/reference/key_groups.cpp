@@ -137,6 +137,7 @@ KeyWords words_of(const Knob& knob) {
           .stages = stages.empty() ? "all" : stages,
           .releases = releases_of(knob),
           .effect = effect_texts.at(static_cast<std::size_t>(knob.effect)),
+          .hint = std::string(knob.hint),
           .others = others_text(knob),
           .help = std::string(knob.help),
           .example = example_text(knob, rows)};

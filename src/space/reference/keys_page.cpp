@@ -46,9 +46,10 @@ std::string fact(std::string_view name, std::string_view value) {
   return value.empty() ? "" : filled(fmt::format("- {}: {}", name, value), "  ") + "\n";
 }
 
-std::string effect_fact(const std::string& effect) {
+std::string effect_fact(const KeyWords& key) {
   for (const auto& [word, meaning] : effect_meanings)
-    if (effect == word) return fact("Effect", fmt::format("{} ({})", word, meaning));
+    if (key.effect == word)
+      return fact("Effect", fmt::format("{} ({})", word, key.hint.empty() ? meaning : key.hint));
   return "";
 }
 
@@ -105,7 +106,7 @@ std::string key_text(const KeyWords& key) {
   return fmt::format("{}\n\n{}\n\n", key.path, filled(capitalized(key.help) + ".", "")) +
          fact("Type", key.type) + fact("Default", key.fallback) +
          fact("ZeRO stages", key.stages == "all" ? "" : key.stages) +
-         fact("DeepSpeed releases", key.releases) + effect_fact(key.effect) +
+         fact("DeepSpeed releases", key.releases) + effect_fact(key) +
          fact("Other keys in it", key.others) +
          fact("Example", key.example.empty() ? "" : fmt::format("`{}`", key.example));
 }
