@@ -1,6 +1,6 @@
 """Pages for the browser: the template of report.html, filled with data that is made here.
 
-The data has the form of report.json (docs/files.md). Its texts are hostile: what ends scripts, what is HTML,
+The data has the form of report.json (docs/fields.md). Its texts are hostile: what ends scripts, what is HTML,
 very long names, letters of many alphabets.
 """
 

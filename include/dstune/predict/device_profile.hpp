@@ -1,7 +1,7 @@
 #pragma once
 /// The measured times of a machine: of kernels by size, of collectives by group and size. Plain
-/// data, written and read as JSON (docs/files.md, "Device profile"). Knows no clock: train and tune
-/// measure. All functions: Local.
+/// data, written and read as JSON (docs/fields.md, "Device profile"). Knows no clock: train and
+/// tune measure. All functions: Local.
 
 #include <cstdint>
 #include <map>

@@ -1,5 +1,5 @@
 #pragma once
-/// Prints for --dry-run: the plan as an answer and a table for people and as JSON (docs/files.md),
+/// Prints for --dry-run: the plan as an answer and a table for people and as JSON (docs/fields.md),
 /// and a plan's memory: stacked categories over the operations of a step. Local.
 
 #include <cstddef>
@@ -74,7 +74,7 @@ struct DryRunStyle {
 /// second that does not fit.
 std::string dry_run_text(const DryRun& plan, const DryRunStyle& style = {});
 
-/// The whole plan for programs: docs/plan.schema.json and docs/files.md have its members. All keys
+/// The whole plan for programs: docs/plan.schema.json and docs/fields.md have its members. All keys
 /// are always there; null is what nobody knows.
 json::Value dry_run_json(const DryRun& plan);
 

@@ -114,7 +114,7 @@ class MembersLeftOut {
   std::size_t num_named_ = 0;
 };
 
-/// The events of the journal: each is an object with its `kind` (docs/files.md). Times are UTC.
+/// The events of the journal: each is an object with its `kind` (docs/fields.md). Times are UTC.
 namespace event {
 using Time = std::chrono::system_clock::time_point;
 inline Time now() {

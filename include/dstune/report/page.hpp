@@ -1,6 +1,6 @@
 #pragma once
-/// The data of report.html, which are report.json, too, and the page around them. docs/files.md has
-/// the fields. Nothing is decided here: all is the Answer's, or of the job around it. Local.
+/// The data of report.html, which are report.json, too, and the page around them. docs/fields.md
+/// has the fields. Nothing is decided here: all is the Answer's, or of the job around it. Local.
 
 #include <optional>
 #include <string>

@@ -1,5 +1,5 @@
 #pragma once
-/// Every file of the results and experiments folders; docs/files.md has each with its fields. All
+/// Every file of the results and experiments folders; docs/fields.md has each with its fields. All
 /// writing is here, and all of it is atomic: a reader, and a full disk, find the old file or the
 /// new one. Their content is the Answer's; nothing is decided here. Local. Throws IoError.
 
