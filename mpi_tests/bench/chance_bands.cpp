@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdio>
 #include <random>
+
+#include <fmt/format.h>
 
 namespace dstune::bench {
 namespace {
@@ -25,7 +26,12 @@ double drawn_share(const std::vector<Tally>& of_search, std::mt19937_64& random)
   return sum.true_ones / sum.beliefs;
 }
 
-void print_band(double low, double high, const std::vector<Tally>& of_search) {
+Figure interval(double from, double to) {
+  return fmt::format("{:.1f} to {:.1f}", 100 * from, 100 * to);
+}
+
+void print_band(double low, double high, const std::vector<Tally>& of_search,
+                FigureTables& tables) {
   constexpr std::size_t few = 100;
   constexpr std::size_t num_draws = 2000;
   Tally sum;
@@ -34,10 +40,9 @@ void print_band(double low, double high, const std::vector<Tally>& of_search) {
     sum.true_ones += one.true_ones;
     sum.chances += one.chances;
   }
-  std::printf("| %.0f to %.0f %% | %zu | %.0f |", 100 * low, 100 * high, of_search.size(),
-              sum.beliefs);
+  const std::string band = fmt::format("{:.0f} to {:.0f} %", 100 * low, 100 * high);
   if (of_search.empty()) {
-    std::printf(" – | – | – | too few |\n");
+    tables.row({band, of_search.size(), 0, {}, {}, {}, "too few"});
     return;
   }
   std::mt19937_64 random(1);
@@ -49,16 +54,20 @@ void print_band(double low, double high, const std::vector<Tally>& of_search) {
   const char* const verdict = of_search.size() < few      ? "too few"
                               : from <= high && to >= low ? "holds"
                                                           : "is off";
-  std::printf(" %.1f | %.1f | %.1f to %.1f | %s |\n", 100 * sum.chances / sum.beliefs,
-              100 * sum.true_ones / sum.beliefs, 100 * from, 100 * to, verdict);
+  tables.row({band,
+              of_search.size(),
+              {sum.beliefs, 0},
+              {100 * sum.chances / sum.beliefs, 1},
+              {100 * sum.true_ones / sum.beliefs, 1},
+              interval(from, to),
+              verdict});
 }
 
 /// Beliefs of one search belong together.
-void print_bands(const char* title, const std::vector<std::vector<Belief>>& of_searches) {
-  std::printf(
-      "\n%s\n\n| stated | searches | times | mean %% | came true %% | 95 %% interval | the band |\n"
-      "| --- | --- | --- | --- | --- | --- | --- |\n",
-      title);
+void print_bands(const char* name, const char* title,
+                 const std::vector<std::vector<Belief>>& of_searches, FigureTables& tables) {
+  tables.begin(name, title,
+               {"stated", "searches", "times", "mean %", "came true %", "95 % interval", "band"});
   constexpr std::array<double, 10> edges = {0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95, 1};
   for (std::size_t band = 0; band + 1 < edges.size(); ++band) {
     std::vector<Tally> of_search;
@@ -73,21 +82,23 @@ void print_bands(const char* title, const std::vector<std::vector<Belief>>& of_s
       }
       if (tally.beliefs > 0) of_search.push_back(tally);
     }
-    print_band(edges[band], edges[band + 1], of_search);
+    print_band(edges[band], edges[band + 1], of_search, tables);
   }
 }
 
 }  // namespace
 
-void print_chances(const std::vector<const SimulatedSearch*>& searches) {
+void print_chances(const std::vector<const SimulatedSearch*>& searches, FigureTables& tables) {
   std::vector<std::vector<Belief>> of_better, of_answer;
   for (const SimulatedSearch* const one : searches) {
     of_better.push_back(one->better_elsewhere);
     of_answer.emplace_back();
     if (one->is_best) of_answer.back().push_back(*one->is_best);
   }
-  print_bands("Something that was not run is more than 1 % better than the best:", of_better);
-  print_bands("The answer is the best of what was measured:", of_answer);
+  print_bands("better elsewhere",
+              "Something that was not run is more than 1 % better than the best:", of_better,
+              tables);
+  print_bands("best", "The answer is the best of what was measured:", of_answer, tables);
 }
 
 }  // namespace dstune::bench

@@ -1,7 +1,6 @@
 #include "load_figures.hpp"
 
 #include <algorithm>
-#include <cstdio>
 
 namespace dstune::bench {
 namespace {
@@ -31,15 +30,17 @@ double held(const std::vector<LoadedSearch>& searches, SimulatedSearch LoadedSea
 
 }  // namespace
 
-void print_load_heading() {
-  std::printf(
-      "| space | searches | as good as quiet | 1 %% better | mean regret %% quiet, loaded | "
-      "worst %% | experiments quiet, loaded | time of grid %% quiet, loaded | more time %% | "
-      "controls: %% of time quiet, loaded | ratios held %% quiet, loaded |\n"
-      "|---|---|---|---|---|---|---|---|---|---|---|\n");
+void print_load_heading(FigureTables& tables) {
+  tables.begin(
+      "load", "",
+      {"space", "searches", "as good as quiet", "1 % better", "mean regret % quiet",
+       "mean regret % loaded", "worst %", "experiments quiet", "experiments loaded",
+       "time of grid % quiet", "time of grid % loaded", "more time %", "controls: % of time quiet",
+       "controls: % of time loaded", "ratios held % quiet", "ratios held % loaded"});
 }
 
-void print_load_row(const std::string& space, const std::vector<LoadedSearch>& searches) {
+void print_load_row(const std::string& space, const std::vector<LoadedSearch>& searches,
+                    FigureTables& tables) {
   std::size_t good = 0, better = 0;
   double worst = 0;
   for (const auto& [quiet, loaded, grid_s] : searches) {
@@ -61,13 +62,22 @@ void print_load_row(const std::string& space, const std::vector<LoadedSearch>& s
       [](const Pair& pair, const Search& one) { return percent(one.undisturbed_s / pair.grid_s); });
   const auto controls = both(
       [](const Pair&, const Search& one) { return percent(one.controls_s / one.undisturbed_s); });
-  std::printf(
-      "| %s | %zu | %zu | %zu | %.2f, %.2f | %.1f | %.1f, %.1f | %.1f, %.1f | %+.0f | %.1f, %.1f "
-      "| %.0f, %.0f |\n",
-      space.c_str(), searches.size(), good, better, regret.first, regret.second, percent(worst),
-      runs.first, runs.second, time.first, time.second, percent(time.second / time.first - 1),
-      controls.first, controls.second, percent(held(searches, &LoadedSearch::quiet)),
-      percent(held(searches, &LoadedSearch::loaded)));
+  tables.row({space,
+              searches.size(),
+              good,
+              better,
+              {regret.first, 2},
+              {regret.second, 2},
+              {percent(worst), 1},
+              {runs.first, 1},
+              {runs.second, 1},
+              {time.first, 1},
+              {time.second, 1},
+              {percent(time.second / time.first - 1), 0},
+              {controls.first, 1},
+              {controls.second, 1},
+              {percent(held(searches, &LoadedSearch::quiet)), 0},
+              {percent(held(searches, &LoadedSearch::loaded)), 0}});
 }
 
 }  // namespace dstune::bench

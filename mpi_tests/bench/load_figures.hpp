@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "figure_tables.hpp"
 #include "simulated_search.hpp"
 
 namespace dstune::bench {
@@ -15,8 +16,9 @@ struct LoadedSearch {
   double grid_s = 0;
 };
 
-void print_load_heading();
+void print_load_heading(FigureTables& tables);
 /// Prints the row of a table: how many searches end as good as without the load, and what it costs.
-void print_load_row(const std::string& space, const std::vector<LoadedSearch>& searches);
+void print_load_row(const std::string& space, const std::vector<LoadedSearch>& searches,
+                    FigureTables& tables);
 
 }  // namespace dstune::bench

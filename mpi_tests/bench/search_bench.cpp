@@ -4,7 +4,7 @@
 //                [--predict]
 //                [--num-trials N] [--slices 1] [--build-ms 2.8] [--policy GROUP.NAME=FACTOR]
 //                [--no-controls] [--load FACTOR[:SHORTEST_S:LONGEST_S]]
-//                [--predictions-of FILE | --predictions-of-device NAME] [--bands]
+//                [--predictions-of FILE | --predictions-of-device NAME] [--bands] [--json]
 //                mpi_tests/bench/tables/NAME.json ...
 // A tuner asks and is told through the interface that a job uses. Every trial that is run draws its
 // timed steps from those that were recorded, in blocks that keep neighbours together, so that no
@@ -16,11 +16,10 @@
 // and the answer is chosen as a job does; the rounds count as steps. --turns: the finalists stay
 // built and warm meanwhile and take turns step by step; else each is built and warmed for each run.
 // Time is the steps', warm-up included, and --build-ms for whatever is built: that of a quiet job
-// (docs/figures/performance.md, One experiment). --means: the mean of the steps
-// stands for a run, also where steps are interrupted. --predict: predictions are made anew from the
-// profile of the recording. --num-trials: how many experiments a search may run. --slices: a trial,
-// or a round of finals, is this part of a recorded run (0.4 s); 1 is a job's slice with a
-// trial_budget_s of 2, 5 one of 0.4.
+// (docs/figures/performance.md). --means: the mean of the steps stands for a run, also where steps
+// are interrupted. --predict: predictions are made anew from the profile of the recording.
+// --num-trials: how many experiments a search may run. --slices: a trial, or a round of finals, is
+// this part of a recorded run (0.4 s); 1 is a job's slice with a trial_budget_s of 2, 5 one of 0.4.
 // --load: a load that comes and goes is beside each search, by its seed; the same search without
 // one is what it is compared with. Then the table is another one: a search is as good as quiet if
 // its answer's true value is at most 1 % worse. More time is that of the steps without the load's
@@ -33,8 +32,9 @@
 // error is the mean one, less the factor that all have in common. A table that the profile can not
 // predict is named and left out.
 // --bands: at the end, the chances that race stated, and how often they came true.
-// Prints a Markdown table. Beside race it has "predicted order": as many members are run once, as
-// they are predicted, and the best three once more.
+// Prints Markdown tables, with --json what scripts/figures.py reads. Beside race the table has
+// "predicted order": as many members are run once, as they are predicted, and the best three once
+// more.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -47,6 +47,7 @@
 
 #include "chance_bands.hpp"
 #include "dstune/core/job.hpp"
+#include "figure_tables.hpp"
 #include "load_figures.hpp"
 #include "search_table.hpp"
 #include "simulated_search.hpp"
@@ -64,6 +65,7 @@ struct Options {
   double share = 15;
   PredictionsOf predictions;
   bool has_bands = false;
+  bool is_json = false;
   bool races = false;
   bool has_controls = true;
   bool has_finals = false, keeps_finalists = false;
@@ -240,8 +242,8 @@ double mean(const std::vector<Search>& searches, double Search::*member) {
 }
 
 /// What was stated on average, and how often it came true; both in percent.
-std::string stated_and_true(const std::vector<Search>& searches,
-                            std::optional<Belief> Search::*belief) {
+std::pair<Figure, Figure> stated_and_true(const std::vector<Search>& searches,
+                                          std::optional<Belief> Search::*belief) {
   double count = 0, stated = 0, came_true = 0;
   for (const Search& one : searches) {
     if (!(one.*belief)) continue;
@@ -249,12 +251,12 @@ std::string stated_and_true(const std::vector<Search>& searches,
     stated += (one.*belief)->chance;
     came_true += (one.*belief)->came_true ? 1 : 0;
   }
-  if (count == 0) return "–";
-  return fmt::format("{:.0f}, {:.0f}", 100 * stated / count, 100 * came_true / count);
+  if (count == 0) return {};
+  return {Figure(100 * stated / count, 0), Figure(100 * came_true / count, 0)};
 }
 
 void print_row(const std::string& space, const std::string& tuner,
-               const std::vector<Search>& searches) {
+               const std::vector<Search>& searches, FigureTables& tables) {
   std::vector<double> regrets;
   int close = 0;
   for (const Search& one : searches) {
@@ -263,15 +265,23 @@ void print_row(const std::string& space, const std::string& tuner,
   }
   std::sort(regrets.begin(), regrets.end());
   const double late = regrets[(regrets.size() * 95 + 99) / 100 - 1];
-  std::printf("| %s | %s | %.1f | %.1f | %.1f | %.0f | %.2f | %.2f | %.0f | %s | %s | %.1f |\n",
-              space.c_str(), tuner.c_str(), 100 * mean(searches, &Search::experiments),
-              100 * mean(searches, &Search::steps), 100 * mean(searches, &Search::time),
-              100 * mean(searches, &Search::finals_s) / mean(searches, &Search::seconds),
-              100 * mean(searches, &Search::regret), 100 * late,
-              100.0 * close / static_cast<double>(searches.size()),
-              stated_and_true(searches, &Search::better_elsewhere).c_str(),
-              stated_and_true(searches, &Search::is_best).c_str(),
-              1000 * mean(searches, &Search::tuner_s));
+  const auto elsewhere = stated_and_true(searches, &Search::better_elsewhere);
+  const auto best = stated_and_true(searches, &Search::is_best);
+  tables.row({space,
+              tuner,
+              searches.size(),
+              {100 * mean(searches, &Search::experiments), 1},
+              {100 * mean(searches, &Search::steps), 1},
+              {100 * mean(searches, &Search::time), 1},
+              {100 * mean(searches, &Search::finals_s) / mean(searches, &Search::seconds), 0},
+              {100 * mean(searches, &Search::regret), 2},
+              {100 * late, 2},
+              {100.0 * close / static_cast<double>(searches.size()), 0},
+              elsewhere.first,
+              elsewhere.second,
+              best.first,
+              best.second,
+              {1000 * mean(searches, &Search::tuner_s), 1}});
 }
 
 ComingLoad::Options read_load(const std::string& text) {
@@ -329,6 +339,8 @@ Options read_options(int argc, char** argv) {
       options.predictions.device = value();
     } else if (word == "--bands") {
       options.has_bands = true;
+    } else if (word == "--json") {
+      options.is_json = true;
     } else {
       options.paths.push_back(word);
     }
@@ -337,9 +349,9 @@ Options read_options(int argc, char** argv) {
   return options;
 }
 
-void print_all_predictions(const std::vector<SearchTable>& tables) {
-  print_predictions_heading();
-  for (const SearchTable& table : tables) {
+void print_all_predictions(const std::vector<SearchTable>& spaces, FigureTables& tables) {
+  print_predictions_heading(tables);
+  for (const SearchTable& table : spaces) {
     PredictedTable predicted{table.name, {}, {}, {}};
     for (std::size_t member = 0; member < table.space.members.size(); ++member) {
       const double worth = worth_of(table, member);
@@ -348,15 +360,14 @@ void print_all_predictions(const std::vector<SearchTable>& tables) {
       predicted.by_other.push_back(table.space.predicted_throughput(member).value_or(0));
       predicted.measured.push_back(worth);
     }
-    print_predictions(predicted);
+    print_predictions(predicted, tables);
   }
-  std::printf("\n");
 }
 
-void run_beside_load(const Options& options) {
+void run_beside_load(const Options& options, FigureTables& tables) {
   Options quiet = options;
   quiet.load.reset();
-  print_load_heading();
+  print_load_heading(tables);
   std::vector<LoadedSearch> all;
   for (const SearchTable& table : read_tables(options.paths, options.predictions)) {
     const Grid grid = grid_of(table, options);
@@ -365,28 +376,28 @@ void run_beside_load(const Options& options) {
       searches.push_back({search(table, grid, options.tuners.front(), quiet, seed).simulated,
                           search(table, grid, options.tuners.front(), options, seed).simulated,
                           grid.seconds});
-    print_load_row(table.name, searches);
+    print_load_row(table.name, searches, tables);
     all.insert(all.end(), searches.begin(), searches.end());
   }
-  print_load_row("all", all);
+  print_load_row("all", all, tables);
 }
 
-void run(const Options& options) {
-  const std::vector<SearchTable> tables = read_tables(options.paths, options.predictions);
-  if (options.predictions.is_elsewhere()) print_all_predictions(tables);
-  std::printf(
-      "| space (members) | tuner | experiments %% | steps %% | time %% | finals: share of time %% "
-      "| mean regret %% | 95th %% | within 1 %% | better elsewhere: stated, true %% "
-      "| the best: stated, true %% | tuner ms |\n"
-      "|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+void run(const Options& options, FigureTables& tables) {
+  const std::vector<SearchTable> spaces = read_tables(options.paths, options.predictions);
+  if (options.predictions.is_elsewhere()) print_all_predictions(spaces, tables);
+  tables.begin("searches", "",
+               {"space", "tuner", "searches", "experiments %", "steps %", "time %",
+                "finals: share of time %", "mean regret %", "95th %", "within 1 %",
+                "better elsewhere: stated %", "better elsewhere: true %", "the best: stated %",
+                "the best: true %", "tuner ms"});
   std::map<std::string, std::vector<Search>> of_tuner;
-  for (const SearchTable& table : tables) {
+  for (const SearchTable& table : spaces) {
     const Grid grid = grid_of(table, options);
     for (const std::string& tuner : options.tuners) {
       std::vector<Search> searches;
       for (const int seed : seeds_of(options))
         searches.push_back(search(table, grid, tuner, options, seed));
-      print_row(fmt::format("{} ({})", table.name, grid.experiments), tuner, searches);
+      print_row(fmt::format("{} ({})", table.name, grid.experiments), tuner, searches, tables);
       auto& all = of_tuner[tuner];
       all.insert(all.end(), searches.begin(), searches.end());
       if (tuner != "race") continue;
@@ -394,19 +405,19 @@ void run(const Options& options) {
       for (const int seed : seeds_of(options))
         ordered.push_back(
             search(table, grid, in_order, options, seed, searches[ordered.size()].num_experiments));
-      print_row(fmt::format("{} ({})", table.name, grid.experiments), in_order, ordered);
+      print_row(fmt::format("{} ({})", table.name, grid.experiments), in_order, ordered, tables);
       auto& all_ordered = of_tuner[in_order];
       all_ordered.insert(all_ordered.end(), ordered.begin(), ordered.end());
     }
   }
   for (const std::string& tuner : options.tuners) {
-    print_row("all", tuner, of_tuner[tuner]);
-    if (tuner == "race") print_row("all", in_order, of_tuner[in_order]);
+    print_row("all", tuner, of_tuner[tuner], tables);
+    if (tuner == "race") print_row("all", in_order, of_tuner[in_order], tables);
   }
   if (!options.has_bands) return;
   std::vector<const SimulatedSearch*> races;
   for (const Search& one : of_tuner["race"]) races.push_back(&one.simulated);
-  print_chances(races);
+  print_chances(races, tables);
 }
 
 }  // namespace
@@ -415,7 +426,10 @@ void run(const Options& options) {
 int main(int argc, char** argv) {
   try {
     const auto options = dstune::bench::read_options(argc, argv);
-    options.load ? dstune::bench::run_beside_load(options) : dstune::bench::run(options);
+    dstune::bench::FigureTables tables(options.is_json);
+    options.load ? dstune::bench::run_beside_load(options, tables)
+                 : dstune::bench::run(options, tables);
+    tables.end();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -108,19 +108,19 @@ void predict(const JobSpec& job, const DeviceProfile& profile, PlannedSpace& spa
   }
 }
 
-void print_predictions_heading() {
-  std::printf(
-      "| space (members) | predictions of | rank correlation | error %% "
-      "| the best of them: below the best %% |\n"
-      "| --- | --- | --- | --- | --- |\n");
+void print_predictions_heading(FigureTables& tables) {
+  tables.begin("predictions", "",
+               {"space", "predictions of", "rank correlation", "error %",
+                "the best of them: below the best %"});
 }
 
-void print_predictions(const PredictedTable& table) {
+void print_predictions(const PredictedTable& table, FigureTables& tables) {
   const auto print = [&](const char* whose, const std::vector<double>& predicted) {
-    std::printf("| %s (%zu) | %s | %.2f | %.1f | %.2f |\n", table.name.c_str(), predicted.size(),
-                whose, rank_correlation(predicted, table.measured),
-                100 * mean_error(predicted, table.measured),
-                100 * below_best(predicted, table.measured));
+    tables.row({fmt::format("{} ({})", table.name, predicted.size()),
+                whose,
+                {rank_correlation(predicted, table.measured), 2},
+                {100 * mean_error(predicted, table.measured), 1},
+                {100 * below_best(predicted, table.measured), 2}});
   };
   print("the recording", table.by_recording);
   print("elsewhere", table.by_other);

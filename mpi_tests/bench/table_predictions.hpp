@@ -11,6 +11,7 @@
 #include "dstune/predict/device_profile.hpp"
 #include "dstune/search/planner.hpp"
 #include "dstune/space/job_spec.hpp"
+#include "figure_tables.hpp"
 
 namespace dstune::bench {
 
@@ -42,9 +43,9 @@ struct PredictedTable {
   std::string name;
   std::vector<double> by_recording, by_other, measured;
 };
-void print_predictions_heading();
+void print_predictions_heading(FigureTables& tables);
 /// Prints a row: how far either predictions are from what was measured, and how far below the best
 /// is what they take for the best.
-void print_predictions(const PredictedTable& table);
+void print_predictions(const PredictedTable& table, FigureTables& tables);
 
 }  // namespace dstune::bench

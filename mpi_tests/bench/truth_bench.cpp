@@ -1,6 +1,6 @@
 // Searches spaces whose truth is made by a formula (truths.hpp), in simulated time:
 //   truth_bench [--kinds stages,jumps] [--tuner race] [--seeds 50] [--first-seed 1000] [--race]
-//               [--turns] [--policy GROUP.NAME=FACTOR]
+//               [--turns] [--policy GROUP.NAME=FACTOR] [--json]
 // Prints what the searches found and what it cost, by kind, beside as many runs in predicted order
 // and the best three again. Time is that of all steps, of what one run of each member takes. Prints
 // whether the chances that they stated came true, as Markdown tables. Seeds from 1000 on are those
@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "chance_bands.hpp"
+#include "figure_tables.hpp"
 #include "truths.hpp"
 
 namespace dstune::bench {
@@ -26,6 +27,7 @@ struct Options {
   SimulationOptions simulation;
   int num_seeds = 50;
   std::uint64_t first_seed = 1000;
+  bool is_json = false;
 };
 
 struct Searched {
@@ -57,7 +59,7 @@ double percent(const std::vector<Searched>& all, const Condition& condition) {
          static_cast<double>(all.size());
 }
 
-void print_row(const std::string& name, const std::vector<Searched>& all) {
+void print_row(const std::string& name, const std::vector<Searched>& all, FigureTables& tables) {
   double regret = 0, worst = 0, share = 0, most = 0, time = 0, tuner_s = 0;
   for (const Searched& one : all) {
     regret += one.search.regret;
@@ -71,11 +73,19 @@ void print_row(const std::string& name, const std::vector<Searched>& all) {
   const auto within = [&](double least) {
     return percent(all, [=](const Searched& one) { return one.search.regret <= least; });
   };
-  std::printf(
-      "| %s | %zu | %.0f | %.0f | %.2f | %.1f | %.1f | %.1f | %.1f | %.0f | %.0f | %.2f |\n",
-      name.c_str(), all.size(), within(0.01), within(0.05), 100 * regret / count, 100 * worst,
-      100 * share / count, 100 * most, 100 * time / count, percent(all, is_past_cap),
-      percent(all, is_sure), tuner_s / count);
+  const bool states_chances = !all.front().search.better_elsewhere.empty();
+  tables.row({name,
+              all.size(),
+              {within(0.01), 0},
+              {within(0.05), 0},
+              {100 * regret / count, 2},
+              {100 * worst, 1},
+              {100 * share / count, 1},
+              {100 * most, 1},
+              {100 * time / count, 1},
+              {percent(all, is_past_cap), 0},
+              states_chances ? Figure(percent(all, is_sure), 0) : Figure(),
+              {tuner_s / count, 2}});
 }
 
 Options read_options(int argc, char** argv) {
@@ -103,6 +113,8 @@ Options read_options(int argc, char** argv) {
       options.simulation.races = true;
     } else if (word == "--turns") {
       options.simulation.keeps_finalists = true;
+    } else if (word == "--json") {
+      options.is_json = true;
     } else if (word == "--policy") {
       change_policy_by(value());
     } else {
@@ -116,11 +128,10 @@ Options read_options(int argc, char** argv) {
 }
 
 void run(const Options& options) {
-  std::printf(
-      "| kind | searches | within 1 %% | within 5 %% | mean regret %% | worst %% | experiments %% "
-      "| "
-      "most %% | time %% | past the cap %% | sure %% | tuner s |\n"
-      "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+  FigureTables tables(options.is_json);
+  tables.begin("kinds", "",
+               {"kind", "searches", "within 1 %", "within 5 %", "mean regret %", "worst %",
+                "experiments %", "most %", "time %", "past the cap %", "sure %", "tuner s"});
   std::vector<Searched> informed, informed_in_order, all;
   for (const TruthKind kind : options.kinds) {
     std::vector<Searched> of_kind, in_order;
@@ -134,9 +145,8 @@ void run(const Options& options) {
       one.search = in_predicted_order(truth, one.search.experiments, 0, number_of_draws);
       in_order.push_back(std::move(one));
     }
-    print_row(std::string(to_text(kind)), of_kind);
-    print_row(fmt::format("{}, predicted order", to_text(kind)), in_order);
-    std::fflush(stdout);
+    print_row(std::string(to_text(kind)), of_kind, tables);
+    print_row(fmt::format("{}, predicted order", to_text(kind)), in_order, tables);
     all.insert(all.end(), of_kind.begin(), of_kind.end());
     if (has_information(kind)) {
       informed.insert(informed.end(), of_kind.begin(), of_kind.end());
@@ -144,12 +154,13 @@ void run(const Options& options) {
     }
   }
   if (!informed.empty()) {
-    print_row("all with information", informed);
-    print_row("all with information, predicted order", informed_in_order);
+    print_row("all with information", informed, tables);
+    print_row("all with information, predicted order", informed_in_order, tables);
   }
   std::vector<const SimulatedSearch*> searches;
   for (const Searched& one : all) searches.push_back(&one.search);
-  print_chances(searches);
+  print_chances(searches, tables);
+  tables.end();
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The search of DeepSpeed's engine by forecasts of our own step, without training.
 //   verify_bench [--seeds 50] [--wrong 0] [--profile FILE] [--build-ms 220]
-//     [--policy GROUP.NAME=FACTOR] [--searched KIND] SPACE.json TABLE.json [SPACE TABLE ...]
+//     [--policy GROUP.NAME=FACTOR] [--searched KIND] [--json] SPACE.json TABLE.json [SPACE TABLE
+//     ...]
 // TABLE is what scripts/tools/deepspeed_fidelity.py has written for the experiments of the space:
 // what our own step measured, and several passes of DeepSpeed. A run of the engine draws one of the
 // passes. The best one is named by the first, third, … pass, and what an answer is worth beside it
@@ -8,15 +9,16 @@
 // off by factors of the stages, which differ by up to so many percent. --profile: the constants of
 // the target's time are those that --profile-out wrote of a job with tiny engines, as each job with
 // --verify has them; without it the program's. Time is the steps', warm-up included, and --build-ms
-// for each engine (docs/figures/performance.md); it is a share of what the engine takes for all
+// for each engine (docs/figures/engine.md); it is a share of what the engine takes for all
 // members.
 // --searched: by this alone (predicted, measured, engine, own); it may repeat. Challengers are
 // stopped by a job's rule; those that are not have run to the end.
-// Prints a Markdown table.
+// Prints a Markdown table, with --json what scripts/figures.py reads.
 // What the machine had of its own in each pass is taken out.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <random>
 #include <set>
 #include <string>
@@ -28,6 +30,7 @@
 #include "dstune/ranking/run_again.hpp"
 #include "dstune/search/verifying.hpp"
 #include "fidelity_table.hpp"
+#include "figure_tables.hpp"
 #include "simulated_search.hpp"
 
 namespace dstune::bench {
@@ -135,7 +138,8 @@ Measurement run_of(const Recorded& recorded, std::size_t member, std::mt19937_64
 
 struct Outcome {
   std::size_t answer = 0, runs = 0, to_end = 0, repeats = 0;
-  double correlation = 0;  ///< of what is believed, with the passes' means
+  /// Of what is believed, with the passes' means; not a number where nothing is.
+  double correlation = std::numeric_limits<double>::quiet_NaN();
   double seconds = 0, finals_s = 0;
 };
 
@@ -221,8 +225,10 @@ double tolerance(const Recorded& recorded) {
 using Kinds = std::set<std::string>;
 const Kinds all_kinds = {"predicted", "measured", "engine", "own"};
 
-void print(const Recorded& recorded, const TargetConstants& constants, int num_seeds, double wrong,
-           double build_s, const Kinds& kinds) {
+/// Prints a row for each kind. Returns that of the space: how far the baseline is below the best,
+/// how near is near enough, and how passes rank each other.
+std::vector<Figure> print(const Recorded& recorded, const TargetConstants& constants, int num_seeds,
+                          double wrong, double build_s, const Kinds& kinds, FigureTables& tables) {
   const std::size_t count = recorded.passes.size();
   std::vector<std::optional<double>> truth(count);
   std::vector<double> odd, even;
@@ -261,36 +267,43 @@ void print(const Recorded& recorded, const TargetConstants& constants, int num_s
       most_to_end = std::max(most_to_end, one.to_end);
       most_repeats = std::max(most_repeats, one.repeats);
     }
-    std::printf(
-        "| %s (%zu) | %s | %.1f, %zu | %.1f, %.1f | %.1f, %zu | %.1f | %.1f | %.0f | %.2f | %.2f | "
-        "%d of %d | %.3f |\n",
-        recorded.name.c_str(), count, how, runs, most, share_of(to_end),
-        share_of(static_cast<double>(most_to_end)), repeats, most_repeats,
-        100 * (seconds - finals_s) / grid_s, 100 * seconds / grid_s,
-        seconds > 0 ? 100 * finals_s / seconds : 0, 100 * sum, 100 * worst, close, num_seeds,
-        correlation);
+    tables.row({fmt::format("{} ({})", recorded.name, count),
+                how,
+                {runs, 1},
+                most,
+                {share_of(to_end), 1},
+                {share_of(static_cast<double>(most_to_end)), 1},
+                {repeats, 1},
+                most_repeats,
+                {100 * (seconds - finals_s) / grid_s, 1},
+                {100 * seconds / grid_s, 1},
+                {seconds > 0 ? 100 * finals_s / seconds : 0, 0},
+                {100 * sum, 2},
+                {100 * worst, 2},
+                close,
+                num_seeds,
+                {correlation, 3}});
   };
   const auto wrong_by = [&](const std::vector<ForecastMember>& members, int seed) {
     return wrong_times(recorded, members, wrong, static_cast<std::uint64_t>(seed));
   };
-  row("predicted", "the engine by what is predicted", [&](int seed) {
+  row("predicted", "predictions", [&](int seed) {
     return search(recorded, wrong_by(recorded.predicted, seed), constants, build_s, seed);
   });
-  row("measured", "the engine by runs of our own step", [&](int seed) {
+  row("measured", "runs of the built-in step", [&](int seed) {
     return search(recorded, wrong_by(recorded.measured, seed), constants, build_s, seed);
   });
   row("engine", "the engine alone",
       [&](int seed) { return search(recorded, {}, constants, build_s, seed); });
-  row("own", "our own step alone", [&](int seed) {
+  row("own", "the built-in step alone", [&](int seed) {
     const auto believed =
         throughputs_of(believed_in_engine(wrong_by(recorded.measured, seed), {}, constants));
     return Outcome{.answer = best_by(recorded, believed)};
   });
-  std::printf(
-      "| | the baseline | | | | | | | %.2f | | | |\n"
-      "| | the engine's own repetition | | | | | | | | | within %.1f %% | %.3f |\n",
-      100 * regret(*recorded.space.baseline), 100 * allowed,
-      rank_correlation(odd, even).value_or(0));
+  return {fmt::format("{} ({})", recorded.name, count),
+          {100 * regret(*recorded.space.baseline), 2},
+          {100 * allowed, 1},
+          {rank_correlation(odd, even).value_or(0), 3}};
 }
 
 }  // namespace
@@ -300,6 +313,7 @@ int main(int argc, char** argv) {
   int num_seeds = 50;
   double wrong = 0, build_s = 0.22;
   dstune::TargetConstants constants = dstune::target_constants(false);
+  bool is_json = false;
   std::vector<std::string> paths;
   dstune::bench::Kinds kinds;
   try {
@@ -320,6 +334,8 @@ int main(int argc, char** argv) {
         kinds.insert(argv[++at]);
       else if (word == "--profile")
         constants = dstune::bench::constants_in(argv[++at]);
+      else if (word == "--json")
+        is_json = true;
       else
         paths.push_back(word);
     }
@@ -329,14 +345,21 @@ int main(int argc, char** argv) {
     if (kinds.empty()) kinds = dstune::bench::all_kinds;
     if (paths.empty() || paths.size() % 2 != 0)
       throw std::runtime_error("name spaces, each with its table");
-    std::printf(
-        "| space (members) | searched by | engine runs: mean, most | to the end %%: mean, most "
-        "| repeats: mean, most | time before finals %% | time %% | finals: share of time %% "
-        "| mean regret %% | worst %% | as good as the best | rank correlation |\n"
-        "|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+    dstune::bench::FigureTables tables(is_json);
+    tables.begin("engine", "",
+                 {"space", "searched by", "engine runs: mean", "engine runs: most",
+                  "to the end %: mean", "to the end %: most", "repeats: mean", "repeats: most",
+                  "time before finals %", "time %", "finals: share of time %", "mean regret %",
+                  "worst %", "as good as the best", "searches", "rank correlation"});
+    std::vector<std::vector<dstune::bench::Figure>> spaces;
     for (std::size_t at = 0; at < paths.size(); at += 2)
-      dstune::bench::print(dstune::bench::read(paths[at], paths[at + 1]), constants, num_seeds,
-                           wrong, build_s, kinds);
+      spaces.push_back(dstune::bench::print(dstune::bench::read(paths[at], paths[at + 1]),
+                                            constants, num_seeds, wrong, build_s, kinds, tables));
+    tables.begin(
+        "spaces", "",
+        {"space", "the baseline: below the best %", "near enough %", "rank correlation of passes"});
+    for (const auto& space : spaces) tables.row(space);
+    tables.end();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -9,7 +9,7 @@ TPE has no rule by which it stops: it gets a share (in percent) of the members a
 starts with its usual 10 random ones (fewer where the share is smaller), and is told, at no cost, what it has asked
 for before and what the space lacks. DeepSpeed's tuner runs with its defaults (early stopping 5, at most 50
 experiments, one at a time) on the members in their order; its experiments are answered from the table. Trials draw
-their steps from the recorded ones in blocks, as search_bench does. Prints the same columns.
+their steps from the recorded ones in blocks, as search_bench does. Prints columns like those of search_bench.
 
 A table that scripts/tools/deepspeed_fidelity.py has recorded is searched as mpi_tests/bench/verify_bench does: a run
 draws one of DeepSpeed's passes, the best is named by the first, third, … pass, and an answer is judged by the others.
