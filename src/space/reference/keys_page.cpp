@@ -1,4 +1,5 @@
 // docs/keys.md, and the help of a key, which is a section of it.
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -51,6 +52,20 @@ std::string effect_fact(const KeyWords& key) {
     if (key.effect == word)
       return fact("Effect", fmt::format("{} ({})", word, key.hint.empty() ? meaning : key.hint));
   return "";
+}
+
+/// A line does not end inside a text of the document.
+std::string example_fact(std::string document) {
+  constexpr char blank = '\x01';
+  if (document.empty()) return "";
+  bool is_inside = false;
+  for (char& c : document) {
+    if (c == '"') is_inside = !is_inside;
+    if (c == ' ' && is_inside) c = blank;
+  }
+  std::string line = fact("Example", fmt::format("`{}`", document));
+  std::ranges::replace(line, blank, ' ');
+  return line;
 }
 
 std::string title_of(const KeyGroup& group) {
@@ -107,8 +122,7 @@ std::string key_text(const KeyWords& key) {
          fact("Type", key.type) + fact("Default", key.fallback) +
          fact("ZeRO stages", key.stages == "all" ? "" : key.stages) +
          fact("DeepSpeed releases", key.releases) + effect_fact(key) +
-         fact("Other keys in it", key.others) +
-         fact("Example", key.example.empty() ? "" : fmt::format("`{}`", key.example));
+         fact("Other keys in it", key.others) + example_fact(key.example);
 }
 
 std::vector<KeyWords> find_keys(std::string_view word) {
