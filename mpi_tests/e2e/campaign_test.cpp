@@ -1,6 +1,5 @@
 // Faults by the hundred, drawn from seeds 1, 2, …: ranks that are lost in any state, whole jobs
-// that are killed, stops by signals, two jobs in one folder. docs/reliability.md has what came of
-// them.
+// that are killed, stops by signals, two jobs in one folder. docs/reliability.md has the promises.
 #include <algorithm>
 #include <chrono>
 #include <csignal>

@@ -1,6 +1,7 @@
 #include "option_table.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include <fmt/format.h>
@@ -77,17 +78,17 @@ std::vector<OptionRow> input_options() {
                  "llama-7b, ...); overrides dstune.model",
                  of_jobs),
       one_of("backend", {"auto", "cpu", "cuda"},
-             "what experiments run on (default auto: cuda where every rank has a GPU that "
-             "answers, else cpu)",
+             "devices that experiments run on; auto is cuda if every rank has a GPU that answers, "
+             "else cpu; default auto",
              of_configs),
       with_value("hostfile", "FILE", ValueKind::file,
-                 "MPI or DeepSpeed hostfile: train on these hosts and slots only; with --dry-run "
-                 "it is the cluster",
+                 "MPI or DeepSpeed hostfile: train on these hosts and slots only; for a plan it is "
+                 "the cluster",
                  of_configs),
       with_value("include", "SPEC", ValueKind::text,
                  "train on these hosts and slots only: HOST:SLOT,SLOT@HOST", of_configs),
       with_value("exclude", "SPEC", ValueKind::text,
-                 "train on all hosts and slots but these: HOST:SLOT,SLOT@HOST", of_configs),
+                 "train on all hosts and slots except these: HOST:SLOT,SLOT@HOST", of_configs),
   };
 }
 
@@ -97,55 +98,65 @@ std::vector<OptionRow> search_options() {
   return {
       with_word(
           "tuner", "NAME", tuners,
-          fmt::format("how members are chosen: {}; overrides autotuning.tuner_type (default {})",
+          fmt::format("how members are chosen: {}; overrides autotuning.tuner_type; default {}",
                       either(tuners), default_tuner_type),
           of_jobs),
       with_word("metric", "NAME", metrics,
-                "what is compared: " + either(metrics) + "; overrides autotuning.metric", of_jobs),
-      with_value("num-trials", "N", ValueKind::number, "run at most N experiments", of_jobs),
+                fmt::format("metric that is compared: {}; overrides autotuning.metric; default {}",
+                            either(metrics), metrics.front()),
+                of_jobs),
+      with_value("num-trials", "N", ValueKind::number,
+                 "run at most N experiments; overrides autotuning.tuner_num_trials", of_jobs),
       with_value("early-stopping", "N", ValueKind::number,
-                 "stop after N experiments past the best (0: off)", of_jobs),
-      with_value("seed", "N", ValueKind::number, "seed of the tuner (default 0)", of_jobs),
+                 "stop after N experiments without a better one; 0 is never; overrides "
+                 "autotuning.tuner_early_stopping",
+                 of_jobs),
+      with_value("seed", "N", ValueKind::number, "seed of the tuner; default 0", of_jobs),
       one_of("precision", {"fp32", "bf16", "fp16"},
-             "precision where the config says \"auto\"; overrides dstune.precision (default: the "
-             "model's "
-             "torch_dtype)",
+             "precision if the config says \"auto\"; overrides dstune.precision; default: the "
+             "model's torch_dtype",
              of_jobs),
       with_value("deepspeed-version", "V", ValueKind::text,
-                 "the DeepSpeed that will train; overrides dstune.deepspeed_version (default: the "
-                 "one that is installed)",
+                 "DeepSpeed release that will train; overrides dstune.deepspeed_version; default: "
+                 "the installed one",
                  of_configs),
-      without_value("full", "as autotuning.fast = false", of_jobs),
+      without_value("full",
+                    "search DeepSpeed's default grid, too, for knobs that the config does not "
+                    "mention; the same as autotuning.fast=false",
+                    of_jobs),
   };
 }
 
 std::vector<OptionRow> result_options() {
   return {
       with_value("results-dir", "DIR", ValueKind::folder,
-                 "where results go (default autotuning_results)", of_jobs),
+                 "folder of the results; default autotuning_results", of_jobs),
       with_value("exps-dir", "DIR", ValueKind::folder,
-                 "where experiment files go (default autotuning_exps)", of_jobs),
+                 "folder of the experiments' files; default autotuning_exps", of_jobs),
       without_value("overwrite",
-                    "once the input has passed, delete what dstune-mpi wrote there before "
-                    "(default: resume)",
+                    "start anew: delete what dstune-mpi wrote there, as soon as the input is "
+                    "checked; default: resume",
                     of_jobs),
       without_value("retry-failed",
-                    "run again what failed or timed out before (default: its result counts)",
+                    "run again what failed or timed out in earlier jobs; default: their results "
+                    "count",
                     of_jobs),
-      repeated(with_value("experiments", "FILE", ValueKind::file,
-                          "run exactly this experiment file {name, ds_config, num_gpus, num_nodes}",
-                          of_jobs)),
+      repeated(with_value(
+          "experiments", "FILE", ValueKind::file,
+          "run exactly this experiment file, with name, ds_config, num_gpus and num_nodes",
+          of_jobs)),
       repeated(with_value("calibrate", "FILE", ValueKind::file,
-                          "what your own DeepSpeed run wrote (metrics.json, or its log): times are "
-                          "fitted to it",
+                          "fit predicted times to your own DeepSpeed run: its metrics.json or its "
+                          "log",
                           of_jobs)),
-      with_value("import", "DIR", ValueKind::folder,
-                 "what the verification jobs left (<results-dir>/verify): the answer is verified "
-                 "with it",
-                 of_jobs),
+      with_value(
+          "import", "DIR", ValueKind::folder,
+          "verify the answer with the results of verification jobs; DIR is the folder verify in "
+          "their results folder",
+          of_jobs),
       with_value("verify", "[=SCRIPT]", ValueKind::file,
-                 "your training decides in the same job (this script, else that of "
-                 "dstune.training_command); overrides dstune.verify",
+                 "let your training decide in the same job; the script is this one, else that of "
+                 "dstune.training_command; overrides dstune.verify",
                  of_jobs),
   };
 }
@@ -155,29 +166,26 @@ std::vector<OptionRow> plan_options() {
   const Commands of_plans{plan}, of_clusters{plan, check, batch};
   const std::vector<std::string_view> devices = device_names(), networks = network_names();
   return {
-      with_word(
-          "device", "NAME", devices,
-          fmt::format("plan for this GPU: {}; overrides dstune.device", fmt::join(devices, ", ")),
-          of_plans),
+      with_word("device", "NAME", devices,
+                fmt::format("plan for this GPU; overrides dstune.device; one of {}",
+                            fmt::join(devices, ", ")),
+                of_plans),
       with_value("profile", "FILE", ValueKind::file,
                  "plan for the machine that --profile-out measured", of_plans),
       with_value("gpus-per-node", "N", ValueKind::number,
-                 "GPUs of a node of the cluster that is planned for, or of the batch job",
-                 of_clusters),
+                 "GPUs of a node of the planned cluster, or of the batch job", of_clusters),
       with_value("nodes", "N", ValueKind::number,
-                 "nodes of the cluster that is planned for (default 1), or of the batch job",
-                 of_clusters),
+                 "nodes of the planned cluster (default 1), or of the batch job", of_clusters),
       with_word("network", "NAME", networks,
-                fmt::format("network between its nodes: {}", fmt::join(networks, ", ")), of_plans),
+                fmt::format("network between the nodes of the planned cluster; one of {}",
+                            fmt::join(networks, ", ")),
+                of_plans),
       with_value("host-memory", "SIZE", ValueKind::text,
-                 "memory of a node of the cluster that is planned for, such as 1TiB", of_plans),
-      without_value("dry-run",
-                    "print the plan and write no file; groups may be larger than the job",
-                    {job, plan}),
-      without_value("all", "the table of all members of a plan, too, not the answer alone",
-                    {job, plan}),
+                 "memory of a node's host in the planned cluster, such as 1TiB", of_plans),
+      without_value("dry-run", "the same as the command plan", {job, plan}),
+      without_value("all", "add the table of all members to a plan", {job, plan}),
       one_of("format", {"text", "json"},
-             "how a plan, a check, status and the closing summary are printed (default text)",
+             "form of a plan, a check, a status and a job's summary; default text",
              {job, plan, check, status, batch}),
   };
 }
@@ -185,50 +193,72 @@ std::vector<OptionRow> plan_options() {
 std::vector<OptionRow> run_options() {
   return {
       with_value("time-limit", "DURATION", ValueKind::text,
-                 "how long it may run (90s, 10m, 1:30:00; default: what the batch system's "
-                 "environment says; of a batch job 1h, with --then-train 24h)",
+                 "longest time that the job may run (90s, 10m, 1:30:00); default: that of the "
+                 "batch system; in a batch script 1h, with --then-train 24h",
                  of_jobs),
       with_value("reserve", "DURATION", ValueKind::text,
-                 "time that is kept of the limit for a clean end (default 60s, at most a tenth)",
+                 "part of the time limit that is kept for a clean end; default 60s, at most a "
+                 "tenth",
                  of_jobs),
       with_value("trial-timeout", "DURATION", ValueKind::text,
-                 "give an experiment up after so long (default: many times its prediction)",
-                 of_jobs),
+                 "stop an experiment after so long; default: many times its prediction", of_jobs),
       with_value("profile-out", "FILE", ValueKind::file,
-                 "write what the machine was measured to take (docs/files.md)", {job, batch}),
-      one_of("coordinator", {"shared", "dedicated"}, "does rank 0 train too (default shared)",
+                 "write the measured speeds of the machine to FILE, for --profile of a plan",
+                 {job, batch}),
+      one_of("coordinator", {"shared", "dedicated"},
+             "work of rank 0: shared trains and schedules, dedicated only schedules; default "
+             "shared",
              of_jobs),
+  };
+}
+
+std::vector<OptionRow> check_options() {
+  return {
       with_value("command", "LINE", ValueKind::text,
-                 "the training's command, compared with the config (check FILE)", {check}),
-      without_value("strict", "warnings end with exit code 3, too (check FILE)", {check}),
+                 "command of your training, to compare its arguments with the config", {check}),
+      without_value("strict", "end with exit code 3 after warnings, too", {check}),
   };
 }
 
 std::vector<OptionRow> message_options() {
   const Commands everywhere{job, plan, check, status, batch};
   return {
-      without_value("quiet", "warnings and errors only", of_configs),
+      without_value("quiet", "print warnings and errors only", of_configs),
       without_value("verbose",
-                    "also what was understood, found and formed; with --dry-run the memory of "
+                    "print what was understood, found and formed, too; in a plan the memory of "
                     "each category",
                     of_configs),
       one_of("progress", {"auto", "live", "lines", "none"},
-             "how the job tells where it is: live rewrites a block of the terminal, lines adds a "
-             "line for each event (default auto: live on a terminal, lines under mpirun and into "
-             "files)",
+             "how the job tells where it is; live rewrites a block of the terminal, lines adds a "
+             "line for each event; auto is live on a terminal, else lines; default auto",
              of_jobs),
-      without_value("no-progress", "as --progress none", of_jobs),
-      one_of("color", {"auto", "always", "never"}, "colour of messages (default auto)", everywhere),
-      without_value("version", "versions of dstune-mpi and its libraries", everywhere),
-      without_value("help", "this text; behind a command, that command's; -h, too", everywhere),
+      without_value("no-progress", "the same as --progress=none", of_jobs),
+      one_of("color", {"auto", "always", "never"}, "colour of messages; default auto", everywhere),
+      without_value("version", "print versions of dstune-mpi and its libraries", everywhere),
+      without_value("help", "print the options; behind a command, those that it takes; also -h",
+                    everywhere),
   };
 }
 
 std::vector<OptionRow> all_options() {
+  struct Theme {
+    const char* title;
+    std::vector<OptionRow> (*options)();
+  };
+  constexpr std::array<Theme, 8> themes{{{"Input and hosts", input_options},
+                                         {"Search", search_options},
+                                         {"Results", result_options},
+                                         {"Plans", plan_options},
+                                         {"Time and ranks", run_options},
+                                         {"Checks of files", check_options},
+                                         {"Batch scripts", batch_option_rows},
+                                         {"Messages", message_options}}};
   std::vector<OptionRow> rows;
-  for (auto* const group : {input_options, search_options, result_options, plan_options,
-                            run_options, batch_option_rows, message_options})
-    for (OptionRow& row : group()) rows.push_back(std::move(row));
+  for (const Theme& theme : themes)
+    for (OptionRow& row : theme.options()) {
+      row.theme = theme.title;
+      rows.push_back(std::move(row));
+    }
   return rows;
 }
 
@@ -237,15 +267,15 @@ std::vector<OptionRow> all_options() {
 const std::vector<CommandRow>& command_table() {
   static const std::vector<CommandRow> rows{
       {job, "", "mpirun -np N dstune-mpi [options] space.json",
-       "the search: finds the fastest configuration, and resumes one that was stopped"},
+       "finds the fastest configuration; resumes a job that was stopped"},
       {plan, "plan", "dstune-mpi plan [options] space.json",
-       "what fits and how fast it is, as --dry-run: no MPI, no training, no file"},
+       "says what fits and how fast it is; needs no MPI, trains nothing, writes no file"},
       {check, "check", "mpirun -np N dstune-mpi check [options]",
-       "what each rank has and how fast it is: no file"},
+       "says what each rank has and how fast it is; writes no file"},
       {check, "check", "dstune-mpi check [options] FILE...",
-       "what DeepSpeed refuses and drops of a config"},
+       "says what DeepSpeed refuses or ignores in a config"},
       {status, "status", "dstune-mpi status [options] [DIR]",
-       "where a job is, by its results folder"},
+       "says how far a job is, from its results folder"},
       {batch, "batch", "dstune-mpi batch slurm|pbs|lsf|flux [options] space.json",
        "prints a batch script for a job"},
       {help, "help", "dstune-mpi help [COMMAND]",

@@ -30,7 +30,14 @@ struct OptionRow {
   std::vector<std::string> words;  ///< of ValueKind::word: all that it can be
   bool repeats = false;
   std::vector<Command> commands;  ///< those that take it
+  std::string_view theme = {};    ///< "Search": the options of a theme stand together
 };
+
+/// For the manual pages; `1` is what is typed.
+inline constexpr std::string_view option_rules =
+    "An option overrides the same setting in the space. It may stand before or behind the file. "
+    "Names are not abbreviated. A value stands behind a blank or behind `=`. A duration is written "
+    "as in 90s, 10m, 1.5h or 1:30:00.";
 
 /// All rows, in the order of --help.
 const std::vector<CommandRow>& command_table();

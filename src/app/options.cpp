@@ -92,7 +92,7 @@ std::string refusal_of(Command command, const OptionRow& option, bool is_of_file
     return fmt::format("check {} has no --{}: it takes {}", is_of_files ? "FILE" : "of a machine",
                        option.name, options_of_check(is_of_files));
   if (command == Command::plan && takes(Command::job, option))
-    return fmt::format("--dry-run writes no file: leave --{} out, or run the space", option.name);
+    return fmt::format("a plan writes no file: leave --{} out, or run the space", option.name);
   if (command == Command::job && takes(Command::plan, option))
     return fmt::format("--{} is for plans (dstune-mpi plan): a job trains where it runs",
                        option.name);

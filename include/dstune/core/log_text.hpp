@@ -96,7 +96,7 @@ inline constexpr const char* search_of_sizes =
     "[{1}] for this size alone";
 inline constexpr const char* large_space =
     "the space has {} members. All are checked before the first runs, and at most {} of them are "
-    "tried; --dry-run counts them";
+    "tried; dstune-mpi plan counts them";
 inline constexpr const char* slow_bf16 =
     "{} has no units for products in bf16, which take as long as in fp32; it has some for fp16";
 inline constexpr const char* plan_stopped_early =

@@ -55,7 +55,7 @@ struct BatchJob {
 /// Likewise of a name in a directive: of a job, an account or a queue.
 [[nodiscard]] std::string directive_word_violation(std::string_view text);
 
-/// A bash script. Its settings may be overridden by variables (docs/running.md). Throws LogicError
+/// A bash script. Its settings may be overridden by variables (docs/options.md). Throws LogicError
 /// where a directive has a violation.
 std::string batch_script(const BatchJob& job, BatchSystem system);
 

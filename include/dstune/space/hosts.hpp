@@ -1,8 +1,7 @@
 #pragma once
 /// The hosts of a job. Hostfiles, as DeepSpeed, Open MPI, MPICH (Hydra) and PBS write them
-/// (docs/hosts.md has the forms and what each of these programs does with them); --include and
-/// --exclude in DeepSpeed's syntax, NAME[:SLOT[,SLOT…]][@NAME…]; and what they leave of a job. All
-/// functions: Local.
+/// (docs/hosts.md has the forms); --include and --exclude in DeepSpeed's syntax,
+/// NAME[:SLOT[,SLOT…]][@NAME…]; and what they leave of a job. All functions: Local.
 
 #include <cstddef>
 #include <map>

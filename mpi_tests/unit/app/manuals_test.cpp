@@ -10,12 +10,14 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "completion_facts.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/base/text.hpp"
+#include "dstune/report/batch_script.hpp"
 #include "dstune/report/result_files.hpp"
 #include "dstune/space/reference.hpp"
 #include "environment_table.hpp"
@@ -99,6 +101,54 @@ TEST(PagesTest, AreCleanSources) {
       EXPECT_TRUE(!is_filled || line.size() <= 100) << line;
       is_tag = line == ".TP";
     }
+  }
+}
+
+std::string committed_options_page() {
+  std::ostringstream text;
+  text << std::ifstream(std::filesystem::path(DSTUNE_SOURCES) / "docs" / "options.md").rdbuf();
+  return text.str();
+}
+
+TEST(OptionsPageTest, CommittedPageIsUpToDate) {
+  EXPECT_TRUE(committed_options_page() == options_page())
+      << "run cmake --build build/release --target reference";
+}
+
+TEST(OptionsPageTest, HasAllOfTheTables) {
+  const std::string page = options_page();
+  for (const CommandRow& row : command_table())
+    EXPECT_THAT(page, HasSubstr("\n- `" + row.usage + "`: "));
+  for (const OptionRow& option : option_table()) {
+    const std::string item = "\n- `--" + option.name;
+    const char behind = option.form.empty() ? '`' : is_value_optional(option) ? '[' : ' ';
+    EXPECT_THAT(page, HasSubstr(item + behind));
+    EXPECT_THAT(page, HasSubstr(fmt::format("\n### {}\n", option.theme)));
+  }
+  for (const ExitRow& row : exit_table())
+    EXPECT_THAT(page, HasSubstr(fmt::format("\n- `{}`: ", static_cast<int>(row.code))));
+  for (const VariableRow& row : environment_table())
+    for (const std::string& name : row.names) EXPECT_THAT(page, HasSubstr("`" + name + "`"));
+  for (const std::string_view line : lines_of(page)) EXPECT_LE(line.size(), 100u) << line;
+}
+
+TEST(OptionsPageTest, TellsAtEachCommandWhatItTakes) {
+  const std::string page = options_page();
+  const std::string begin = "\n`status`:\n\n```text\n";
+  const std::size_t at = page.find(begin);
+  ASSERT_NE(at, page.npos);
+  EXPECT_TRUE(std::string_view(page)
+                  .substr(at + begin.size())
+                  .starts_with("--format --color --version --help\n```\n"));
+}
+
+TEST(ScriptVariableTest, EachIsASettingOfScripts) {
+  BatchJob job;
+  job.tuning_before_training_s = 3600;
+  const std::string script = batch_script(job, BatchSystem::slurm);
+  for (const ScriptVariable& row : script_variable_table()) {
+    EXPECT_THAT(script, HasSubstr(row.name + "=${" + row.name + ":-")) << row.name;
+    EXPECT_EQ(row.help.back(), '.') << row.name;
   }
 }
 

@@ -61,6 +61,8 @@ TEST_F(NamedModelTest, AFolderWithoutAConfigSaysSo) {
   EXPECT_THAT(of_option((folder_ / "empty").string()),
               ElementsAre(AllOf(HasSubstr("--model: the folder "), HasSubstr("no config.json"))));
   EXPECT_THAT(of_option("nowhere/"), ElementsAre(HasSubstr("can not read nowhere/")));
+  for (const char* const name : {"/nowhere/model", "./model", "../up/model", "a/b/c"})
+    EXPECT_THAT(of_option(name), ElementsAre(HasSubstr(std::string("can not read ") + name)));
 }
 
 TEST_F(NamedModelTest, ANameOfTheHubSaysHowToGetItsConfig) {

@@ -1,5 +1,6 @@
 #pragma once
-/// The environment variables that the program reads, for the manual page. Local.
+/// The environment variables that the program reads, and the settings of batch scripts, for the
+/// manual pages. Local.
 
 #include <string>
 #include <vector>
@@ -12,5 +13,14 @@ struct VariableRow {
 };
 
 const std::vector<VariableRow>& environment_table();
+
+/// A setting of the scripts that `dstune-mpi batch` prints.
+struct ScriptVariable {
+  std::string name;
+  std::string help;      ///< sentences
+  std::string fallback;  ///< its value where the variable is not set; empty: none
+};
+
+const std::vector<ScriptVariable>& script_variable_table();
 
 }  // namespace dstune

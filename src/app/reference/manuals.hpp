@@ -1,6 +1,6 @@
 #pragma once
-/// The manual pages and the shells' completions, from the tables of commands, options, exit codes,
-/// files and keys. Local.
+/// The manual pages, docs/options.md and the shells' completions, from the tables of commands,
+/// options, exit codes, variables, files and keys. Local.
 
 #include <string>
 #include <vector>
@@ -16,6 +16,8 @@ struct Release {
 [[nodiscard]] std::string program_page(const Release& release);
 /// dstune-space(5)
 [[nodiscard]] std::string space_page(const Release& release);
+/// docs/options.md
+[[nodiscard]] std::string options_page();
 [[nodiscard]] std::string bash_completion();
 [[nodiscard]] std::string zsh_completion();
 [[nodiscard]] std::string fish_completion();

@@ -64,10 +64,7 @@ void add_commands(roff::Page& page) {
 /// Every option once, with the first command that takes it; for later ones its name alone.
 void add_options(roff::Page& page) {
   page.section("OPTIONS");
-  page.paragraph(
-      "An option overrides the same setting in the space. It may stand before or behind the file. "
-      "Names are not abbreviated. A value stands behind a blank or behind `=`. A duration is "
-      "written as in 90s, 10m, 1.5h or 1:30:00.");
+  page.paragraph(option_rules);
   std::set<std::string_view> told;
   std::set<Command> done;
   for (const CommandRow& row : command_table()) {
@@ -90,9 +87,7 @@ void add_exit_codes(roff::Page& page) {
   for (const ExitRow& row : exit_table())
     page.item(roff::bold(std::to_string(static_cast<int>(row.code))),
               fmt::format("{}.{}{}", row.words, row.more.empty() ? "" : " ", row.more));
-  page.paragraph(
-      "All ranks leave with the same code. `exit_status.json` has it, too: under mpirun scripts "
-      "should decide on that file.");
+  page.paragraph(exit_note);
 }
 
 void add_variables(roff::Page& page) {
@@ -171,7 +166,7 @@ std::string program_page(const Release& release) {
   page.written(fmt::format("{}(5), {}(1)", roff::bold("dstune-space"), roff::bold("mpirun")));
   page.paragraph(
       "The manual's other parts are in the folder docs, which an installation has in "
-      "share/doc/dstune-mpi: running.md, space.md, plan.md, check.md, files.md and others.");
+      "share/doc/dstune-mpi. Begin with index.md.");
   return page.text();
 }
 

@@ -1,5 +1,5 @@
-// Writes what follows from tables: docs/keys.md and docs/space.schema.json, or the manual pages and
-// the shells' completions.
+// Writes what follows from tables: docs/keys.md, docs/options.md and docs/space.schema.json, or the
+// manual pages and the shells' completions.
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
@@ -15,6 +15,7 @@ namespace {
 void write_docs(const std::string& folder) {
   dstune::write_file_atomically(folder + "/keys.md", dstune::keys_page());
   dstune::write_file_atomically(folder + "/space.schema.json", dstune::space_schema_text());
+  dstune::write_file_atomically(folder + "/options.md", dstune::options_page());
 }
 
 void write_manuals(const std::string& folder) {

@@ -57,7 +57,9 @@ std::optional<ModelSpec> read_model_file(const std::string& named, const json::N
 /// A file or a folder where there is one or where the name looks like one.
 bool names_a_file(const std::string& name, const std::string& path) {
   std::error_code ignored;
-  return name.ends_with(".json") || name.ends_with('/') || fs::exists(path, ignored);
+  return name.ends_with(".json") || name.ends_with('/') || name.starts_with('/') ||
+         name.starts_with("./") || name.starts_with("../") || std::ranges::count(name, '/') > 1 ||
+         fs::exists(path, ignored);
 }
 
 /// Tells whether a name can be one of Hugging Face's hub: "owner/model".
@@ -144,8 +146,11 @@ void decide_model(const Overrides& overrides, const json::Node& root, const json
     job.model = *model;
     job.is_model_known = true;
   } else if (!is_named && job.has_own_step()) {
-    problems.add((section != nullptr ? *section : root)
-                     .problem("no model is given: use --model FILE|NAME, or dstune.model"));
+    problems.add(
+        (section != nullptr ? *section : root)
+            .problem("no model is given: use --model FILE|NAME, or dstune.model; a training "
+                     "that DeepSpeed's engine runs needs none: \"workload\": {\"type\": "
+                     "\"deepspeed\"} in dstune"));
   } else if (!is_named || job.is_by_engine()) {
     // No step of ours is run; predictions need some model.
     job.model = preset("gpt2");
