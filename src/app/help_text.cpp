@@ -99,8 +99,9 @@ std::string help_text(Command command) {
   text << usage_lines(shown_commands(command)) << "\n";
   if (is_whole(command))
     text << "space.json is a DeepSpeed config in which any value may be a list of candidates; "
-            "docs/space.md\ndescribes it. Progress goes to stderr, results to stdout and "
-            "<results-dir>.\n\n";
+            "docs/space.md\ndescribes it, and docs/keys.md each key. Progress goes to stderr, "
+            "results to "
+            "stdout and\n<results-dir>.\n\n";
   text << described_options(command) << "\n"
        << (is_whole(command) ? exit_codes() : "dstune-mpi --help has all commands and options.\n");
   return text.str();

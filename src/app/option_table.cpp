@@ -279,7 +279,9 @@ const std::vector<CommandRow>& command_table() {
       {batch, "batch", "dstune-mpi batch slurm|pbs|lsf|flux [options] space.json",
        "prints a batch script for a job"},
       {help, "help", "dstune-mpi help [COMMAND]",
-       "all commands and options, as --help; with a command, its own"}};
+       "all commands and options, as --help; with a command, its own"},
+      {help, "help", "dstune-mpi help KEY",
+       "what a key of space.json means, such as zero_optimization.stage"}};
   return rows;
 }
 

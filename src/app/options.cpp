@@ -14,6 +14,7 @@
 #include "dstune/base/error.hpp"
 #include "dstune/base/json.hpp"
 #include "dstune/base/text.hpp"
+#include "dstune/space/reference.hpp"
 #include "help_text.hpp"
 #include "job_options.hpp"
 #include "option_values.hpp"
@@ -194,14 +195,25 @@ std::string only_space(const Strings& spaces, std::string_view command) {
   return spaces.front();
 }
 
-/// The command that help is asked of. Throws UsageError.
-Command command_of_help(const Strings& words) {
+/// Help is asked of a command or a key. Throws UsageError.
+void fill_help(Strings words, CommandLine& line) {
+  std::erase_if(words, [](const std::string& word) { return word == "--help" || word == "-h"; });
+  if (words.empty()) return;
   if (words.size() > 1)
-    throw UsageError(fmt::format("help takes one command, not {}", fmt::join(words, " ")));
-  for (const CommandRow& row : command_table())
-    if (!row.name.empty() && row.name == words.front()) return row.command;
+    throw UsageError(fmt::format("help takes one command or key, not {}", fmt::join(words, " ")));
+  const std::string& word = words.front();
+  const auto row = std::ranges::find(command_table(), word, &CommandRow::name);
+  if (!word.empty() && row != command_table().end()) {
+    line.command = row->command;
+    return;
+  }
+  line.key_help = help_of_key(word);
+  if (!line.key_help.empty()) return;
+  const std::string key = suggested_key(word);
   throw UsageError(
-      fmt::format("there is no command {}; dstune-mpi help lists the commands", words.front()));
+      fmt::format("there is no command {} and no such key{}; dstune-mpi help lists the commands, "
+                  "docs/keys.md the keys",
+                  word, key.empty() ? json::suggestion(word, command_names()) : key));
 }
 
 }  // namespace
@@ -215,7 +227,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   line.command = argc > 1 ? command_of(argv[1]) : Command::job;
   line.help = line.command == Command::help;
   if (line.help) {
-    if (argc > 2) line.command = command_of_help({argv + 2, argv + argc});
+    if (argc > 2) fill_help({argv + 2, argv + argc}, line);
     return line;
   }
   if (line.command != Command::job) {

@@ -15,6 +15,7 @@ namespace dstune {
 struct CommandLine {
   Command command = Command::job;
   bool help = false;
+  std::string key_help;  ///< the help of a key of space.json, where that is asked for
   bool version = false;
   bool check = false;                           ///< of the machine, or of files; no space
   std::vector<std::string> check_files;         ///< what is checked; none: the machine

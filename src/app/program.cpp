@@ -235,12 +235,18 @@ int printed(ExitCode ended) {
   return code(ExitCode::not_writable);
 }
 
+/// A help or the version.
+std::string asked_text(const CommandLine& line) {
+  if (!line.key_help.empty()) return line.key_help;
+  return line.help ? help_text(line.command) : version_text();
+}
+
 int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watchdog) {
   EarlyEnd early;
   try {
     CommandLine line = command_line_of(argc, argv);
     if (line.help || line.version) {
-      if (is_first_process()) output() << (line.help ? help_text(line.command) : version_text());
+      if (is_first_process()) output() << asked_text(line);
       return printed(ExitCode::ok);
     }
     if (line.status_of) {

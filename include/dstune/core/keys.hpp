@@ -124,6 +124,13 @@ struct Key {
 /// The rows of a table of keys.json: deepspeed, autotuning or dstune.
 [[nodiscard]] const std::vector<Key>& key_rows(const std::string& table);
 
+/// An example of a key in keys.json: its value, and the rest of the document that it needs. Both
+/// are null where there is none.
+struct KeyExample {
+  json::Value value{}, with{};
+};
+[[nodiscard]] KeyExample example_of(std::string_view pointer);
+
 /// A text that lives as long as the program; not to be called by two threads at once.
 [[nodiscard]] std::string_view kept(std::string text);
 

@@ -72,13 +72,14 @@ TEST(SpacePageTest, HasEveryKeyWithItsFacts) {
   std::size_t num_keys = 0;
   for (const KeyGroup& group : key_groups())
     for (const KeyWords& key : group.keys) {
-      EXPECT_THAT(page, HasSubstr(".TP\n" + roff::bold(key.path) + "\n" + key.type)) << key.path;
+      const std::string type = key.type.substr(0, key.type.find_first_of(":,;"));
+      EXPECT_THAT(page, HasSubstr(".TP\n" + roff::bold(key.path) + "\n" + type)) << key.path;
       ++num_keys;
     }
   EXPECT_GT(num_keys, 300u);
   std::string filled = page;
   std::ranges::replace(filled, '\n', ' ');
-  EXPECT_THAT(filled, HasSubstr("\\fBzero_optimization.stage\\fR integer; 0 to 3; default"));
+  EXPECT_THAT(filled, HasSubstr("\\fBzero_optimization.stage\\fR integer, 0 to 3; default"));
   EXPECT_THAT(filled, HasSubstr("releases: from 0.19.6;"));
 }
 

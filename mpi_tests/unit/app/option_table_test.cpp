@@ -19,6 +19,7 @@ namespace dstune {
 namespace {
 
 using testing::HasSubstr;
+using testing::StartsWith;
 using Words = std::vector<std::string>;
 
 CommandLine parsed(const Words& words) {
@@ -101,6 +102,10 @@ TEST(OptionTableTest, HelpIsOfOneCommand) {
   EXPECT_EQ(parsed({"help"}).command, Command::help);
   EXPECT_THAT(refusal({"help", "bach"}), HasSubstr("no command bach"));
   EXPECT_THAT(refusal({"help", "plan", "batch"}), HasSubstr("takes one command"));
+  EXPECT_EQ(line.key_help, "");
+  EXPECT_EQ(parsed({"help", "--help"}).command, Command::help);
+  EXPECT_THAT(parsed({"help", "stage"}).key_help, StartsWith("zero_optimization.stage\n\n"));
+  EXPECT_THAT(refusal({"help", "zero_optimization.stag"}), HasSubstr("zero_optimization.stage"));
   // Its own options come first.
   const std::string text = help_text(Command::batch);
   EXPECT_LT(text.find("--queue"), text.find("--model"));

@@ -2,6 +2,7 @@
 #include <string_view>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "dstune/base/text.hpp"
 #include "dstune/space/reference.hpp"
@@ -11,17 +12,17 @@
 namespace dstune {
 namespace {
 
-/// "integer; 0 to 3; default `0`; stages 1, 2; releases: from 0.17.6; effect: measured."
+/// "integer, 0 to 3; default `0`; stages 1, 2; releases: from 0.17.6; effect: measured."
 std::string facts_of(const KeyWords& key) {
   std::string facts = key.type;
   const auto add = [&](std::string_view name, const std::string& value) {
     if (!value.empty()) facts += fmt::format("; {}{}", name, value);
   };
-  add("", key.range);
   add("default ", key.fallback);
   add("stages: ", key.stages == "all" ? "" : key.stages);
   add("releases: ", key.releases);
   add("effect: ", key.effect);
+  add("other keys in it: ", key.others);
   return facts + ".";
 }
 
@@ -31,11 +32,14 @@ void add_keys(roff::Page& page) {
     if (group.part != part) {
       part = group.part;
       page.section("KEYS OF " + part);
-      if (!group.title.empty()) page.paragraph(key_legend());
+      if (group.part == "DeepSpeed")
+        page.paragraph(fmt::format("{}", fmt::join(key_legend(), " ")));
     }
-    if (!group.title.empty()) page.subsection(group.title);
+    if (group.part == "DeepSpeed") page.subsection(group.title);
     for (const KeyWords& key : group.keys)
-      page.item(roff::bold(key.path), fmt::format("{} {}.", facts_of(key), key.help));
+      page.item(roff::bold(key.path),
+                fmt::format("{} {}.{}", facts_of(key), key.help,
+                            key.example.empty() ? "" : fmt::format(" Example: `{}`", key.example)));
   }
 }
 
@@ -78,7 +82,7 @@ std::string space_page(const Release& release) {
   add_keys(page);
   page.section("SEE ALSO");
   page.written(roff::bold("dstune-mpi") + "(1)");
-  page.paragraph("docs/space.md says more of lists, names, batch sizes, variables and models.");
+  page.paragraph("docs/space.md is a guide to spaces. docs/keys.md has all keys in sections.");
   return page.text();
 }
 

@@ -1,5 +1,5 @@
-// Writes what follows from tables: docs/options.md, docs/space.schema.json and the last part of
-// docs/space.md, or the manual pages and the shells' completions.
+// Writes what follows from tables: docs/keys.md, docs/options.md and docs/space.schema.json, or the
+// manual pages and the shells' completions.
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
@@ -13,8 +13,7 @@
 namespace {
 
 void write_docs(const std::string& folder) {
-  const std::string page = folder + "/space.md";
-  dstune::write_file_atomically(page, dstune::with_reference(dstune::read_file(page)));
+  dstune::write_file_atomically(folder + "/keys.md", dstune::keys_page());
   dstune::write_file_atomically(folder + "/space.schema.json", dstune::space_schema_text());
   dstune::write_file_atomically(folder + "/options.md", dstune::options_page());
 }
@@ -32,7 +31,7 @@ void write_manuals(const std::string& folder) {
 int main(int argc, char** argv) {
   const std::string what = argc == 3 ? argv[1] : "";
   if (what != "docs" && what != "manuals") {
-    std::cerr << "usage: dstune-reference docs FOLDER     (with space.md)\n"
+    std::cerr << "usage: dstune-reference docs FOLDER\n"
                  "       dstune-reference manuals FOLDER\n";
     return 2;
   }

@@ -121,6 +121,8 @@ const std::unordered_map<std::string_view, Setter>& columns() {
       {"grows_memory", set_flag<&Key::grows_memory>},
       {"is_name", set_flag<&Key::is_name>},
       {"help", set_text<&Key::help>},
+      {"example", nullptr},  // see example_of()
+      {"example_with", nullptr},
       {"choices", set_text<&Key::choices>},
       {"pattern", set_text<&Key::pattern>},
       {"hint", set_text<&Key::hint>},
@@ -161,9 +163,15 @@ Key key_of(const Value& row) {
   for (const auto& [name, value] : row.items()) {
     const auto column = columns().find(name);
     if (column == columns().end()) throw LogicError("keys.json has no column " + name);
-    column->second(key, value);
+    if (column->second != nullptr) column->second(key, value);
   }
   return key;
+}
+
+/// The texts of the rows are its own.
+const Value& key_tables() {
+  static const Value tables = Value::parse(embedded::keys);
+  return tables;
 }
 
 }  // namespace
@@ -173,11 +181,27 @@ std::string_view kept(std::string text) {
   return texts.emplace_back(std::move(text));
 }
 
+KeyExample example_of(std::string_view pointer) {
+  static const auto examples = [] {
+    std::map<std::string, KeyExample, std::less<>> all;
+    for (const Value& rows : key_tables()) {
+      if (!rows.is_array()) continue;
+      for (const Value& row : rows) {
+        KeyExample& example = all[row.at("pointer").get<std::string>()];
+        if (row.contains("example")) example.value = row["example"];
+        if (row.contains("example_with")) example.with = row["example_with"];
+      }
+    }
+    return all;
+  }();
+  const auto found = examples.find(pointer);
+  return found == examples.end() ? KeyExample() : found->second;
+}
+
 const std::vector<Key>& key_rows(const std::string& table) {
-  static const Value tables = Value::parse(embedded::keys);  // whose texts the rows refer to
   static const auto rows = [] {
     std::map<std::string, std::vector<Key>, std::less<>> all;
-    for (const auto& [name, keys] : tables.items())
+    for (const auto& [name, keys] : key_tables().items())
       if (keys.is_array())
         for (const Value& row : keys) all[name].push_back(key_of(row));
     return all;

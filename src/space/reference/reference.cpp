@@ -15,39 +15,6 @@ namespace dstune {
 
 namespace {
 
-constexpr std::string_view mark =
-    "<!-- From this line on the page is generated from the tables of keys: "
-    "cmake --build build/release --target reference -->";
-
-std::string row_text(const std::vector<std::string>& cells) {
-  std::string text = "|";
-  for (const std::string& cell : cells) {
-    std::string safe = cell;
-    for (std::size_t at = safe.find('|'); at != safe.npos; at = safe.find('|', at + 2))
-      safe.insert(at, "\\");
-    text += " " + safe + " |";
-  }
-  return text + "\n";
-}
-
-std::string header_text(const std::vector<std::string>& cells) {
-  return row_text(cells) + row_text(std::vector<std::string>(cells.size(), "---"));
-}
-
-std::string table_of(const KeyGroup& group) {
-  const bool is_ours = group.title.empty();
-  std::string text = is_ours ? header_text({"key", "type", "default", "range", "meaning"})
-                             : header_text({"key", "type", "default", "range", "stages", "releases",
-                                            "effect", "meaning"});
-  for (const KeyWords& key : group.keys) {
-    const std::string name = fmt::format("`{}`", key.name);
-    text += is_ours ? row_text({name, key.type, key.fallback, key.range, key.help})
-                    : row_text({name, key.type, key.fallback, key.range, key.stages, key.releases,
-                                key.effect, key.help});
-  }
-  return text;
-}
-
 // The JSON Schema.
 
 using json::Value;
@@ -257,26 +224,6 @@ class SectionSchema {
 };
 
 }  // namespace
-
-std::string space_reference() {
-  std::string text(mark);
-  std::string part;
-  for (const KeyGroup& group : key_groups()) {
-    if (group.part != part) {
-      part = group.part;
-      text += fmt::format("\n{}## Keys of {}\n", part == "dstune" ? "\n" : "", part);
-      if (!group.title.empty()) text += "\n" + key_legend() + "\n";
-    }
-    if (!group.title.empty()) text += fmt::format("\n### {}\n", group.title);
-    text += "\n" + table_of(group);
-  }
-  return text;
-}
-
-std::string with_reference(std::string_view page) {
-  const std::size_t begin = std::min(page.find(mark), page.size());
-  return std::string(page.substr(0, begin)) + space_reference();
-}
 
 json::Value space_schema() {
   Value definitions = schema::shared_definitions();
