@@ -207,8 +207,9 @@ TEST_F(PlanTest, AMeasuredProfileStandsForItsMachine) {
   const Ended self = plan({"--profile", "machine.json", "own.json"});
   EXPECT_THAT(self.out, HasSubstr("The largest micro-batch that fits is 2"));
   EXPECT_THAT(self.out, Not(HasSubstr("is not known")));
-  EXPECT_THAT(plan({"--device", "h100", "own.json"}).out,
-              HasSubstr("fit is not known: dstune.target is \"self\", and the memory of the built-in"));
+  EXPECT_THAT(
+      plan({"--device", "h100", "own.json"}).out,
+      HasSubstr("fit is not known: dstune.target is \"self\", and the memory of the built-in"));
 
   // The job's folder has the same times, for this machine.
   const auto speeds = [](const Json& plan) {
