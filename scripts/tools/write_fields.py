@@ -129,7 +129,9 @@ class Page:
             parts = dict.fromkeys(self.words(form) for form in rule['anyOf'])
             return ' or '.join(parts)
         if 'enum' in rule:
-            values = ['`null`' if value is None else f'`{value}`' for value in rule['enum']]
+            # Quotes tell a text of several words from a command.
+            values = [f'`"{value}"`' if ' ' in str(value) else '`null`' if value is None else f'`{value}`'
+                      for value in rule['enum']]
             return values[0] if len(values) == 1 else f'one of {", ".join(values)}'
         types = rule.get('type', [])
         types = [types] if isinstance(types, str) else types

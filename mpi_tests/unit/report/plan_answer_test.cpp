@@ -131,13 +131,27 @@ TEST(PlanAnswerTextTest, HasFifteenLinesAtMost) {
         }
         if (num_assumed == 40) {
           EXPECT_THAT(text, HasSubstr(" more that are assumed: --all"));
-          // A user looks for what the program read from the command.
-          EXPECT_THAT(text, HasSubstr("the command says something"));
         }
         EXPECT_THAT(dry_run_text(plan, {.all = true}), Not(HasSubstr("--all")));
       }
     }
   }
+}
+
+TEST(PlanAnswerTextTest, AssumptionsLeaveRoomForWhatTheCommandSays) {
+  const ToyModel model{.device_memory_bytes = 8 * test::toy_gib};
+  DryRun plan = toy_plan(model, {{0, 1, 2, 3}, {1, 2, 4, 8, 16}, {1, 2}});
+  plan.head.network = "InfiniBand HDR";
+  for (std::size_t place = 0; place + 1 < plan.experiments.size(); place += 5) {
+    plan.experiments[place].status = PlanStatus::pruned;
+    plan.experiments[place].reason = std::string(1 + place % 7, 'x');
+  }
+  plan.assumptions.assign(40, "something");
+  plan.from_command = {"Read from the training command: bf16"};
+  const std::string text = dry_run_text(plan);
+  EXPECT_LE(num_lines(text), max_lines) << text;
+  EXPECT_THAT(text, HasSubstr("Read from the training command: bf16."));
+  EXPECT_THAT(text, HasSubstr(" more that are assumed: --all"));
 }
 
 TEST(PlanAnswerTextTest, KeepsToAWidthAndIsOneLineASentenceInAPipe) {
