@@ -281,7 +281,7 @@ const std::vector<CommandRow>& command_table() {
       {help, "help", "dstune-mpi help [COMMAND]",
        "all commands and options, as --help; with a command, its own"},
       {help, "help", "dstune-mpi help KEY",
-       "the meaning of a key of space.json, such as zero_optimization.stage"}};
+       "describes a key of space.json, such as zero_optimization.stage"}};
   return rows;
 }
 

@@ -31,7 +31,7 @@ std::vector<ResultFile> result_files() {
       {text(name::verify_slurm), "a Slurm job that runs the best few in DeepSpeed itself"},
       {text(name::verify_pbs), "the same for PBS"},
       {text(name::verification), "the folder with the results of these jobs"},
-      {text(name::validation), "each prediction beside its measurement"},
+      {text(name::validation), "the finalists, which were measured again"},
       {text(name::environment), "machine, versions, options and limits of the job"},
       {text(name::library_choices), "the GPU libraries' candidates that were timed"},
       {text(name::journal), "every result; a job resumes from it"},

@@ -131,6 +131,8 @@ TEST(PlanAnswerTextTest, HasFifteenLinesAtMost) {
         }
         if (num_assumed == 40) {
           EXPECT_THAT(text, HasSubstr(" more that are assumed: --all"));
+          // A user looks for what the program read from the command.
+          EXPECT_THAT(text, HasSubstr("the command says something"));
         }
         EXPECT_THAT(dry_run_text(plan, {.all = true}), Not(HasSubstr("--all")));
       }

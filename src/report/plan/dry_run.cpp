@@ -47,9 +47,10 @@ std::string dry_run_text(const DryRun& plan, const DryRunStyle& style) {
   std::vector<PlanLine> sentences = answer_lines(plan, answer, is_whole);
   std::size_t room_understood = plan.from_command.size() + plan.assumptions.size();
   if (!is_whole) {
-    // The blank line, and one of what is assumed, if anything is.
-    const std::size_t others = head.size() + 1 + std::min<std::size_t>(1, room_understood);
-    keep_at_most(max_lines - others, sentences);
+    // The blank line, what the training command says, and one line of assumptions.
+    const std::size_t understood = std::min<std::size_t>(2, plan.from_command.size()) +
+                                   std::min<std::size_t>(1, plan.assumptions.size());
+    keep_at_most(max_lines - head.size() - 1 - understood, sentences);
     room_understood = std::min(room_understood, max_lines - head.size() - 1 - sentences.size());
   }
   std::string out;
