@@ -170,6 +170,9 @@ class Job:
         self.hold('plan ', None, json.loads(self.run('plan', '--format', 'json', *arguments, exit_code=exit_code)),
                   'plan')
 
+    def check(self, *arguments, form):
+        self.hold('check ', form, json.loads(self.run('check', '--quiet', '--format', 'json', *arguments)))
+
 
 def space(**others):
     """Two members, which take a fraction of a second each."""
@@ -183,6 +186,8 @@ def space(**others):
 
 def one_that_ends(job):
     job.write('space.json', space())
+    job.check('--backend', 'cpu', form='check_output')
+    job.check('space.json', form='check_files_output')
     job.plan('space.json')
     job.plan('space.json', '--device', 'a100-80gb', '--nodes', '2', '--gpus-per-node', '8')
     job.tune('--profile-out', 'profile.json', 'space.json')
@@ -272,9 +277,9 @@ def main(program):
             seen |= job.seen
     expected = {'metrics.json', 'exp.json', 'exps_dir', 'optimal.json', 'exit_status.json', 'status.json',
                 'validation.json', 'environment.json', 'manifest', 'journal.jsonl', 'device_profile', 'results.csv',
-                'run_output', 'status_output', 'report', 'plan', 'job_started', 'base', 'profile', 'started',
-                'finished', 'repeat_started', 'repeated', 'job_finished', 'not_planned', 'verified', 'lost', 'device',
-                'node', 'network', 'constants'}
+                'run_output', 'status_output', 'check_output', 'check_files_output', 'report', 'plan', 'job_started',
+                'base', 'profile', 'started', 'finished', 'repeat_started', 'repeated', 'job_finished', 'not_planned',
+                'verified', 'lost', 'device', 'node', 'network', 'constants'}
     faults += [f'{name}: nothing was held against it' for name in sorted(expected - seen)]
     print('\n'.join(dict.fromkeys(faults)) or f'{len(seen)} kinds of files and events are as described')
     return 1 if faults else 0

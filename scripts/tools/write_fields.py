@@ -61,6 +61,8 @@ FILES = [
     ('JSON at the end of a run', 'results', 'run_output'),
     ('JSON of status', 'results', 'status_output'),
     ('JSON of a plan', 'plan', None),
+    ('JSON of a check of the machine', 'results', 'check_output'),
+    ('JSON of a check of files', 'results', 'check_files_output'),
     ('report.json', 'report', None),
     ('lock', 'results', 'lock'),
     ('.dstune-manifest.jsonl', 'results', 'manifest'),
