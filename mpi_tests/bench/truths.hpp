@@ -1,7 +1,7 @@
 #pragma once
 /// Spaces whose truth is made by a formula, so that it is known without noise, and whose
-/// predictions are wrong in a way that has a name. docs/figures/search.md has what a search makes of
-/// them. Local.
+/// predictions are wrong in a way that has a name. docs/figures/search.md has what a search makes
+/// of them. Local.
 
 #include <cstdint>
 
