@@ -8,7 +8,7 @@ Fenced blocks say what they are, in the words behind the fence:
   LANGUAGE file=NAME     a file that the page's later commands find
 
 Commands of a page run in its order, in one folder that also has `scripts`, `hostfiles`, `docs`, `mpi_tests` and
-`build` of the checkout; `dstune-mpi` is the program that was built. What a command prints is compared with the
+`build` of the checkout; `dstune-mpi` is the program that was built. A line `cd FOLDER` holds for the rest of the page. What a command prints is compared with the
 page, figures and blanks aside: `…` stands for any text, and a line of it for any lines. Behind the language:
 
   exit=N      the code that the block's last command ends with
@@ -170,6 +170,7 @@ class Pages:
         self.program = program
         self.kinds = kinds
         self.engine = os.environ.get('DSTUNE_ENGINE_PYTHON', '')
+        self.where = ROOT
         self.num_run = 0
         self.parsed = {}
 
@@ -242,6 +243,7 @@ class Pages:
     def run_page(self, path, folder):
         self.prepare(folder)
         environment = self.environment(folder)
+        self.where = folder
         blocks = blocks_of(path)
         for block in blocks:
             yield from form_faults(block)
@@ -257,14 +259,17 @@ class Pages:
             if not block.is_commands or not (self.is_wanted(block) or block.run == ''):
                 continue
             self.num_run += 1
-            yield from self.run_block(block, folder, environment)
+            yield from self.run_block(block, environment)
 
-    def run_block(self, block, folder, environment):
+    def run_block(self, block, environment):
         commands = block.commands()
         for number, (command, expected) in enumerate(commands):
+            if entered := re.fullmatch(r'cd (\S+)', command):
+                self.where = (self.where / entered[1]).resolve()
+                continue
             code = int(block.attributes.get('exit', 0)) if number + 1 == len(commands) else 0
             try:
-                ended = subprocess.run(['bash', '-c', command], cwd=folder, env=environment, text=True,
+                ended = subprocess.run(['bash', '-c', command], cwd=self.where, env=environment, text=True,
                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_S,
                                        stdin=subprocess.DEVNULL, check=False, errors='replace')
             except subprocess.TimeoutExpired:

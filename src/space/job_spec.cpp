@@ -367,6 +367,11 @@ bool is_planned(const JobSpec& job) {
   });
 }
 
+std::string why_not_planned(const JobSpec& job) {
+  return job.is_by_engine() ? "training in DeepSpeed's engine has no plan without dstune.model"
+                            : "this workload has no plan";
+}
+
 std::string target_refusal(const JobSpec& job, const TrainingConfig& config) {
   if (job.takes_any_key()) return "";
   if (job.target.framework == TargetFramework::self || config.zero_stage < 3 ||

@@ -189,6 +189,8 @@ void complete_config(const JobSpec& job, Recompute recompute, TrainingConfig& co
 
 /// Tells whether anything is planned of the job's steps: memory, and what follows from it.
 [[nodiscard]] bool is_planned(const JobSpec& job);
+/// Says why not, for a job that is not.
+[[nodiscard]] std::string why_not_planned(const JobSpec& job);
 
 /// Tells why the target can not train so; empty if it can.
 [[nodiscard]] std::string target_refusal(const JobSpec& job, const TrainingConfig& config);

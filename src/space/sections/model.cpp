@@ -49,7 +49,7 @@ std::optional<ModelSpec> read_model_file(const std::string& named, const json::N
     }
     return std::nullopt;
   } catch (const IoError& error) {
-    problems.add({path, "", 0, error.what()});
+    problems.add(problem_at(place, error.what()));
     return std::nullopt;
   }
 }

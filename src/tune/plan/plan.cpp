@@ -122,7 +122,7 @@ bool can_be_trained(const PlannedJob& ready, const Experiment& experiment) {
 
 /// Says why nobody knows whether members fit; empty where the plan judges them.
 std::string why_no_verdict(const PlannedJob& ready) {
-  if (!is_planned(ready.job)) return "nothing here plans what the workload does";
+  if (!is_planned(ready.job)) return why_not_planned(ready.job);
   const bool is_own = ready.job.target.framework == TargetFramework::self;
   if (is_own && !ready.planner.forecasts.judges_memory_here)
     return "dstune.target is \"self\", and the memory of the built-in step is planned for this "

@@ -110,7 +110,7 @@ std::unique_ptr<JobPredictor> predictor_of_plan(const PlannedJob& ready, Device&
   const JobSpec& job = ready.job;
   std::string& no_speed = plan.no_speed;
   if (!is_predictable(ready) && !(job.is_by_engine() && is_planned(job))) {
-    if (ready.space.planned > 0) no_speed = "nothing here plans what the workload does";
+    if (ready.space.planned > 0) no_speed = why_not_planned(job);
     return nullptr;
   }
   if (ready.time.is_over()) {

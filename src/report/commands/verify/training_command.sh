@@ -4,7 +4,7 @@
 #   TRAINING_COMMAND='deepspeed --num_nodes $NUM_NODES --num_gpus $NUM_GPUS train.py --deepspeed_config "$CONFIG"'
 TRAINING_COMMAND=${TRAINING_COMMAND:-}
 if [[ -z $TRAINING_COMMAND ]]; then
-  echo "how is your training started? Fill in TRAINING_COMMAND in this script, or give " \
+  echo "how is your training started? Fill in TRAINING_COMMAND in this script, or give" \
     "dstune.training_command in the space and run dstune-mpi again" >&2
   exit 3
 fi
