@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -119,6 +120,10 @@ std::string why_no_results(const std::string& folder) {
     why = "there is no such folder";
   else if (::access(folder.c_str(), R_OK | X_OK) != 0)
     why = std::string("the folder can not be read (") + std::strerror(errno) + ")";
+  // A job that found files of others in the default folder has taken this one.
+  const std::string other = std::filesystem::path(folder).parent_path() / file_name::other_results;
+  if (folder != other && ::access(other.c_str(), F_OK) == 0)
+    return fmt::format("{}; the folder {} is there: name it, or that of --results-dir", why, other);
   return why + ": name the folder of --results-dir";
 }
 

@@ -166,6 +166,21 @@ TEST_F(FolderStatusTest, AFolderOfOthersIsRefused) {
   EXPECT_THROW((void)folder_status(other), InputError);
 }
 
+TEST_F(FolderStatusTest, TheFolderBesideForeignResultsIsNamed) {
+  const std::string foreign = folder_.path() + "/autotuning_results";
+  fs::create_directory(foreign);
+  const auto refusal = [&]() -> std::string {
+    try {
+      return status_text(folder_status(foreign));
+    } catch (const InputError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_THAT(refusal(), Not(HasSubstr("dstune_results")));
+  fs::create_directory(folder_.path() + "/dstune_results");
+  EXPECT_THAT(refusal(), HasSubstr("dstune_results is there"));
+}
+
 TEST_F(FolderStatusTest, TheStateIsOursWithoutALineOfTheManifest) {
   const std::string manifest = results_.path() + "/.dstune-manifest.jsonl";
   const std::string before = read_file(manifest);
