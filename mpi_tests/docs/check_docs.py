@@ -22,6 +22,7 @@ from plain_words import BANNED, BEGINNING, MAX_MEAN_WORDS, MAX_WORDS, num_words,
 
 MAX_COLUMNS = 100
 MAX_PAGE = 2500
+MAX_LINES = {'docs/space.md': 250}
 MAX_TOTAL = {'docs': 18000, 'docs/inside': 12000}
 # A list of short entries, one for each thing that users notice.
 WITHOUT_LIMIT = ('docs/changelog.md', )
@@ -135,6 +136,8 @@ def faults_of(page):
     # References are lists of short entries.
     if not page.is_generated and page.mean_words > MAX_MEAN_WORDS:
         yield f'{page.path}: sentences have {page.mean_words:.1f} words on average'
+    if len(page.lines) - 1 > MAX_LINES.get(page.path, len(page.lines)):
+        yield f'{page.path}: {len(page.lines) - 1} lines'
     if not page.is_generated and page.path not in WITHOUT_LIMIT and page.num_words > MAX_PAGE:
         yield f'{page.path}: {page.num_words} words'
 
