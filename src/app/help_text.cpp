@@ -10,34 +10,13 @@
 
 #include "dstune/base/text.hpp"
 #include "exit_table.hpp"
+#include "wrapped_text.hpp"
 
 namespace dstune {
 namespace {
 
 namespace po = boost::program_options;
 using Strings = std::vector<std::string>;
-
-constexpr std::size_t line_width = 100;
-
-/// Breaks a text at blanks. All lines but the first begin behind the indent.
-std::string wrapped_words(std::string_view text, std::size_t indent) {
-  std::string lines;
-  std::size_t column = indent;
-  for (const std::string_view word : split(text, ' ')) {
-    const bool is_first = lines.empty();
-    if (!is_first && column + 1 + word.size() > line_width) {
-      lines += '\n';
-      lines.append(indent, ' ');
-      column = indent;
-    } else if (!is_first) {
-      lines += ' ';
-      ++column;
-    }
-    lines += word;
-    column += word.size();
-  }
-  return lines;
-}
 
 bool is_whole(Command command) {
   return command == Command::job || command == Command::help;
@@ -56,7 +35,7 @@ std::string usage_lines(const std::vector<CommandRow>& rows) {
   std::string text;
   for (const CommandRow& row : rows)
     text += fmt::format("  {:{}}  {}\n", row.usage, usage_width,
-                        wrapped_words(row.help, usage_width + 4));
+                        wrapped_text(row.help, usage_width + 4));
   return text;
 }
 
@@ -65,13 +44,13 @@ std::string exit_codes() {
   for (const ExitRow& row : exit_table())
     codes += fmt::format("{}{} {}", row.code == ExitCode::ok ? "" : ", ",
                          static_cast<int>(row.code), row.words);
-  return wrapped_words(codes + ".", 0) + "\n";
+  return wrapped_text(codes + ".", 0) + "\n";
 }
 
 }  // namespace
 
 po::options_description described_options(Command command) {
-  po::options_description described("Options", line_width, line_width / 2);
+  po::options_description described("Options", line_columns, line_columns / 2);
   auto add = described.add_options();
   std::vector<OptionRow> rows = option_table();
   if (!is_whole(command)) {

@@ -14,37 +14,15 @@
 #include "exit_table.hpp"
 #include "manuals.hpp"
 #include "option_table.hpp"
+#include "wrapped_text.hpp"
 
 namespace dstune {
 namespace {
 
-constexpr std::size_t max_columns = 100;
-
-/// Adds a text whose later lines stand behind an indent. Text in quotes like these stays whole:
-/// `1`.
 void add_wrapped(std::string& page, std::string_view first, std::size_t indent,
                  std::string_view text) {
   page += first;
-  std::size_t column = first.size();
-  bool is_first = true;
-  while (!text.empty()) {
-    std::size_t end = 0;
-    bool is_code = false;
-    for (; end < text.size() && (is_code || text[end] != ' '); ++end)
-      if (text[end] == '`') is_code = !is_code;
-    if (!is_first && column + 1 + end > max_columns) {
-      page += '\n';
-      page.append(indent, ' ');
-      column = indent;
-    } else if (!is_first) {
-      page += ' ';
-      ++column;
-    }
-    page += text.substr(0, end);
-    column += end;
-    is_first = false;
-    text.remove_prefix(std::min(text.size(), end + 1));
-  }
+  page += wrapped_text(text, indent, first.size());
   page += '\n';
 }
 
