@@ -8,12 +8,13 @@ Fenced blocks say what they are, in the words behind the fence:
   LANGUAGE file=NAME     a file that the page's later commands find
 
 Commands of a page run in its order, in one folder that also has `scripts`, `hostfiles`, `docs`, `mpi_tests` and
-`build` of the checkout; `dstune-mpi` is the program that was built. A line `cd FOLDER` holds for the rest of the page. What a command prints is compared with the
-page, figures and blanks aside: `…` stands for any text, and a line of it for any lines. Behind the language:
+`build` of the checkout; `dstune-mpi` is the program that was built. A line `cd FOLDER` holds for the rest of the page.
+What a command prints is compared with the page, figures and blanks aside: `…` stands for any text, and a line of it
+for any lines. Behind the language:
 
   exit=N      the code that the block's last command ends with
   run=no:WHY  not run here: gpu, batch, root, network, build, cluster
-  run=long    with --long or --all alone, as are all later commands of that page that need it: write run=long there, too
+  run=long    with --long or --all alone; later commands of the page that need it are marked, too
   run=engine  the same; skipped where DSTUNE_ENGINE_PYTHON names no interpreter with PyTorch and DeepSpeed
 
 Options of every dstune-mpi command are parsed, of those that are not run and of code spans, too. Of other commands that
