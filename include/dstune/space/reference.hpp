@@ -40,11 +40,10 @@ struct KeyGroup {
 /// The sentences that explain stages, releases, effects and candidates.
 [[nodiscard]] std::vector<std::string> key_legend();
 
-/// The keys that a word names: by path or JSON pointer; else all of which it is the last part.
-[[nodiscard]] std::vector<KeyWords> find_keys(std::string_view word);
 /// A key as its help and the page have it: its path, a blank line, and what there is to know.
 [[nodiscard]] std::string key_text(const KeyWords& key);
-/// The help of a key. Several keys are listed by name. Empty where there is none.
+/// The help of the key that a word names: by path or JSON pointer, or by its last part. Several
+/// keys are listed by name. Empty where there is none.
 [[nodiscard]] std::string help_of_key(std::string_view word);
 /// ", did you mean ...", or nothing.
 [[nodiscard]] std::string suggested_key(std::string_view word);

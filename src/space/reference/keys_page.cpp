@@ -106,6 +106,19 @@ std::string path_in(std::string_view word) {
   return path;
 }
 
+/// The keys that a word names: by path or JSON pointer; else all of which it is the last part.
+std::vector<KeyWords> find_keys(std::string_view word) {
+  const std::string path = path_in(word);
+  const std::string end = "." + path;
+  std::vector<KeyWords> found;
+  for (const KeyGroup& group : all_groups())
+    for (const KeyWords& key : group.keys) {
+      if (key.path == path) return {key};
+      if (key.path.ends_with(end)) found.push_back(key);
+    }
+  return found;
+}
+
 }  // namespace
 
 std::string capitalized(std::string_view words) {
@@ -123,18 +136,6 @@ std::string key_text(const KeyWords& key) {
          fact("ZeRO stages", key.stages == "all" ? "" : key.stages) +
          fact("DeepSpeed releases", key.releases) + effect_fact(key) +
          fact("Other keys in it", key.others) + example_fact(key.example);
-}
-
-std::vector<KeyWords> find_keys(std::string_view word) {
-  const std::string path = path_in(word);
-  const std::string end = "." + path;
-  std::vector<KeyWords> found;
-  for (const KeyGroup& group : all_groups())
-    for (const KeyWords& key : group.keys) {
-      if (key.path == path) return {key};
-      if (key.path.ends_with(end)) found.push_back(key);
-    }
-  return found;
 }
 
 std::string help_of_key(std::string_view word) {
